@@ -276,6 +276,7 @@ impl Agent {
         tasks.loops.shutdown().await;
         self.member.drain().await;
         self.hub.drain().await;
+        self.member.keep_statuses().await;
         tasks.end(LAST).await;
         Ok(())
     }

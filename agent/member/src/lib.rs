@@ -470,6 +470,11 @@ impl Member {
         let _ = tokio::time::timeout(KEPT, self.state.flush(&self.executor.applier)).await;
     }
 
+    /// Keeps which statuses the hub has of Works: after the last was reported.
+    pub async fn keep_statuses(&self) {
+        let _ = tokio::time::timeout(KEPT, self.state.keep_statuses()).await;
+    }
+
     /// Ends the watches on the member, for good.
     pub fn stop_watches(&self) {
         self.executor.observer.stop();

@@ -6,6 +6,8 @@
 //!   it lists the same, is the one that it was after all, or somebody says that it counts ─▶ listed anew, and taken in
 //! ```
 //!
+//! A list is mostly what is known already ([`known`]), and a watch does not tell what this agent has reported ([`heard`]).
+//!
 //! The question is asked when there is something to be taken in, after it was told: so whoever told it was no older hub than
 //! the one that answers. What is held against the answer was known before the question: an answer to a report may overtake it.
 
@@ -22,6 +24,8 @@ use tokio::time::sleep;
 
 use super::{
     cluster::ClusterView,
+    heard::{Heard, Unread},
+    known,
     listing::Listing,
     origin::{Answer, Before, Keep, Origin, Trust},
     outbox::works,
@@ -91,7 +95,9 @@ struct Known {
 
 /// One watch, and what came of it and was not taken in yet.
 struct Watching {
-    watch: HubWatch<DesiredWork>,
+    watch: HubWatch<Heard>,
+    /// Works of which somebody else may have written the status.
+    unread: Unread,
     /// [`Env::now`] when the hub was asked, since there was a reason to.
     asked: Option<Duration>,
     init: Option<(Event<DesiredWork>, u64)>,
@@ -104,18 +110,45 @@ impl Watching {
         self.asked.is_none_or(|asked| now.saturating_sub(asked) >= ASK_AGAIN)
     }
 
+    /// The next that the hub tells, with its life in which that is. Cancel-safe.
+    async fn told(&mut self) -> (Event<DesiredWork>, u64) {
+        loop {
+            let event = tokio::select! {
+                biased;
+                read = self.unread.read() => match read {
+                    (work, life) if life == self.watch.life() => return (Event::Upsert(work), life),
+                    _ => continue,
+                },
+                event = self.watch.next() => event,
+            };
+            let event = match event {
+                Event::Upsert(Heard::Reported(reported)) => {
+                    self.unread.note(reported, self.watch.life());
+                    continue;
+                }
+                Event::Upsert(Heard::Work(work)) => Event::Upsert(work),
+                // A Work that is gone is told as it was; what else there is names nothing that is known.
+                Event::Delete(Heard::Work(work)) => Event::Delete(work),
+                Event::Delete(Heard::Reported(_)) => continue,
+                Event::Init => Event::Init,
+                Event::Synced => Event::Synced,
+            };
+            return (event, self.watch.life());
+        }
+    }
+
     /// What has come by now, with what came first.
     fn together(&mut self, first: (Event<DesiredWork>, u64)) -> Vec<(Event<DesiredWork>, u64)> {
         let mut bytes = size(&first.0);
         let mut events = vec![first];
         while events.len() < TOGETHER && bytes < BYTES && !is_mark(&events[0].0) {
-            let Some(event) = self.watch.next().now_or_never() else { break };
-            if is_mark(&event) {
-                self.next = Some((event, self.watch.life()));
+            let Some(event) = self.told().now_or_never() else { break };
+            if is_mark(&event.0) {
+                self.next = Some(event);
                 break;
             }
-            bytes += size(&event);
-            events.push((event, self.watch.life()));
+            bytes += size(&event.0);
+            events.push(event);
         }
         events
     }
@@ -198,9 +231,12 @@ impl Puller {
     /// Watches while this agent speaks for the cluster.
     async fn follow(&self, known: &mut Known) {
         let path = works().collection(Some(&self.config.execution_namespace()));
-        let config = WatchConfig::new(path).wake(&self.config.hub_back);
-        let watch = self.view.watch(config, self.env.clone(), DesiredWork::parse);
-        let mut watching = Watching { watch, asked: None, init: None, next: None };
+        let config = WatchConfig::new(path.as_str()).wake(&self.config.hub_back).news();
+        let desired = self.member.desired();
+        let lister = known::lister(self.hub.clone(), path, Arc::clone(desired));
+        let watch = self.view.watch(config, self.env.clone(), Heard::parse).list_by(lister);
+        let unread = Unread::new(self.hub.clone(), self.config.execution_namespace(), Arc::clone(desired));
+        let mut watching = Watching { watch, unread, asked: None, init: None, next: None };
         let mut back = self.config.hub_back.listen();
         let mut clusters = self.view.subscribe();
         loop {
@@ -230,7 +266,7 @@ impl Puller {
                         }
                         continue;
                     }
-                    event = watching.watch.next() => (event, watching.watch.life()),
+                    event = watching.told() => event,
                     () = look => {
                         if watching.is_unsure(self.env.now()) && !self.meet(known, &mut watching).await {
                             return;

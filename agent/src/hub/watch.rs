@@ -10,7 +10,11 @@
 
 use std::sync::Arc;
 
-use karmada_client::{Event, Rest, WatchConfig, Watcher, wake::Listener, watch::Projection};
+use karmada_client::{
+    Event, Rest, WatchConfig, Watcher,
+    wake::Listener,
+    watch::{Lister, Projection},
+};
 use karmada_env::Env;
 use karmada_member::Fence;
 
@@ -20,6 +24,7 @@ pub(crate) struct HubWatch<T> {
     config: WatchConfig,
     env: Env,
     project: Projection<T>,
+    lister: Option<Lister<T>>,
     fence: Arc<Fence>,
     relists: Listener,
     watcher: Watcher<T>,
@@ -41,9 +46,16 @@ impl<T: 'static> HubWatch<T> {
         // Before the life is looked at: a doubt in between is heard.
         let relists = fence.relists();
         let life = fence.life();
-        let watcher = watcher(&hub, &config, &env, &project);
+        let watcher = watcher(&hub, &config, &env, &project, None);
         let history = watcher.history();
-        Self { hub, config, env, project, fence, relists, watcher, history, life }
+        Self { hub, config, env, project, lister: None, fence, relists, watcher, history, life }
+    }
+
+    /// Lists in this way, where that goes.
+    pub(crate) fn list_by(mut self, lister: Lister<T>) -> Self {
+        self.watcher = self.watcher.list_by(Arc::clone(&lister));
+        self.lister = Some(lister);
+        self
     }
 
     /// The next event. Cancel-safe, and never ends.
@@ -53,7 +65,8 @@ impl<T: 'static> HubWatch<T> {
                 biased;
                 () = self.relists.woken() => {
                     self.life = self.fence.life();
-                    self.watcher = watcher(&self.hub, &self.config, &self.env, &self.project);
+                    self.watcher =
+                        watcher(&self.hub, &self.config, &self.env, &self.project, self.lister.as_ref());
                     self.history = self.watcher.history();
                     continue;
                 }
@@ -77,7 +90,17 @@ impl<T: 'static> HubWatch<T> {
     }
 }
 
-fn watcher<T: 'static>(hub: &Rest, config: &WatchConfig, env: &Env, project: &Projection<T>) -> Watcher<T> {
+fn watcher<T: 'static>(
+    hub: &Rest,
+    config: &WatchConfig,
+    env: &Env,
+    project: &Projection<T>,
+    lister: Option<&Lister<T>>,
+) -> Watcher<T> {
     let project = Arc::clone(project);
-    Watcher::new(hub.client().clone(), config.clone(), env.clone(), move |text| project(text))
+    let watcher = Watcher::new(hub.client().clone(), config.clone(), env.clone(), move |text| project(text));
+    match lister {
+        Some(lister) => watcher.list_by(Arc::clone(lister)),
+        None => watcher,
+    }
 }

@@ -10,6 +10,7 @@ mod narrow;
 mod older;
 mod registration;
 mod removals;
+mod resume;
 mod sights;
 mod state;
 mod storm;

@@ -46,7 +46,7 @@ pub(crate) struct Wire {
     cut: latest::Sender<bool>,
     /// Given on mending, as a Link does when it is connected again.
     pub(crate) back: Wake,
-    /// `METHOD /path` of every request, without the query.
+    /// `METHOD /path?query` of every request.
     sent: Arc<Mutex<Vec<String>>>,
     /// What is answered in the server's stead, by what a request begins with.
     canned: Arc<Mutex<BTreeMap<String, Canned>>>,
@@ -140,12 +140,13 @@ impl Wire {
             let (wire, client) = (wire.clone(), client.clone());
             async move {
                 let line = format!("{} {}", request.method(), request.uri().path());
-                wire.sent.lock().push(line.clone());
+                let whole = format!("{} {}", request.method(), request.uri());
+                wire.sent.lock().push(whole.clone());
                 let canned = {
                     let canned = wire.canned.lock();
                     let fits = |known: &str| match known.strip_suffix('$') {
-                        Some(whole) => line == whole,
-                        None => line.starts_with(known),
+                        Some(path) => line == path,
+                        None => whole.starts_with(known),
                     };
                     canned.iter().rev().find(|(known, _)| fits(known)).map(|(_, answer)| answer.clone())
                 };

@@ -62,6 +62,8 @@
 //!   `certificatesigningrequests/clusteragent` and `selfclusteragent` that Karmada looks at. `spec.request` has 64 KiB at most.
 //! - The audit log ([`audit`]) is written in batches, while no request waits unless it is told to; it says itself what else
 //!   differs.
+//! - A list can be told by its sums, and asked for in parts (`src/sums.rs`); a watch can be had without what has changed in its
+//!   status alone (`as=News`): clients that do not ask for that see nothing of it.
 //! - Owners are found by uid alone; an owner reference whose kind or name is wrong still counts.
 
 pub mod admission;
@@ -110,6 +112,7 @@ pub mod service;
 pub mod shape;
 pub mod storage;
 mod subresources;
+mod sums;
 pub mod table;
 pub mod validation;
 mod watch;

@@ -2,7 +2,7 @@
 //!
 //! JSON and YAML are written. Protobuf is read ([`crate::protobuf`]) and not written: it is named among the media types,
 //! as clients that prefer it also list JSON and take that. Lists and objects can be asked for as a Table or as metadata
-//! alone (`as=`).
+//! alone (`as=`), lists as sums, and watches as news of what others have changed.
 
 use http::{HeaderMap, header};
 use karmada_meta::status::{Status, StatusDetails};
@@ -41,7 +41,14 @@ pub(crate) enum Form {
         /// `v1` or `v1beta1`.
         version: String,
     },
+    /// Of a list, what tells it from others: see [`crate::sums`].
+    Sums,
+    /// Of a watch, all of each object, but not again where nothing but its status has changed: see [`crate::watch`].
+    News,
 }
+
+/// The group of the forms that are ours.
+const OURS: &str = "hub.karmada.io";
 
 /// The outcome of negotiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +174,8 @@ pub(crate) fn accept(
             ("PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => {
                 Form::Partial { list: true, version }
             }
+            ("Sums", OURS, "v1alpha1") if endpoint == Endpoint::List => Form::Sums,
+            ("News", OURS, "v1alpha1") if endpoint == Endpoint::Watch => Form::News,
             _ => continue,
         };
         return Ok(Accepted { encoding, form, lean });
@@ -251,8 +260,17 @@ mod tests {
             ("application/json;as=Nothing;g=meta.k8s.io;v=v1,application/json", Ok(json)),
             ("application/json;as=Nothing;g=meta.k8s.io;v=v1", Err(406)),
             ("application/*", Err(406)),
+            ("application/json;as=Sums;g=hub.karmada.io;v=v1alpha1", Err(406)),
         ] {
             assert_eq!(negotiate(text), want, "{text}");
+        }
+        let mut headers = HeaderMap::new();
+        let both = "application/json;as=News;g=hub.karmada.io;v=v1alpha1, application/json;as=Sums;g=hub.karmada.io;v=v1alpha1, */*";
+        headers.insert(header::ACCEPT, both.parse().unwrap());
+        for (endpoint, want) in
+            [(Endpoint::Object, Form::Object), (Endpoint::List, Form::Sums), (Endpoint::Watch, Form::News)]
+        {
+            assert_eq!(accept(&headers, None, true, endpoint).unwrap().form, want, "{endpoint:?}");
         }
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::{
     kinds::Kind,
     request::{Query, RequestInfo},
+    sums::Within,
 };
 
 /// What becomes of fields that a schema does not know.
@@ -291,6 +292,8 @@ pub struct ListOptions {
     pub bookmarks: bool,
     /// The state first, then a bookmark.
     pub send_initial_events: Option<bool>,
+    /// Of a list, only what lies in these buckets.
+    pub(crate) within: Option<Within>,
 }
 
 impl ListOptions {
@@ -321,6 +324,7 @@ impl ListOptions {
             timeout_seconds,
             bookmarks: boolean(query, "allowWatchBookmarks") == Some(true),
             send_initial_events: boolean(query, "sendInitialEvents"),
+            within: if info.verb == "list" { Within::parse(query)? } else { None },
         };
         let errors = if watch {
             options.watch_errors(named_match.as_deref())

@@ -359,6 +359,19 @@ impl Framer {
     }
 }
 
+/// Whether two states of an object say the same but for their status, managedFields aside. Where the bytes do not show that
+/// they are taken to differ.
+pub(crate) fn differ_in_status_alone(before: &Object, after: &Object) -> bool {
+    type Said<'a> = (&'a [u8], Vec<(&'a str, &'a str)>);
+    fn said(object: &Object) -> Option<Said<'_>> {
+        let (start, end) = (object.header.meta_start as usize, object.header.lean_end as usize);
+        let members: BTreeMap<&str, &RawValue> = serde_json::from_slice(&object.value).ok()?;
+        let members = members.into_iter().filter(|(key, _)| !matches!(*key, "metadata" | "status"));
+        Some((object.value.get(start..end)?, members.map(|(key, value)| (key, value.get())).collect()))
+    }
+    said(before).is_some_and(|said_before| said(after) == Some(said_before))
+}
+
 /// What Go's JSON patch library writes: an object that a patch went into has its keys sorted, any other stays as it was.
 pub(crate) fn touched_text(value: &Value, before: Option<&Value>, top: bool) -> String {
     let Value::Object(map) = value else { return value.to_string() };
@@ -391,6 +404,35 @@ mod tests {
     fn project(resource: &str, value: &Bytes) -> Header {
         let key = Key { resource: resource.into(), namespace: "n".into(), name: "a".into() };
         Projection::default().project(&key, value)
+    }
+
+    #[test]
+    fn what_differs_in_status_alone_is_told_from_the_rest() {
+        let object = |change: fn(&mut Value)| {
+            let mut object = json!({"kind": "Work", "apiVersion": "v1", "metadata": {"name": "a", "labels": {"x": "1"},
+                "managedFields": [{"manager": "a"}]}, "spec": {"a": 1}, "status": {"b": 1}});
+            change(&mut object);
+            let value = encode(&object);
+            let header = project("core/configmaps", &value);
+            let key = Key { resource: "core/configmaps".into(), namespace: "n".into(), name: "a".into() };
+            let revision = Revision::new(1);
+            Object { key, value, header, revision, create_revision: revision, account: None }
+        };
+        let before = object(|_| {});
+        type Row = (fn(&mut Value), bool);
+        let rows: [Row; 7] = [
+            (|object| object["status"]["b"] = 2.into(), true),
+            (|object| drop(object.as_object_mut().unwrap().remove("status")), true),
+            (|object| object["metadata"]["managedFields"] = json!([{"manager": "b"}]), true),
+            (|object| object["metadata"]["labels"]["x"] = "2".into(), false),
+            (|object| object["metadata"]["generation"] = 2.into(), false),
+            (|object| object["spec"]["a"] = 2.into(), false),
+            (|object| object["more"] = 2.into(), false),
+        ];
+        for (change, alone) in rows {
+            let after = object(change);
+            assert_eq!(differ_in_status_alone(&before, &after), alone, "{after:?}");
+        }
     }
 
     #[test]

@@ -51,6 +51,9 @@ enum View {
     /// Objects that are not served as they are stored.
     Values,
     Partial(Framer, String),
+    /// As frames, but for objects of which nothing but the status has changed: of these no more than who they are, and their
+    /// resourceVersion.
+    News(Framer),
     Table(Box<TableView>),
 }
 
@@ -104,7 +107,9 @@ pub(crate) fn respond(
     };
     let view = match &accepted.form {
         Form::Object if kind.shape.is_stored_form() => View::Frames(Framer::object(kind).lean(accepted.lean)),
-        Form::Object => View::Values,
+        Form::News if kind.shape.is_stored_form() => View::News(Framer::object(kind).lean(accepted.lean)),
+        // Lists alone are told as sums.
+        Form::Object | Form::News | Form::Sums => View::Values,
         Form::Partial { version, .. } => {
             View::Partial(Framer::partial(version).lean(accepted.lean), format!("meta.k8s.io/{version}"))
         }
@@ -322,7 +327,10 @@ impl Stream {
         match event.kind {
             EventKind::Put => match (was, self.filter.matches(kind, entry)) {
                 (false, true) => self.write(out, "ADDED", entry, at, at),
-                (true, true) => self.write(out, "MODIFIED", entry, at, at),
+                (true, true) => match &event.prev {
+                    Some(prev) if self.is_no_news(prev, entry) => self.write_reported(out, entry, at),
+                    _ => self.write(out, "MODIFIED", entry, at, at),
+                },
                 // It left the selection: its last state inside, at the version that it left with.
                 (true, false) => {
                     if let Some(prev) = &event.prev {
@@ -337,6 +345,32 @@ impl Stream {
             }
             EventKind::Delete => {}
         }
+    }
+
+    /// Whether nothing but the status has changed, for a client that does without such news.
+    fn is_no_news(&self, before: &Object, after: &Object) -> bool {
+        let is_as_stored = |object: &Object| self.kind.serves_as_stored(Some(object.revision));
+        matches!(self.view, View::News(_))
+            && before.header.uid == after.header.uid
+            && is_as_stored(before)
+            && is_as_stored(after)
+            && storage::differ_in_status_alone(before, after)
+    }
+
+    /// Writes that the status of an object has changed.
+    fn write_reported(&self, out: &mut BytesMut, object: &Object, revision: Revision) {
+        let news = json!({
+            "kind": "News",
+            "apiVersion": "hub.karmada.io/v1alpha1",
+            "metadata": {
+                "name": &*object.key.name,
+                "namespace": &*object.key.namespace,
+                "uid": &*object.header.uid,
+                "resourceVersion": revision.to_string(),
+            },
+        });
+        put_value(out, &json!({"type": "MODIFIED", "object": news}));
+        out.put_u8(b'\n');
     }
 
     /// Writes an object whose value is of one revision, `written`, as what it is at another.
@@ -354,10 +388,10 @@ impl Stream {
         out.put_slice(event.as_bytes());
         out.put_slice(b"\",\"object\":");
         match &mut self.view {
-            View::Frames(_) if !kind.serves_as_stored(Some(written)) => {
+            View::Frames(_) | View::News(_) if !kind.serves_as_stored(Some(written)) => {
                 put_value(out, &shown(kind, value, written, revision));
             }
-            View::Frames(framer) | View::Partial(framer, _) => {
+            View::Frames(framer) | View::News(framer) | View::Partial(framer, _) => {
                 framer.write(out, header, value, Some(revision))
             }
             View::Values => put_value(out, &shown(kind, value, written, revision)),
@@ -382,7 +416,7 @@ impl Stream {
         match &mut self.view {
             View::Table(view) => object = view.bookmark(&object),
             // A typed server writes out the whole type; what it has set is metadata alone.
-            View::Frames(_) | View::Values
+            View::Frames(_) | View::News(_) | View::Values
                 if self.kind.custom.is_none()
                     && self.kind.shape.decode(&mut object, &mut Findings::default()).is_ok() =>
             {

@@ -6,6 +6,7 @@
 //!   path ─ status ┴─ what an error     quantity · time                what stands in a field
 //!   object           is told as        (accessors over serde_json::Value)
 //!   text                               others' words, bounded, for logs and terminals
+//!   sums                               in what two copies of a collection differ
 //! ```
 //!
 //! Objects stay `serde_json::Value` everywhere (a typed struct would drop fields newer than itself), so
@@ -23,6 +24,7 @@ pub mod object;
 pub mod path;
 pub mod quantity;
 pub mod status;
+pub mod sums;
 pub mod text;
 pub mod time;
 pub mod webhook;

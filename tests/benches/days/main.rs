@@ -1,15 +1,19 @@
 //! What a day costs on a link that is paid for by the byte: one cluster, a hub, and a day of paused time each.
 //!
-//!     cargo bench -p karmada-tests --bench days [-- --only quiet,away,failing] [--hours N]
+//!     cargo bench -p karmada-tests --bench days [-- --only quiet,away,failing,change,again,return] [--hours N] [--works N]
 //!
 //! Bytes are counted on the agent's wire, TLS included, and TCP's own left out. Nothing is asserted.
 
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use karmada_agent::{Memory, Place};
+use karmada_client::Patch;
+use karmada_env::{Random as _, SplitMix};
 use karmada_tests::{
     bench::{Report, figures},
     inprocess::{PATIENCE, World},
+    kubesim::Config,
     link::Mode,
     samples,
 };
@@ -25,7 +29,16 @@ enum Figure {
     Away,
     /// A Work cannot be carried out.
     Failing,
+    /// One object is changed.
+    Change,
+    /// The agent ends, and starts again.
+    Again,
+    /// It was away for an hour, and some objects have changed.
+    Return,
 }
+
+/// How many objects change in an hour away.
+const CHANGED: usize = 10;
 
 #[derive(Clone, Debug, Parser)]
 struct Args {
@@ -54,8 +67,8 @@ async fn measure(args: &Args) -> Report {
     let mut report = Report::new();
     let day = Duration::from_secs(args.hours * 3600);
     for figure in figures(&args.only) {
-        let world = world(args).await;
-        let wire = &world.members[0].wire;
+        let mut world = world(args).await;
+        let wire = world.members[0].wire.clone();
         let begin = wire.bytes();
         let since = |(up, down): (u64, u64)| {
             let (sent, received) = wire.bytes();
@@ -96,20 +109,72 @@ async fn measure(args: &Args) -> Report {
                     "of a kind that is not served",
                 );
             }
+            Figure::Change => {
+                change(&world, 1).await;
+                sleep(AFTER).await;
+                report.add("one ConfigMap of 2 KB changed, until 20 s later", since(begin), "5 KB", "");
+                let begin = wire.bytes();
+                sleep(AFTER).await;
+                report.add("20 s in which nothing happens", since(begin), "", "");
+            }
+            Figure::Again => {
+                world.stop_agent(0).await;
+                let begin = wire.bytes();
+                world.start_agent(0);
+                sleep(AFTER).await;
+                report.add(format!("a start with {} Works kept", args.works), since(begin), "5 KB", "");
+            }
+            Figure::Return => {
+                wire.set(Mode::BlackHole);
+                sleep(Duration::from_secs(60)).await;
+                change(&world, CHANGED).await;
+                sleep(Duration::from_secs(3600)).await;
+                let begin = wire.bytes();
+                wire.set(Mode::Pass);
+                sleep(Duration::from_secs(60)).await;
+                let what = format!("an hour away, {CHANGED} of {} Works changed", args.works);
+                report.add(what, since(begin), "40 KB", "the agent ran on");
+                world.stop_agent(0).await;
+                change(&world, CHANGED).await;
+                sleep(Duration::from_secs(3600)).await;
+                let begin = wire.bytes();
+                world.start_agent(0);
+                sleep(Duration::from_secs(60)).await;
+                report.add("the same, the agent was not running", since(begin), "40 KB", "");
+            }
         }
         world.stop().await;
     }
     report
 }
 
+/// For how long what is done is counted.
+const AFTER: Duration = Duration::from_secs(20);
+
+/// 2 KB that hardly get smaller, other ones each time.
+fn text(seed: u64) -> String {
+    let random = SplitMix::new(seed);
+    std::iter::repeat_with(|| format!("{:016x}", random.next_u64())).take(128).collect()
+}
+
+/// Changes so many ConfigMaps.
+async fn change(world: &World, count: usize) {
+    let api = world.api();
+    for n in 0..count {
+        let path = samples::config_map_path(World::NAMESPACE, &format!("c{n}"));
+        let now = world.env().now().as_millis() as u64;
+        let data = json!({"data": {"v": text(now + n as u64)}});
+        api.patch(&path, Patch::Merge, &data).await.expect("a change");
+    }
+}
+
 /// A hub and a member that are settled.
 async fn world(args: &Args) -> World {
-    let world = World::start(7, 1).await;
+    let mut world = World::start(7, 0).await;
+    world.join_with("member1", &Config::default(), Place::Memory(Memory::default())).await;
+    world.create([samples::policy("all", samples::selector("v1", "ConfigMap", ""), &["member1"])]).await;
     for n in 0..args.works {
-        let name = format!("c{n}");
-        world
-            .create([samples::config_map(&name, "v"), samples::config_map_policy(&name, &["member1"])])
-            .await;
+        world.create([samples::config_map(&format!("c{n}"), &text(n as u64))]).await;
     }
     world.ready("member1", PATIENCE).await;
     sleep(Duration::from_secs(120)).await;

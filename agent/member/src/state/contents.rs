@@ -228,10 +228,10 @@ impl Contents {
                 (contents.about, is_about) = (serde_json::from_slice(&value).map_err(json)?, true);
             } else if is_work(&key) {
                 let text = std::str::from_utf8(&value).map_err(|error| wrong(error.to_string()))?;
-                contents.works.push(DesiredWork::parse(text).map_err(wrong)?);
+                contents.works.push(DesiredWork::kept(text).map_err(wrong)?);
             } else if is_in_force(&key) {
                 let text = std::str::from_utf8(&value).map_err(|error| wrong(error.to_string()))?;
-                contents.in_force.push(DesiredWork::parse(text).map_err(wrong)?);
+                contents.in_force.push(DesiredWork::kept(text).map_err(wrong)?);
             } else if key == Sort::Holds.key() {
                 contents.holds = Some(serde_json::from_slice(&value).map_err(json)?);
                 contents.rules.digests.push((Sort::Holds.key(), fnv64a(&value)));

@@ -17,7 +17,8 @@
 //!
 //! **When.** A change is kept before it is acted on, so that a restart never goes back behind what was done: neither to
 //! an older version of a Work, nor to one that was deleted. Changes that come together are one commit. What was applied is
-//! kept a little later: if that is lost, an object is looked at and applied once more. While nothing changes nothing is written.
+//! kept a little later: if that is lost, an object is looked at and applied once more. Which status the hub has of a Work is
+//! kept once an hour, and at the end: if that is lost, the hub tells the Work once more. While nothing changes nothing is written.
 //!
 //! **Whose it is, and how new.** It counts only if it is of this member (the uid of its `kube-system`) and of this cluster,
 //! and only what is as new as the agents' Lease on the member says ([`stamp`], [`crate::note`]): an older copy that was put
@@ -129,6 +130,9 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// How long what was wrong with a state is told once it is whole again, and what was set aside stays.
 const WHOLE: Duration = Duration::from_secs(600);
+
+/// How often it is kept which statuses the hub has of Works.
+const STATUSES: Duration = Duration::from_secs(3600);
 
 /// How long records of what was applied wait for others.
 const GATHER_FILE: Duration = Duration::from_secs(2);
@@ -330,6 +334,7 @@ impl State {
             let mut again = self.attempt(executor, &mut pace).await;
             let mut flush: Option<Instant> = None;
             let mut whole = Instant::now() + WHOLE;
+            let mut statuses = Instant::now() + self.parts.env.jitter(STATUSES, 0.5);
             loop {
                 tokio::select! {
                     biased;
@@ -351,6 +356,10 @@ impl State {
                     () = at(flush) => {
                         flush = None;
                         self.flush(&executor.applier).await;
+                    }
+                    () = sleep_until(statuses) => {
+                        self.keep_statuses().await;
+                        statuses = Instant::now() + STATUSES;
                     }
                     () = sleep_until(whole) => {
                         self.tidy().await;
@@ -451,7 +460,15 @@ impl State {
                         if desired.is_news(work, *life) {
                             match open.changed(work) {
                                 Some((key, value)) => drop(changes.insert(key, value)),
-                                None => drop(changes.remove(&work_key(&work.name))),
+                                None => {
+                                    changes.remove(&work_key(&work.name));
+                                    if desired
+                                        .get(&work.name)
+                                        .is_some_and(|known| known.status() != work.status())
+                                    {
+                                        desired.is_unkept(&work.name);
+                                    }
+                                }
                             }
                         }
                     }
@@ -571,6 +588,17 @@ impl State {
             let changes = vec![staged(contents::REMOVALS, contents::removals_text(&record))];
             self.commit(&mut inner, changes, PATIENCE).await;
         }
+    }
+
+    /// Keeps which statuses the hub has of Works, where it has others than were kept: so that it need not tell them after a
+    /// restart.
+    pub(crate) async fn keep_statuses(&self) {
+        let mut inner = self.inner.lock().await;
+        let works = self.parts.desired.take_unkept();
+        let Some(open) = &inner.open else { return };
+        let is_kept = |work: &Arc<DesiredWork>| !open.differs(&work_key(&work.name), work.digest());
+        let changes = works.iter().filter(|work| is_kept(work)).map(|work| stage::work(work)).collect();
+        self.commit(&mut inner, changes, PATIENCE).await;
     }
 
     /// Keeps what is known of objects that were applied.

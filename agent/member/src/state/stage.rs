@@ -38,8 +38,7 @@ impl Open {
 
     /// What is to be kept of a Work, if that is other than what is.
     pub(super) fn changed(&self, work: &DesiredWork) -> Option<Staged> {
-        let (key, digest) = (work_key(&work.name), work.digest());
-        self.differs(&key, digest).then(|| (key, Some((work.text().into_bytes(), digest))))
+        self.differs(&work_key(&work.name), work.digest()).then(|| self::work(work))
     }
 
     /// Values as they are kept.
@@ -71,6 +70,11 @@ impl Open {
     pub(super) fn counts(&self) -> bool {
         self.digests.contains_key(About::KEY)
     }
+}
+
+/// A Work as it was told.
+pub(super) fn work(work: &DesiredWork) -> Staged {
+    (work_key(&work.name), Some((work.text().into_bytes(), work.digest())))
 }
 
 /// The version of a Work that is in force while another one waits.

@@ -6,6 +6,7 @@
 mod essence;
 mod kept;
 mod tally;
+mod told;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +23,7 @@ use karmada_core::{
     hold::{Asked, Whose},
     judge::fence,
 };
-use karmada_meta::{gvk::GroupVersionKind, object};
+use karmada_meta::{gvk::GroupVersionKind, object, sums::Sum};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -97,13 +98,17 @@ pub struct DesiredWork {
     pub preserve: bool,
     /// The hub has given up on it while this cluster was away, and decides about it.
     unwanted: bool,
-    pub manifests: Vec<Manifest>,
+    pub manifests: Arc<[Manifest]>,
+    /// What tells it from other states of it, status aside.
+    wanted: Sum,
     /// When changes of it may be made, as its policy and it itself ask; none for most.
     pub(crate) asked: Option<Box<(Asked, Asked)>>,
     /// What it was before, under the same uid and in the same life of the hub.
     past: Past,
     /// In which life of the hub it was heard of: see [`Desired::doubt`].
     life: u64,
+    /// Of which revision it is, status aside. An answer to a report says nothing of the rest.
+    heard: Revision,
     on_hub: Mutex<OnHub>,
 }
 
@@ -117,7 +122,7 @@ struct Past {
 }
 
 /// What the hub has, as of a revision. Changes with our own reports.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct OnHub {
     revision: Revision,
     status: Arc<WorkStatus>,
@@ -191,16 +196,15 @@ impl DesiredWork {
         let status = work.status.and_then(|status| serde_json::from_value(status).ok()).unwrap_or_default();
         let manifests = work.spec.workload.and_then(|workload| workload.manifests).unwrap_or_default();
         let finalizers = work.metadata.finalizers.unwrap_or_default();
+        let revision = Revision::read(&work.metadata.resource_version);
         let id = work.metadata.labels.and_then(|mut labels| labels.remove(label::WORK_ID));
         Ok(Self {
             name: work.metadata.name,
             uid: work.metadata.uid,
             id: id.unwrap_or_default(),
             generation: work.metadata.generation,
-            on_hub: Mutex::new(OnHub {
-                revision: Revision::read(&work.metadata.resource_version),
-                status: Arc::new(status),
-            }),
+            heard: revision,
+            on_hub: Mutex::new(OnHub { revision, status: Arc::new(status) }),
             deleting: work.metadata.deletion_timestamp.is_some(),
             deleted_at: work.metadata.deletion_timestamp,
             held: finalizers.iter().any(|f| f == finalizer::EXECUTION),
@@ -208,6 +212,7 @@ impl DesiredWork {
             preserve: work.spec.preserve_resources_on_deletion.unwrap_or(false),
             unwanted: annotation(text, extension::UNWANTED_SINCE).is_some(),
             manifests: manifests.into_iter().map(|raw| Manifest::parse(raw.get())).collect(),
+            wanted: Sum::wanted(&serde_json::from_str(text).map_err(|error| format!("not a Work: {error}"))?),
             asked: asked(text),
             past: Past::default(),
             life: 0,
@@ -223,6 +228,11 @@ impl DesiredWork {
         let listed: BTreeSet<&ObjectId> = self.manifests.iter().map(|m| &m.id).collect();
         let before = known.past.left.iter().chain(known.manifests.iter().map(|m| &m.id));
         self.past.left = before.filter(|id| !listed.contains(id)).cloned().collect();
+        let on_hub = known.on_hub.lock();
+        if self.revision().is_before(on_hub.revision) {
+            // An answer to a report has overtaken it: of the status more is known.
+            *self.on_hub.lock() = on_hub.clone();
+        }
     }
 
     /// The status that the hub has.
@@ -303,6 +313,8 @@ struct Inner {
     synced: bool,
     /// See [`Desired::stands`].
     stands: bool,
+    /// Works of which the hub has another status than is kept.
+    unkept: BTreeSet<String>,
 }
 
 impl Default for Inner {
@@ -314,6 +326,7 @@ impl Default for Inner {
             listing: None,
             synced: false,
             stands: false,
+            unkept: BTreeSet::new(),
         }
     }
 }
@@ -326,6 +339,7 @@ impl Inner {
     }
 
     fn remove(&mut self, name: &str) {
+        self.unkept.remove(name);
         if let Some(work) = self.works.remove(name) {
             self.tally.change(Some(&work), None);
         }
@@ -411,6 +425,7 @@ impl Desired {
         inner.listing = None;
         inner.synced = false;
         inner.tally = Tally::default();
+        inner.unkept.clear();
         std::mem::take(&mut inner.works).into_keys().collect()
     }
 
@@ -425,7 +440,7 @@ impl Desired {
     /// Whether some Work holds a kind in a version.
     pub fn holds(&self, group: &str, version: &str, kind: &str) -> bool {
         let inner = self.inner.lock();
-        let mut held = inner.works.values().flat_map(|work| &work.manifests);
+        let mut held = inner.works.values().flat_map(|work| work.manifests.iter());
         held.any(|m| m.id.group == group && m.id.kind == kind && m.version == version)
     }
 
@@ -499,7 +514,7 @@ impl Desired {
     /// Kinds that some Work holds, with the versions that it holds them in.
     pub fn versioned_kinds(&self) -> Vec<GroupVersionKind> {
         let inner = self.inner.lock();
-        let held = inner.works.values().flat_map(|work| &work.manifests);
+        let held = inner.works.values().flat_map(|work| work.manifests.iter());
         let kinds: BTreeSet<_> = held
             .map(|m| GroupVersionKind {
                 group: m.id.group.clone(),
@@ -519,14 +534,16 @@ impl Desired {
         let mut on_hub = work.on_hub.lock();
         if !revision.is_before(on_hub.revision) {
             *on_hub = OnHub { revision, status: Arc::new(status.clone()) };
+            drop(on_hub);
+            self.is_unkept(&known.name);
         }
     }
 }
 
 /// Whether a Work, of which was heard in this life of the hub, is an older state of one that is known: an answer may
-/// overtake the watch.
+/// overtake the watch. One to a report is none of that: what else has changed before it is yet to be told.
 fn is_older(work: &DesiredWork, known: &DesiredWork, life: u64) -> bool {
-    work.uid == known.uid && life == known.life && work.revision().is_before(known.revision())
+    work.uid == known.uid && life == known.life && work.heard.is_before(known.heard)
 }
 
 #[cfg(test)]
@@ -605,8 +622,15 @@ mod tests {
         assert_eq!(desired.hear(Event::Upsert(work("a", 5))), ["a"]);
         assert!(desired.hear(Event::Upsert(work("a", 4))).is_empty());
         assert_eq!(desired.hear(Event::Upsert(work("a", 6))), ["a"]);
-        desired.reported(&work("a", 6), "9", &WorkStatus::default());
-        assert!(desired.hear(Event::Upsert(work("a", 8))).is_empty());
+        let status = WorkStatus { conditions: Vec::new(), manifest_statuses: vec![Default::default()] };
+        desired.reported(&work("a", 6), "9", &status);
+        // What was changed before the report is news all the same, but for the status.
+        assert_eq!(desired.hear(Event::Upsert(DesiredWork { deleting: true, ..work("a", 8) })), ["a"]);
+        let known = desired.get("a").unwrap();
+        assert!(known.deleting && *known.status() == status && known.revision().number() == Some(9));
+        assert!(desired.hear(Event::Upsert(work("a", 7))).is_empty());
+        assert_eq!(desired.hear(Event::Upsert(work("a", 10))), ["a"]);
+        assert!(desired.get("a").unwrap().status().manifest_statuses.is_empty());
     }
 
     #[test]

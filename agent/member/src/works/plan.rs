@@ -31,7 +31,7 @@ pub(super) fn while_held<'a>(
     before: Option<&'a DesiredWork>,
     is_applied: impl Fn(&Manifest) -> bool,
 ) -> (Vec<Planned<'a>>, bool) {
-    let before = before.map_or(&[][..], |before| &before.manifests);
+    let before = before.map_or(&[][..], |before| &*before.manifests);
     let mut waits = work.deleting;
     let mut plan = Vec::new();
     for (ordinal, wanted) in work.manifests.iter().enumerate() {

@@ -13,6 +13,7 @@ use crate::{
     kinds::Kind,
     options::{ListOptions, Match},
     storage::{self, Header, Object},
+    sums::Within,
 };
 
 /// One page of a list.
@@ -48,6 +49,7 @@ pub struct Filter {
     fields: FieldSelector,
     selectable: Vec<String>,
     custom: bool,
+    within: Option<Within>,
 }
 
 impl Filter {
@@ -59,12 +61,13 @@ impl Filter {
             selectable: kind.rules.selectable.clone(),
             // Only core's names of selectable fields are projected.
             custom: kind.custom.is_some() || !kind.shape.is_stored_form(),
+            within: options.within.clone(),
         }
     }
 
     /// Lets everything pass.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+        self.labels.is_empty() && self.fields.is_empty() && self.within.is_none()
     }
 
     /// Whether an object passes.
@@ -79,7 +82,8 @@ impl Filter {
         header: &Header,
         value: &bytes::Bytes,
     ) -> bool {
-        self.labels.matches_with(|label| header.labels.get(label).map(|v| &**v))
+        self.within.as_ref().is_none_or(|within| within.has(&key.name))
+            && self.labels.matches_with(|label| header.labels.get(label).map(|v| &**v))
             && self.fields.matches(|path| match path {
                 "metadata.name" => Some(key.name.to_string()),
                 "metadata.namespace" => Some(key.namespace.to_string()),

@@ -29,7 +29,7 @@ use crate::{
     respond::Answer,
     reviews::{Knowledge, Review},
     shape::Findings,
-    watch,
+    sums, watch,
 };
 
 /// A request for a kind, in a namespace or in none.
@@ -105,15 +105,22 @@ impl<'a> Handler<'a> {
 
     pub(super) async fn list(&self) -> Result<Response<Body>, Status> {
         let accepted = self.accepted(Endpoint::List)?;
-        let options = self.list_options(false)?;
+        let mut options = self.list_options(false)?;
         let include = self.include(&accepted)?;
         self.refuse_single(&accepted)?;
+        if accepted.form == Form::Sums {
+            // They are of what lies in the buckets that are asked about, all of it.
+            (options.limit, options.continue_token) = (0, None);
+            options.within = sums::Asked::parse(&self.exchange.query)?.within();
+        }
         // Every object is looked at, and held against every requirement; one takes about as long as some bytes.
         let terms = options.labels.requirements().len() + options.fields.requirements().len();
         let all = self.inner.registry.store.snapshot().count(&self.kind.storage, None);
         // Those of a namespace are not counted beforehand; there are mostly few.
         let objects = if self.namespace.is_empty() { all } else { all.min(1_000) };
-        let weight = objects.saturating_mul(8 * terms + 1);
+        // A bucket is found by the digest of a name.
+        let digests = if options.within.is_some() { 64 } else { 0 };
+        let weight = objects.saturating_mul(8 * terms + 1 + digests);
         let read = || self.inner.registry.list(self.kind, self.namespace, &options);
         let page = self.pool().run(weight, read).await??;
         self.show_page(&page, accepted, include).await

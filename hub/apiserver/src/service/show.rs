@@ -3,7 +3,7 @@
 use axum::body::Body;
 use bytes::BytesMut;
 use http::{Response, StatusCode};
-use karmada_meta::{object, status::Status};
+use karmada_meta::{object, status::Status, sums::Sum};
 use serde_json::{Value, json};
 
 use super::{handlers::Handler, stream};
@@ -14,6 +14,7 @@ use crate::{
     registry::{Shown, Written, list::Page},
     respond::{self, Answer},
     storage::{Framer, quoted},
+    sums,
     table::{self, Include},
 };
 
@@ -57,6 +58,9 @@ impl Handler<'_> {
                 let object = shown.to_value(kind);
                 let metadata = json!({"resourceVersion": object::resource_version(&object)});
                 self.table(version, include, [object], &metadata)
+            }
+            Form::Sums | Form::News => {
+                return Err(misfit("Sums or News", "is neither a list nor a watch", &go_type(kind, "")));
             }
         };
         Ok(Answer { code, json, accepted }.for_exchange(self.exchange))
@@ -112,6 +116,9 @@ impl Handler<'_> {
         include: Include,
     ) -> Result<Response<Body>, Status> {
         let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
+        if accepted.form == Form::Sums {
+            return self.show_sums(page, size, accepted).await;
+        }
         let room = self.inner.front.gate.list(&self.exchange.guest, size)?;
         if size >= stream::LONG && self.is_copied(page, &accepted) {
             self.exchange.trail.iter().for_each(|trail| trail.shown_at_length());
@@ -123,12 +130,32 @@ impl Handler<'_> {
         Ok(holding(room, response))
     }
 
+    /// Answers with the sums of a list.
+    async fn show_sums(
+        &self,
+        page: &Page,
+        size: usize,
+        accepted: Accepted,
+    ) -> Result<Response<Body>, Status> {
+        let asked = sums::Asked::parse(&self.exchange.query)?;
+        // Each object is read and written once.
+        let weight = size.saturating_mul(4);
+        self.exchange.caller.weigh(weight).await?;
+        let make = || {
+            let told = page.items.iter().map(|object| {
+                (&*object.key.name, Sum::told(&self.inner.registry.value_of(self.kind, object)))
+            });
+            Answer::ok(asked.answer(told, page.revision).into(), accepted).for_exchange(self.exchange)
+        };
+        self.inner.registry.pool.run(weight, make).await
+    }
+
     /// Whether a list is no more than its objects' bytes one after another.
     fn is_copied(&self, page: &Page, accepted: &Accepted) -> bool {
         let copied = match accepted.form {
             Form::Object => page.items.iter().all(|object| self.kind.serves_as_stored(Some(object.revision))),
             Form::Partial { .. } => true,
-            Form::Table { .. } => false,
+            Form::Table { .. } | Form::Sums | Form::News => false,
         };
         copied && accepted.encoding == Encoding::Json { pretty: false }
     }

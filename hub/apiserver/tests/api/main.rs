@@ -27,6 +27,7 @@ mod protobuf;
 mod quota;
 mod rbac;
 mod scale;
+mod sums;
 mod watches;
 mod webhooks;
 

@@ -21,8 +21,8 @@ use kube::client::Body;
 
 use super::LinkError;
 
-/// What is smaller hardly shrinks.
-const FROM: u64 = 1 << 10;
+/// What is smaller hardly shrinks. JSON of this length becomes a third shorter.
+const FROM: u64 = 384;
 
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 

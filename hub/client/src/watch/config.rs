@@ -18,6 +18,9 @@ pub struct WatchConfig {
     pub page_size: u32,
     /// Ask for `PartialObjectMetadata`: spec and status never cross the link.
     pub metadata_only: bool,
+    /// Ask that what has changed in nothing but its status is not sent again. A hub of ours sends of it a `News`, with its name,
+    /// uid and resourceVersion; any other server sends it all.
+    pub news: bool,
     /// See [`IDLE`].
     pub idle: Duration,
     /// See [`SESSION`].
@@ -42,6 +45,7 @@ impl WatchConfig {
             fields: None,
             page_size: 100,
             metadata_only: false,
+            news: false,
             idle: IDLE,
             session: SESSION,
             retry: RETRY,
@@ -66,6 +70,12 @@ impl WatchConfig {
     /// Only metadata.
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
+        self
+    }
+
+    /// Changes of nothing but the status come without the rest.
+    pub fn news(mut self) -> Self {
+        self.news = true;
         self
     }
 
@@ -116,6 +126,9 @@ impl WatchConfig {
 
     pub(super) fn accept(&self, list: bool) -> &'static str {
         match (self.metadata_only, list) {
+            (false, false) if self.news => {
+                "application/json;as=News;g=hub.karmada.io;v=v1alpha1,application/json"
+            }
             (false, _) => "application/json",
             (true, true) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
             (true, false) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",

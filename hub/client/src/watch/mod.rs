@@ -15,6 +15,7 @@
 //!   restored from an older copy: then everything is listed anew.
 //! - Revisions count within one history of one server. A list or a frame that is older than what was seen before begins
 //!   another ([`Watcher::history`]), and so does [`WatchConfig::anew`].
+//! - Whoever knows most of a collection already may list it in another way than page by page ([`Lister`]).
 //! - Objects are handed to a projection as text and never kept; a frame is held once, while it is looked at.
 //! - [`Watcher::next`] is cancel-safe and never ends; troubles are told by [`Watcher::health`].
 
@@ -99,13 +100,29 @@ pub struct Health {
 /// `apiVersion` and `kind`. An object that cannot be read is logged and skipped.
 pub type Projection<T> = Arc<dyn Fn(&str) -> Result<T, String> + Send + Sync>;
 
+/// A collection as it is at a revision, or later.
+#[derive(Debug)]
+pub struct Listed<T> {
+    /// From where it is watched: whatever changed since is told once more.
+    pub revision: String,
+    /// All that is there.
+    pub items: Vec<T>,
+}
+
+/// A collection that was listed, or none if it is to be listed page by page.
+pub type Listing<T> = BoxFuture<'static, Result<Option<Listed<T>>, Error>>;
+
+/// Lists a collection for whoever knows most of it.
+pub type Lister<T> = Arc<dyn Fn() -> Listing<T> + Send + Sync>;
+
 /// See the module.
 pub struct Watcher<T> {
     rest: Rest,
     config: WatchConfig,
     env: Env,
     project: Projection<T>,
-    state: State,
+    lister: Option<Lister<T>>,
+    state: State<T>,
     out: VecDeque<Event<T>>,
     backoff: Backoff,
     listener: Listener,
@@ -167,13 +184,15 @@ impl Lines {
 }
 
 /// Where the loop is. Requests under way live here, so that a dropped [`Watcher::next`] loses nothing.
-enum State {
+enum State<T> {
     /// Decides what to ask for next.
     Ready(Step),
     /// Waits before a step.
     Wait(Pin<Box<Sleep>>, Step),
     /// A page was asked for; `page` is the token it was asked with.
     List { request: BoxFuture<'static, Result<Bytes, Error>>, page: Option<String> },
+    /// All of it was asked for in another way.
+    ListBy { request: Listing<T> },
     /// A watch was asked for.
     Open { request: BoxFuture<'static, Result<Lines, Error>> },
     /// Frames come in.
@@ -183,6 +202,8 @@ enum State {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
+    /// Fetch all of it, in whatever way.
+    Begin,
     /// Fetch a page; the first if there is no token.
     List(Option<String>),
     /// Watch from the revision.
@@ -210,9 +231,9 @@ enum Trouble {
 /// tested as a table.
 fn after(trouble: &Trouble, step: Step, in_a_row: u32) -> (Step, bool) {
     match trouble {
-        Trouble::Gone | Trouble::WentBack => (Step::List(None), true),
-        Trouble::Silent { .. } if in_a_row >= SILENT_LIMIT => (Step::List(None), true),
-        Trouble::Garbled { .. } if in_a_row >= GARBLED_LIMIT => (Step::List(None), true),
+        Trouble::Gone | Trouble::WentBack => (Step::Begin, true),
+        Trouble::Silent { .. } if in_a_row >= SILENT_LIMIT => (Step::Begin, true),
+        Trouble::Garbled { .. } if in_a_row >= GARBLED_LIMIT => (Step::Begin, true),
         Trouble::Garbled { .. } | Trouble::Silent { .. } | Trouble::Failed { .. } => (step, true),
         Trouble::Ended => (step, false),
     }
@@ -256,7 +277,8 @@ impl<T> Watcher<T> {
             config,
             env,
             project: Arc::new(project),
-            state: State::Ready(Step::List(None)),
+            lister: None,
+            state: State::Ready(Step::Begin),
             out: VecDeque::new(),
             health: latest::Sender::new(Health::default()),
             revision: None,
@@ -272,6 +294,12 @@ impl<T> Watcher<T> {
     pub fn resume(mut self, revision: impl Into<String>) -> Self {
         self.revision = Some(revision.into());
         self.state = State::Ready(Step::Watch);
+        self
+    }
+
+    /// Lists in this way, where that goes.
+    pub fn list_by(mut self, lister: Lister<T>) -> Self {
+        self.lister = Some(lister);
         self
     }
 
@@ -308,7 +336,7 @@ impl<T> Watcher<T> {
                 () = anew.woken() => {
                     self.anew.clear();
                     self.begin_history();
-                    self.state = State::Ready(Step::List(None));
+                    self.state = State::Ready(Step::Begin);
                 }
                 () = self.step() => {}
             }
@@ -344,6 +372,11 @@ impl<T> Watcher<T> {
                     Err(error) => self.failed(&error, Step::List(page)),
                 }
             }
+            State::ListBy { request } => match request.await {
+                Ok(Some(listed)) => self.listed_by(listed),
+                Ok(None) => self.state = State::Ready(Step::List(None)),
+                Err(error) => self.failed(&error, Step::Begin),
+            },
             State::Open { request } => match request.await {
                 Ok(Lines(frames)) => {
                     self.heard = Some(self.env.now());
@@ -401,7 +434,7 @@ impl<T> Watcher<T> {
         }
     }
 
-    fn begin(&self, step: Step) -> State {
+    fn begin(&self, step: Step) -> State<T> {
         let old = self.relist.is_some_and(|due| due <= self.env.now());
         match (step, &self.revision) {
             (Step::Watch, Some(revision)) if !old => {
@@ -411,6 +444,9 @@ impl<T> Watcher<T> {
                 State::Open { request: Box::pin(async move { Lines::open(&client, &path, accept).await }) }
             }
             (step, _) => {
+                if let (Step::Begin | Step::Watch, Some(lister)) = (&step, &self.lister) {
+                    return State::ListBy { request: lister() };
+                }
                 let page = if let Step::List(page) = step { page } else { None };
                 let (rest, path, accept) =
                     (self.rest.clone(), self.config.list_path(page.as_deref()), self.config.accept(true));
@@ -440,15 +476,28 @@ impl<T> Watcher<T> {
         }
         match list.metadata.token.filter(|token| !token.is_empty()) {
             Some(token) => self.state = State::Ready(Step::List(Some(token))),
-            None => {
-                self.revision = Some(list.metadata.resource_version);
-                self.garbled = 0;
-                self.relist = self.config.relist.map(|after| self.env.now() + self.env.jitter(after, 0.5));
-                self.out.push_back(Event::Synced);
-                self.health.send_if_modified(|health| !std::mem::replace(&mut health.synced, true));
-                self.state = State::Ready(Step::Watch);
-            }
+            None => self.complete(list.metadata.resource_version),
         }
+    }
+
+    fn listed_by(&mut self, listed: Listed<T>) {
+        self.heard = Some(self.env.now());
+        if went_back(self.revision.as_deref(), &listed.revision) {
+            self.begin_history();
+        }
+        self.out.push_back(Event::Init);
+        self.out.extend(listed.items.into_iter().map(Event::Upsert));
+        self.complete(listed.revision);
+    }
+
+    /// All of it was listed, as of a revision.
+    fn complete(&mut self, revision: String) {
+        self.revision = Some(revision);
+        self.garbled = 0;
+        self.relist = self.config.relist.map(|after| self.env.now() + self.env.jitter(after, 0.5));
+        self.out.push_back(Event::Synced);
+        self.health.send_if_modified(|health| !std::mem::replace(&mut health.synced, true));
+        self.state = State::Ready(Step::Watch);
     }
 
     fn frame(&mut self, line: &[u8]) {
@@ -527,7 +576,7 @@ impl<T> Watcher<T> {
         };
         let in_a_row = if matches!(trouble, Trouble::Silent { .. }) { self.silent } else { self.garbled };
         let (step, wait) = after(trouble, step, in_a_row);
-        if step == Step::List(None) {
+        if step == Step::Begin {
             self.silent = 0;
         }
         if let Some(error) = error {

@@ -483,6 +483,37 @@ async fn next_may_be_dropped_at_any_point() {
     assert_eq!(server.asked().len(), 4);
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_knows_most_of_it_lists_in_another_way_where_that_goes() {
+    let known = Arc::new(Mutex::new(VecDeque::from([
+        Err(500),
+        Ok(Some(("5", vec![("a".to_owned(), 1)]))),
+        Ok(None),
+        Ok(Some(("3", vec![]))),
+    ])));
+    let lister: Lister<(String, u64)> = Arc::new(move || {
+        let next = known.lock().pop_front().unwrap_or(Ok(None));
+        Box::pin(async move {
+            let failed = |code: u16| Error::Api(Box::new(kube::core::Status { code, ..Default::default() }));
+            let listed = next.map_err(failed)?;
+            Ok(listed.map(|(revision, items)| Listed { revision: revision.to_owned(), items }))
+        })
+    });
+    let server = Server::new(vec![
+        Reply::Watch(vec![frame("MODIFIED", object("a", 6)), frame("ERROR", gone())], Then::Nothing),
+        list(9, "", vec![object("b", 8)]),
+        Reply::Watch(vec![frame("ERROR", gone())], Then::Nothing),
+        Reply::Watch(vec![], Then::Nothing),
+    ]);
+    let mut watcher = server.watcher().list_by(lister);
+    let seen = drain(&mut watcher).await;
+    assert_eq!(seen, ["init", "a=1", "synced", "a=6", "init", "b=8", "synced", "init", "synced"]);
+    assert_eq!((watcher.history(), watcher.revision()), (1, Some("3")), "it went back");
+    let asked = server.asked();
+    assert!(asked[0].contains("resourceVersion=5&") && asked[1].contains("?limit="), "{asked:?}");
+    assert!(asked[3].contains("resourceVersion=3&"), "{asked:?}");
+}
+
 #[test]
 fn where_the_loop_goes_on() {
     let failed = || Trouble::Failed { text: String::new(), code: None, retry_after: None };
@@ -490,14 +521,14 @@ fn where_the_loop_goes_on() {
     let garbled = || Trouble::Garbled { text: String::new() };
     let page = || Step::List(Some("p".into()));
     let rows = [
-        (Trouble::Gone, Step::Watch, 0, (Step::List(None), true)),
-        (Trouble::Gone, page(), 0, (Step::List(None), true)),
+        (Trouble::Gone, Step::Watch, 0, (Step::Begin, true)),
+        (Trouble::Gone, page(), 0, (Step::Begin, true)),
         (failed(), page(), 0, (page(), true)),
         (failed(), Step::Watch, 0, (Step::Watch, true)),
         (garbled(), Step::Watch, GARBLED_LIMIT - 1, (Step::Watch, true)),
-        (garbled(), Step::Watch, GARBLED_LIMIT, (Step::List(None), true)),
+        (garbled(), Step::Watch, GARBLED_LIMIT, (Step::Begin, true)),
         (silent(), Step::Watch, SILENT_LIMIT - 1, (Step::Watch, true)),
-        (silent(), Step::Watch, SILENT_LIMIT, (Step::List(None), true)),
+        (silent(), Step::Watch, SILENT_LIMIT, (Step::Begin, true)),
         (Trouble::Ended, Step::Watch, 0, (Step::Watch, false)),
     ];
     for (trouble, step, count, want) in rows {

@@ -1,5 +1,7 @@
 //! What a Work means for its member, whatever hub says it: to hold what one hub says against what another did.
 
+use std::sync::Arc;
+
 use karmada_api::consts::annotation::{TEMPLATE_GENERATION, TEMPLATE_UID};
 use karmada_core::names::fnv64a;
 use serde_json::Value;
@@ -64,7 +66,8 @@ impl Desired {
     pub fn newest(&self, life: u64, recalled: bool) -> Option<u64> {
         let works = self.all();
         let counts = |of: u64| of >= life || (recalled && of == RECALLED);
-        works.iter().filter(|work| counts(work.life)).filter_map(|work| work.revision().number()).max()
+        let shown = |work: &Arc<DesiredWork>| work.revision().number().max(work.heard.number());
+        works.iter().filter(|work| counts(work.life)).filter_map(shown).max()
     }
 }
 

@@ -10,7 +10,8 @@ use karmada_api::{
     work::WorkStatus,
 };
 use karmada_core::{hold::Whose, names::fnv64a};
-use serde::Serialize;
+use karmada_meta::sums::Sum;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Desired, DesiredWork, is_older};
@@ -20,6 +21,8 @@ pub(super) const RECALLED: u64 = 0;
 
 #[derive(Serialize)]
 struct WorkOut<'a> {
+    /// Of all that the hub has said of it, of which less is kept.
+    sum: u64,
     metadata: MetaOut<'a>,
     spec: SpecOut<'a>,
     status: &'a WorkStatus,
@@ -51,8 +54,21 @@ struct WorkloadOut<'a> {
     manifests: Vec<&'a RawValue>,
 }
 
+/// What is kept beside what a hub says.
+#[derive(Deserialize)]
+struct KeptIn {
+    #[serde(default)]
+    sum: u64,
+}
+
 impl DesiredWork {
-    /// What [`DesiredWork::parse`] reads as this Work.
+    /// Reads a Work as it was kept.
+    pub(crate) fn kept(text: &str) -> Result<Self, String> {
+        let kept: KeptIn = serde_json::from_str(text).map_err(|error| format!("not a Work: {error}"))?;
+        Ok(Self { wanted: Sum(kept.sum), ..Self::parse(text)? })
+    }
+
+    /// What [`DesiredWork::kept`] reads as this Work.
     pub(crate) fn text(&self) -> String {
         let finalizers: &[&str] = if self.held { &[finalizer::EXECUTION] } else { &[] };
         let id = (!self.id.is_empty()).then_some((label::WORK_ID, self.id.as_str()));
@@ -60,7 +76,8 @@ impl DesiredWork {
         let asked = self.asked.iter().flat_map(|asked| {
             asked.0.annotations(Whose::Policy).into_iter().chain(asked.1.annotations(Whose::Work))
         });
-        let (revision, status) = (self.revision(), self.status());
+        let status = self.status();
+        let revision = Some(self.revision()).filter(|own| own.number().is_some()).unwrap_or(self.heard);
         let metadata = MetaOut {
             name: &self.name,
             uid: &self.uid,
@@ -78,7 +95,8 @@ impl DesiredWork {
             preserve_resources_on_deletion: self.preserve,
             workload: WorkloadOut { manifests },
         };
-        serde_json::to_string(&WorkOut { metadata, spec, status: &status }).unwrap_or_default()
+        serde_json::to_string(&WorkOut { sum: self.wanted.0, metadata, spec, status: &status })
+            .unwrap_or_default()
     }
 
     /// How long its manifests are.
@@ -90,7 +108,7 @@ impl DesiredWork {
     pub(crate) fn digest(&self) -> u64 {
         let flags = (self.deleting, self.held, self.suspended, self.preserve, self.unwanted);
         let manifests: Vec<u64> = self.manifests.iter().map(|manifest| manifest.digest).collect();
-        let all = (&self.uid, &self.id, self.generation, &self.deleted_at, flags, manifests);
+        let all = (&self.uid, &self.id, self.generation, &self.deleted_at, flags, manifests, self.wanted);
         // Nothing for most: what was kept of them before there was such a thing is as it was.
         let asked = self.asked.as_ref().map(|asked| format!("{asked:?}")).unwrap_or_default();
         fnv64a(format!("{all:?}{asked}").as_bytes())
@@ -178,11 +196,11 @@ mod tests {
     #[test]
     fn a_work_is_read_as_it_was_kept() {
         let told = work("a", 7);
-        let again = DesiredWork::parse(&told.text()).unwrap();
+        let again = DesiredWork::kept(&told.text()).unwrap();
         assert_eq!(format!("{again:?}"), format!("{told:?}"));
         assert_eq!(again.digest(), told.digest());
         let going = DesiredWork { deleting: true, deleted_at: Some("2026-01-01T00:00:00Z".into()), ..told };
-        let again = DesiredWork::parse(&going.text()).unwrap();
+        let again = DesiredWork::kept(&going.text()).unwrap();
         assert!(again.deleting && again.deleted_at == going.deleted_at);
         assert_ne!(again.digest(), work("a", 7).digest());
         assert_eq!(work("a", 8).digest(), work("a", 7).digest());

@@ -1,0 +1,177 @@
+//! What an agent that comes back is not told again.
+
+use std::time::Duration;
+
+use karmada_agent::{Phase, Place, State};
+use karmada_client::Patch;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::world::{NAMESPACE, Running, WEB, World, config_map, deployment, eventually};
+
+const SECOND: Duration = Duration::from_secs(1);
+const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
+
+/// An agent that has applied `w0` to `w39` and told the hub, and what it keeps.
+async fn settled(world: &World, folder: &tempfile::TempDir) -> (Running, State) {
+    let state = State { place: Place::Folder(folder.path().to_owned(), None), ..State::fresh(&world.env) };
+    let agent = world.agent_with(state.clone());
+    agent.phase(Phase::Active).await;
+    for n in 0..40 {
+        world.work(&format!("w{n}"), &[config_map("default", &format!("c{n}"), "1")]).await;
+    }
+    for n in 0..40 {
+        world.applied(&format!("w{n}")).await;
+    }
+    sleep(SECOND * 30).await;
+    (agent, state)
+}
+
+/// How often the hub was asked for sums, for parts of the list, and for the list.
+fn asked(world: &World) -> [usize; 3] {
+    ["depth=", "limit=100&depth=", "limit=100"].map(|query| world.wire.count(&format!("GET {WORKS}?{query}")))
+}
+
+fn since(world: &World, before: [usize; 3]) -> (usize, usize, usize) {
+    let [sums, parts, lists] = asked(world);
+    let (sums, parts, lists) = (sums - before[0], parts - before[1], lists - before[2]);
+    (sums, parts, lists - parts)
+}
+
+async fn value(world: &World, n: usize) -> Value {
+    let map = world.member.get(&format!("/api/v1/namespaces/default/configmaps/c{n}")).await.unwrap();
+    map["data"]["v"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_has_changed_one_answer_of_sums_is_all() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (agent, state) = settled(&world, &folder).await;
+    agent.stop().await;
+    let before = asked(&world);
+    let agent = world.agent_with(state);
+    agent.phase(Phase::Active).await;
+    sleep(SECOND * 30).await;
+    assert_eq!(since(&world, before), (1, 0, 0));
+    // It is at work as ever.
+    world.work("w3", &[config_map("default", "c3", "2")]).await;
+    eventually(SECOND * 5, "a change", async || value(&world, 3).await == "2").await;
+    world.delete_work("w4").await;
+    eventually(SECOND * 5, "a deletion", async || {
+        world.is_missing("/api/v1/namespaces/default/configmaps/c4").await
+    })
+    .await;
+    assert!(world.hub.get(&World::work_path("w4")).await.is_err());
+    assert_eq!(since(&world, before), (1, 0, 0));
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_changed_meanwhile_is_all_that_is_listed() {
+    // (whether the agent ends in order)
+    for kills in [false, true] {
+        let world = World::new().await;
+        let folder = tempfile::tempdir().unwrap();
+        let (agent, state) = settled(&world, &folder).await;
+        match kills {
+            true => agent.kill().await,
+            false => agent.stop().await,
+        }
+        world.work("w3", &[config_map("default", "c3", "2")]).await;
+        world.delete_work("w4").await;
+        world.work("new", &[config_map("default", "c100", "1")]).await;
+        let mut work = world.hub.get(&World::work_path("w5")).await.unwrap();
+        let told = work["status"].clone();
+        let nothing = json!({"status": {"conditions": [], "manifestStatuses": []}});
+        let path = format!("{}/status", World::work_path("w5"));
+        world.hub.patch(&path, Patch::Merge, &nothing).await.unwrap();
+        let before = asked(&world);
+        let agent = world.agent_with(state);
+        agent.phase(Phase::Active).await;
+        eventually(SECOND * 10, "a change", async || value(&world, 3).await == "2").await;
+        eventually(SECOND * 10, "a deletion", async || {
+            world.is_missing("/api/v1/namespaces/default/configmaps/c4").await
+        })
+        .await;
+        world.applied("new").await;
+        eventually(SECOND * 30, "what the hub has lost is reported again", async || {
+            work = world.hub.get(&World::work_path("w5")).await.unwrap();
+            work["status"]["manifestStatuses"] == told["manifestStatuses"]
+        })
+        .await;
+        let (sums, parts, lists) = since(&world, before);
+        match kills {
+            // What the hub had been told was not kept yet: everything differs.
+            true => assert_eq!((parts + lists, sums > 0), (1, true)),
+            false => assert_eq!((sums, parts, lists), (2, 1, 0)),
+        }
+        agent.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_tells_no_sums_is_asked_for_its_list() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (agent, state) = settled(&world, &folder).await;
+    agent.stop().await;
+    world.work("w3", &[config_map("default", "c3", "2")]).await;
+    let refusal = json!({"kind": "Status", "status": "Failure", "reason": "NotAcceptable", "code": 406,
+        "message": "only the following media types are accepted: application/json"});
+    world.wire.answer(format!("GET {WORKS}?depth="), 406, refusal.to_string());
+    let before = asked(&world);
+    let agent = world.agent_with(state);
+    agent.phase(Phase::Active).await;
+    eventually(SECOND * 10, "a change", async || value(&world, 3).await == "2").await;
+    assert_eq!(since(&world, before), (1, 0, 1));
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_too_old_goes_on_after_sums() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (agent, _) = settled(&world, &folder).await;
+    let before = asked(&world);
+    let gone = json!({"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old"});
+    world.wire.answer(format!("GET {WORKS}?watch=true"), 410, gone.to_string());
+    world.wire.cut();
+    sleep(SECOND * 10).await;
+    world.wire.mend();
+    sleep(SECOND * 3).await;
+    world.wire.pass();
+    world.work("w3", &[config_map("default", "c3", "2")]).await;
+    eventually(SECOND * 20, "a change", async || value(&world, 3).await == "2").await;
+    let (sums, parts, lists) = since(&world, before);
+    assert!(sums > 0 && parts <= 1 && lists == 0, "{sums} {parts} {lists}");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_of_its_own_bring_no_work_back_and_those_of_others_do() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("w", &[deployment("default", "web", 2)]).await;
+    world.applied("w").await;
+    let read = || world.wire.count(&format!("GET {}", World::work_path("w")));
+    for ready in 0..3 {
+        let status = json!({"status": {"replicas": 2, "readyReplicas": ready}});
+        world.member.patch(&format!("{WEB}/status"), Patch::Merge, &status).await.unwrap();
+        sleep(SECOND * 30).await;
+        let work = world.hub.get(&World::work_path("w")).await.unwrap();
+        let told = work["status"]["manifestStatuses"][0]["status"]["readyReplicas"].clone();
+        assert_eq!(told.as_i64().unwrap_or(0), ready);
+    }
+    assert_eq!(read(), 0);
+    let path = format!("{}/status", World::work_path("w"));
+    world.hub.patch(&path, Patch::Merge, &json!({"status": {"manifestStatuses": []}})).await.unwrap();
+    eventually(SECOND * 60, "what somebody took away is reported again", async || {
+        let work = world.hub.get(&World::work_path("w")).await.unwrap();
+        work["status"]["manifestStatuses"][0]["status"]["readyReplicas"] == 2
+    })
+    .await;
+    assert_eq!(read(), 1);
+    assert_eq!(NAMESPACE, "karmada-es-m1");
+    agent.stop().await;
+}
