@@ -6,7 +6,9 @@ use std::{
 };
 
 use futures::future::{BoxFuture, FutureExt as _};
-use karmada_client::{Backoff, Endpoint, Kubeconfig, KubeconfigError, Policy, Rest, link::proxy::Proxy};
+use karmada_client::{
+    Backoff, Endpoint, Kubeconfig, KubeconfigError, Policy, Rest, kubeconfig::Address, link::proxy::Proxy,
+};
 use karmada_env::Env;
 use parking_lot::Mutex;
 
@@ -54,6 +56,8 @@ pub(super) struct Ways {
     pub(super) keep: Option<Keep>,
     pub(super) invited: Option<Invited>,
     pub(super) proxy: Option<Proxy>,
+    /// Where else the hub is reached.
+    pub(super) others: Vec<Address>,
     /// Somebody waits for what becomes of it.
     pub(super) prompt: bool,
     leaves: bool,
@@ -83,6 +87,7 @@ impl Ways {
             keep,
             invited: args.invited.clone(),
             proxy: args.proxy.clone(),
+            others: args.others.clone(),
             prompt: args.join || args.leave.is_some(),
             leaves: args.leave.is_some(),
             only: args.join_only,
@@ -98,6 +103,7 @@ impl Ways {
         if let Some(proxy) = self.proxy(&endpoint.server, endpoint.proxy.take())? {
             endpoint.proxy = Some(proxy);
         }
+        endpoint.others.clone_from(&self.others);
         Ok(endpoint)
     }
 
@@ -311,6 +317,7 @@ impl Ways {
                 authorities: invited.authorities.clone(),
                 cluster: self.cluster.clone(),
                 proxy,
+                others: self.others.clone(),
             };
             *journey = Some((token.clone(), Journey::new(invitation, USER_AGENT, env.clone())));
         }

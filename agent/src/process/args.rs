@@ -11,7 +11,7 @@ use std::{
 
 use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
 use karmada_api::consts::namespace;
-use karmada_client::link::proxy::Proxy;
+use karmada_client::{kubeconfig::Address, link::proxy::Proxy};
 use karmada_core::estimate::outstanding::{PATIENCE, SETTLING};
 use karmada_member::{RemovalRule, Scope};
 pub(super) use karmada_telemetry::logs::Format as LogFormat;
@@ -57,6 +57,8 @@ pub(super) struct Args {
     /// Namespace and name of the Secret of the member that keeps the credential.
     pub(super) secret: Option<(String, String)>,
     pub(super) proxy: Option<Proxy>,
+    /// Where else the hub is reached.
+    pub(super) others: Vec<Address>,
     /// How the hub reaches the member, if it does.
     pub(super) tunnel: Option<Settings>,
     pub(super) karmada_context: Option<String>,
@@ -143,6 +145,10 @@ struct Flags {
     /// in the hub's kubeconfig.
     #[arg(long, value_name = "URL")]
     proxy_url: Option<String>,
+    /// Where else the hub is reached, if not where --hub or its kubeconfig says: one after the other is tried, and the one that
+    /// works is kept to. The hub proves at each that it is the same.
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
+    hub_addresses: Vec<Address>,
     /// With join: end when the credential is kept.
     #[arg(long, requires = "hub")]
     join_only: bool,
@@ -501,6 +507,7 @@ impl Flags {
             invited,
             secret,
             proxy,
+            others: self.hub_addresses,
             tunnel,
             karmada_kubeconfig: self.karmada_kubeconfig,
             karmada_context: self.karmada_context,

@@ -230,6 +230,7 @@ mod tests {
             credentials: karmada_client::kubeconfig::Credentials::None,
             namespace: "default".to_owned(),
             proxy: None,
+            others: Vec::new(),
         };
         let ((hub, hub_link), (member, member_link)) =
             (client_for(nowhere(), "test", env.clone()), client_for(nowhere(), "test", env.clone()));

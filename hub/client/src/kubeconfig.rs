@@ -8,6 +8,7 @@ use std::{
     fmt,
     hash::{Hash as _, Hasher as _},
     path::{Path, PathBuf},
+    str::FromStr,
     sync::Arc,
 };
 
@@ -211,6 +212,29 @@ impl fmt::Debug for Credentials {
     }
 }
 
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// A name, or an address; one of IPv6 may stand in brackets.
+    pub host: String,
+    pub port: u16,
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text:?} is not HOST:PORT, such as hub.example.com:6443 or [2001:db8::1]:6443");
+        let authority: http::uri::Authority = text.parse().map_err(|_| wrong())?;
+        let port = authority.port_u16().filter(|port| *port != 0).ok_or_else(wrong)?;
+        if authority.host().is_empty() || text.contains('@') {
+            return Err(wrong());
+        }
+        Ok(Self { host: authority.host().to_owned(), port })
+    }
+}
+
 /// One API server and one identity: all that a link needs.
 #[derive(Clone)]
 pub struct Endpoint {
@@ -224,6 +248,8 @@ pub struct Endpoint {
     pub namespace: String,
     /// By which proxy it is reached; directly if there is none.
     pub proxy: Option<Proxy>,
+    /// Where else the same server is reached, if not there: it proves under the same name that it is.
+    pub others: Vec<Address>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -449,7 +475,7 @@ impl Kubeconfig {
             }
             _ => Credentials::None,
         };
-        Ok(Endpoint { server, tls, credentials, namespace, proxy })
+        Ok(Endpoint { server, tls, credentials, namespace, proxy, others: Vec::new() })
     }
 
     fn error(&self, field: impl Into<String>, problem: impl fmt::Display) -> KubeconfigError {
@@ -526,6 +552,7 @@ pub fn in_cluster(host: &str, port: &str, account: &Path) -> Result<Endpoint, Ku
         credentials: Credentials::TokenFile(token),
         namespace,
         proxy: None,
+        others: Vec::new(),
     })
 }
 
@@ -554,6 +581,25 @@ mod tests {
             b64(key.serialize_pem()),
             b64(rcgen::KeyPair::generate().unwrap().serialize_pem()),
         )
+    }
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        for (text, want) in [
+            ("hub.example.com:6443", Some(("hub.example.com", 6443))),
+            ("10.0.0.1:443", Some(("10.0.0.1", 443))),
+            ("[2001:db8::1]:6443", Some(("[2001:db8::1]", 6443))),
+            ("hub.example.com", None),
+            ("hub.example.com:0", None),
+            ("hub.example.com:x", None),
+            ("https://hub.example.com:6443", None),
+            ("user@hub:1", None),
+            (":443", None),
+            ("", None),
+        ] {
+            let read = text.parse::<Address>().ok();
+            assert_eq!(read.as_ref().map(|read| (read.host.as_str(), read.port)), want, "{text}");
+        }
     }
 
     #[test]

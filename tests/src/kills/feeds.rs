@@ -324,6 +324,7 @@ mod tests {
             credentials: karmada_client::kubeconfig::Credentials::None,
             namespace: "default".into(),
             proxy: None,
+            others: Vec::new(),
         };
         let (client, _) =
             karmada_client::link::client_for(endpoint, "karmada-tests", karmada_env::Env::system());

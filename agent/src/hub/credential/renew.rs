@@ -389,8 +389,9 @@ impl Renewer {
         let known = access.ca.as_ref().filter(|_| !access.insecure);
         let endpoint = access.endpoint().ok().filter(|_| known.is_some());
         let Some(endpoint) = endpoint else { return access };
-        let proxy = self.supply.endpoint(current).ok().and_then(|endpoint| endpoint.proxy);
-        let config = LinkConfig::new(Endpoint { proxy, ..endpoint }, self.user_agent);
+        let way = self.supply.endpoint(current).ok().map(|way| (way.proxy, way.others));
+        let (proxy, others) = way.unwrap_or_default();
+        let config = LinkConfig::new(Endpoint { proxy, others, ..endpoint }, self.user_agent);
         let asking = async {
             let mut contact = Contact::open(&config, Arc::default(), self.env.clone()).await?;
             contact.ask(Method::GET, discovery::PATH, None, None).await.map_err(|error| error.to_string())

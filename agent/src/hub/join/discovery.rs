@@ -156,6 +156,7 @@ mod tests {
             authorities: vec![digest],
             cluster: "m1".into(),
             proxy: None,
+            others: Vec::new(),
         };
         let map = |text: &str, field: &str, jws: &str| {
             json!({"data": {"kubeconfig": text, field: jws}}).to_string()

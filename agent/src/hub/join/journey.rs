@@ -85,6 +85,7 @@ impl Journey {
             credentials: Credentials::None,
             namespace: "default".to_owned(),
             proxy: self.invitation.proxy.clone(),
+            others: self.invitation.others.clone(),
         };
         let config = LinkConfig::new(endpoint, self.user_agent);
         let opened = Contact::open(&config, Arc::clone(&self.counters), self.env.clone()).await;
@@ -260,8 +261,14 @@ mod tests {
             });
             let token = Token::parse("abcdef.0123456789abcdef").unwrap();
             let authorities = vec![KeyDigest::of(b"")];
-            let invitation =
-                Invitation { hub: hub.clone(), token, authorities, cluster: "m1".to_owned(), proxy: None };
+            let invitation = Invitation {
+                hub: hub.clone(),
+                token,
+                authorities,
+                cluster: "m1".to_owned(),
+                proxy: None,
+                others: Vec::new(),
+            };
             let mut journey = Journey::new(invitation, "test", Env::system());
             let why = journey.attempt(&Key::new().unwrap()).await.unwrap_err();
             let said = why.to_string();

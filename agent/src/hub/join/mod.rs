@@ -22,7 +22,7 @@ pub(crate) mod request;
 
 use std::time::Duration;
 
-use karmada_client::link::proxy::Proxy;
+use karmada_client::{kubeconfig::Address, link::proxy::Proxy};
 
 pub(crate) use journey::Journey;
 
@@ -112,6 +112,7 @@ pub(crate) struct Invitation {
     pub(crate) authorities: Vec<KeyDigest>,
     pub(crate) cluster: String,
     pub(crate) proxy: Option<Proxy>,
+    pub(crate) others: Vec<Address>,
 }
 
 impl Invitation {

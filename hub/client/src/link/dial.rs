@@ -51,6 +51,9 @@ const SEND_BUFFER: usize = 64 << 10;
 pub trait Dial: Send + Sync + 'static {
     /// One attempt. The caller bounds it in time.
     fn dial(&self) -> BoxFuture<'static, io::Result<(Box<dyn Io>, String)>>;
+
+    /// The server has shown itself to be the one that is meant, on a connection with this peer.
+    fn worked(&self, _peer: &str) {}
 }
 
 /// Dials a host by TCP: all its addresses, IPv6 and IPv4 in turns, each given a head start over the next.
@@ -241,6 +244,7 @@ pub(super) async fn establish(
             (Box::new(stream), h2)
         }
     };
+    dialer.worked(&peer);
     let io = TokioIo::new(io);
     let ended = CancellationToken::new();
     let end = ended.clone().drop_guard();

@@ -42,7 +42,8 @@ impl Endpoint {
             }
             _ => None,
         };
-        Ok(Self { server, tls, credentials: Credentials::None, namespace: String::new(), proxy })
+        let (credentials, others) = (Credentials::None, Vec::new());
+        Ok(Self { server, tls, credentials, namespace: String::new(), proxy, others })
     }
 }
 

@@ -55,6 +55,7 @@ impl Identity {
             credentials: config.credentials.clone(),
             namespace: String::new(),
             proxy: config.proxy.clone(),
+            others: config.others.clone(),
         })
     }
 

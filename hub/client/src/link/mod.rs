@@ -35,6 +35,7 @@ mod io;
 pub(crate) mod pace;
 pub mod proxy;
 mod service;
+mod turns;
 mod zip;
 
 use std::{
@@ -66,10 +67,11 @@ pub use self::{
 use self::{
     dial::{Established, Sender},
     proxy::{Proxy, Through},
+    turns::Turns,
 };
 use crate::{
     backoff::{Backoff, Policy},
-    kubeconfig::{Credentials, Endpoint, Tls},
+    kubeconfig::{Address, Credentials, Endpoint, Tls},
     latest,
     wake::Wake,
 };
@@ -117,6 +119,8 @@ pub struct LinkConfig {
     pub narrow: bool,
     /// By which proxy `dialer` goes, if it does.
     pub proxy: Option<Proxy>,
+    /// Where else than at `server` it dials.
+    pub others: Vec<Address>,
 }
 
 impl fmt::Debug for LinkConfig {
@@ -131,6 +135,7 @@ impl LinkConfig {
         let dialer = dialer(&endpoint);
         Self {
             proxy: endpoint.proxy,
+            others: endpoint.others,
             server: endpoint.server,
             tls: endpoint.tls,
             credentials: endpoint.credentials,
@@ -143,13 +148,15 @@ impl LinkConfig {
 
     /// The same to an endpoint that may be another, or have other credentials.
     fn like(&self, endpoint: Endpoint) -> Self {
-        let is_there = endpoint.server == self.server && endpoint.proxy == self.proxy;
+        let is_there =
+            endpoint.server == self.server && endpoint.proxy == self.proxy && endpoint.others == self.others;
         Self {
             dialer: if is_there { Arc::clone(&self.dialer) } else { dialer(&endpoint) },
             server: endpoint.server,
             tls: endpoint.tls,
             credentials: endpoint.credentials,
             proxy: endpoint.proxy,
+            others: endpoint.others,
             ..self.clone()
         }
     }
@@ -157,13 +164,27 @@ impl LinkConfig {
 
 /// Who dials an endpoint.
 fn dialer(endpoint: &Endpoint) -> Arc<dyn Dial> {
-    dialer_by(endpoint, TcpDialer::new)
+    let first = dialer_by(endpoint, TcpDialer::new);
+    if endpoint.others.is_empty() {
+        return first;
+    }
+    let others = endpoint.others.iter().map(|address| dialer_to(endpoint, address.clone(), TcpDialer::new));
+    Arc::new(Turns::new([first].into_iter().chain(others).collect()))
 }
 
 fn dialer_by(endpoint: &Endpoint, tcp: impl Fn(String, u16) -> TcpDialer) -> Arc<dyn Dial> {
     let host = endpoint.server.host().unwrap_or_default();
     let usual = if endpoint.tls.is_some() { 443 } else { 80 };
     let port = endpoint.server.port_u16().unwrap_or(usual);
+    dialer_to(endpoint, Address { host: host.to_owned(), port }, tcp)
+}
+
+/// Dials an address as an endpoint is dialled.
+fn dialer_to(
+    endpoint: &Endpoint,
+    Address { host, port }: Address,
+    tcp: impl Fn(String, u16) -> TcpDialer,
+) -> Arc<dyn Dial> {
     match &endpoint.proxy {
         None => Arc::new(tcp(host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)),
         Some(proxy) => Arc::new(Through {

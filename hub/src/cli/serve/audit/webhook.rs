@@ -249,6 +249,7 @@ mod tests {
             credentials: karmada_client::kubeconfig::Credentials::None,
             namespace: String::new(),
             proxy: None,
+            others: Vec::new(),
         };
         let settings = Settings { events: 2, pace: Some((1000.0, 1)), backoff: Duration::from_millis(1) };
         let mut webhook = Webhook::new(endpoint, settings, Env::system()).expect("a webhook");
