@@ -101,7 +101,7 @@ async fn what_decides_placement_is_the_platforms_once_a_cluster_has_registered()
     agent.patch(M1, Patch::Merge, &json!({"spec": {"region": "us"}})).await.expect("ours, too");
     assert_eq!(admin.get(M1).await.expect("it is there"), before, "nothing has changed");
 
-    // Its own it may set, and a report of its status changes nothing else.
+    // Its own it may set, but for where the member's API is, once that is said; and a report of its status changes nothing else.
     let patch = json!({"metadata": {"annotations": {extension::NODES: "[]"}}, "spec": {"apiEndpoint": "https://other"}});
     agent.patch(M1, Patch::Merge, &patch).await.expect("its own");
     let mut report = admin.get(M1).await.expect("it is there");
@@ -117,7 +117,8 @@ async fn what_decides_placement_is_the_platforms_once_a_cluster_has_registered()
         (&after["metadata"]["labels"], &after["spec"]["taints"]),
         (&before["metadata"]["labels"], &Value::Null)
     );
-    assert_eq!(after["spec"]["apiEndpoint"], "https://other");
+    assert_eq!(after["metadata"]["annotations"][extension::NODES], "[]");
+    assert_eq!(after["spec"]["apiEndpoint"], "https://m1");
     let types: Vec<_> =
         after["status"]["conditions"].as_array().expect("conditions").iter().map(|c| &c["type"]).collect();
     assert_eq!(types, ["Ready"], "the hub's own conditions are not an agent's to set");
