@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::consts::{extension, lease, namespace};
-use karmada_client::Wake;
+use karmada_client::{Wake, link::Patience, rest::Bounds};
+use karmada_core::links::{Link, Terms};
 use karmada_env::Env;
 use karmada_member::{Place, RemovalRule, Scope};
 use parking_lot::Mutex;
 
+pub use crate::hub::spending::Spending;
 use crate::tunnel::Dials;
 
 /// What a member says of itself when it registers. An empty field says nothing: what stands on the hub stays.
@@ -21,6 +23,8 @@ pub struct Facts {
     pub region: String,
     /// Failure zones.
     pub zones: Vec<String>,
+    /// At which times its link to the hub is there; at any, if that is empty.
+    pub link_windows: String,
 }
 
 /// What is wrong between an agent and its hub that people should know: conditions of its Cluster, by type.
@@ -78,12 +82,20 @@ pub struct AgentConfig {
     pub resource_modeling: bool,
     /// The hub runs it itself, for a Cluster in push mode that is there: it makes none.
     pub hosted: bool,
+    /// What is taken of the member's answers.
+    pub bounds: Bounds,
     /// Where on the member it works.
     pub scope: Scope,
     /// Which removals are held until they are confirmed.
     pub removals: RemovalRule,
     /// Whether a hub that knows less than the agent waits to be confirmed.
     pub doubt_older_hubs: bool,
+    /// What kind of link it was told to have to the hub.
+    pub link: Option<Link>,
+    /// What follows from that.
+    pub terms: Terms,
+    /// What reports may cost.
+    pub spending: Spending,
     /// How the hub reaches the member by a connection of the agent's; not at all without it.
     pub tunnel: Option<Dials>,
     /// Given when the way to the hub is back; cuts every wait for it short.
@@ -109,14 +121,31 @@ impl AgentConfig {
             work_syncs: 5,
             resource_modeling: true,
             hosted: false,
+            bounds: Bounds::default(),
             scope: Scope::default(),
             removals: RemovalRule::default(),
             doubt_older_hubs: false,
+            link: None,
+            terms: Link::default().terms(),
+            spending: Spending::default(),
             tunnel: None,
             hub_back: Wake::new(),
             member_back: Wake::new(),
             troubles: Troubles::default(),
         }
+    }
+
+    /// The same with what follows from a kind of link.
+    #[must_use]
+    pub fn over(self, link: Link) -> Self {
+        let terms = link.terms();
+        Self { link: Some(link), terms, lease_duration: terms.lease, lease_interval: terms.lease / 4, ..self }
+    }
+
+    /// How the link to the hub waits.
+    pub fn patience(&self) -> Patience {
+        let Terms { ping_after, ping_answer, answer, redial, .. } = self.terms;
+        Patience { ping_after, ping_answer, answer, redial }
     }
 
     /// The namespace on the hub that holds this cluster's Works.

@@ -31,7 +31,7 @@ use karmada_interpreter::{Interpreter, Unreachable};
 use karmada_member::{Member, Tasks, rights::Rights};
 use tokio_util::sync::CancellationToken;
 
-pub use config::{AgentConfig, Facts, State, Troubles};
+pub use config::{AgentConfig, Facts, Spending, State, Troubles};
 pub use karmada_member::{
     Count, Memory, Place, RemovalRule, Scope, Stats,
     outline::{Ask, Outline, Stands},
@@ -67,6 +67,7 @@ pub struct Handle {
     stats: Arc<Stats>,
     rights: Rights,
     trust: Arc<Trust>,
+    spending: Spending,
 }
 
 impl Handle {
@@ -190,6 +191,11 @@ impl Handle {
         })
     }
 
+    /// Of the bytes that reports may take, what is left, and what there is in an hour; nothing where there is no bound.
+    pub fn report_budget(&self) -> Option<(u64, u64)> {
+        self.spending.left()
+    }
+
     /// Events that were lost.
     pub fn events_dropped(&self) -> u64 {
         self.recorder.dropped()
@@ -199,7 +205,7 @@ impl Handle {
 impl Agent {
     /// An agent that does nothing before [`Agent::run`].
     pub fn new(config: AgentConfig, hub: kube::Client, member: kube::Client, env: Env, state: State) -> Self {
-        let member = Rest::new(member);
+        let member = Rest::new(member).bounded(config.bounds);
         let (rights, stats) = (Rights::new(env.clone()), Arc::new(Stats::default()));
         let ways = Ways::new(hub, &config, &env);
         let caller = AgentCaller::new(env.clone(), ways.recorder.clone(), config.cluster.clone());
@@ -252,6 +258,7 @@ impl Agent {
             stats: Arc::clone(&self.stats),
             rights: self.rights.clone(),
             trust: Arc::clone(&self.hub.trust),
+            spending: self.hub.spending().clone(),
         }
     }
 

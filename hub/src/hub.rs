@@ -13,15 +13,33 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     accounts::Settings,
     controllers::{
-        application::ApplicationFailover, binding::Binder, certificates::Approver,
-        cluster::ClusterController, context::Context, credentials, dependencies::Dependencies,
-        detector::Detector, evictor::Evictor, failback::Failback, graceful::GracefulEviction,
-        lease::LeaseMonitor, namespace::NamespaceController, quota::QuotaController, rebalancer::Rebalancer,
-        remedy::Remedies, resync, scaling::Scaling, scheduler::Scheduler, status::StatusController,
+        application::ApplicationFailover,
+        binding::Binder,
+        certificates::Approver,
+        cluster::ClusterController,
+        context::Context,
+        credentials,
+        cron::CronScaling,
+        dependencies::Dependencies,
+        detector::Detector,
+        evictor::Evictor,
+        failback::Failback,
+        graceful::GracefulEviction,
+        lease::LeaseMonitor,
+        namespace::NamespaceController,
+        quota::QuotaController,
+        rebalancer::Rebalancer,
+        remedy::Remedies,
+        resync,
+        scaling::Scaling,
+        scheduler::Scheduler,
+        services::{exports::Exports, imports::Imports, multi::Multi},
+        status::StatusController,
         taint_policy::TaintPolicies,
+        unified_auth::UnifiedAuth,
     },
     metrics::HubFigures,
-    push::Pusher,
+    push::{Pusher, Pushing},
     write::claiming::NewTemplates,
 };
 
@@ -80,7 +98,7 @@ pub struct Hub {
     new_templates: NewTemplates,
     epochs: Option<Arc<Epochs>>,
     approves: bool,
-    pushes: bool,
+    pushing: Pushing,
 }
 
 impl fmt::Debug for Hub {
@@ -108,7 +126,7 @@ impl Hub {
             new_templates: NewTemplates::default(),
             epochs: None,
             approves: false,
-            pushes: false,
+            pushing: Pushing::No,
         })
     }
 
@@ -150,7 +168,14 @@ impl Hub {
     /// Works itself on the members of Clusters in push mode.
     #[must_use]
     pub fn pushing(mut self) -> Self {
-        self.pushes = true;
+        self.pushing = Pushing::Works;
+        self
+    }
+
+    /// Says of Clusters in push mode that nothing works on them here.
+    #[must_use]
+    pub(crate) fn not_pushing(mut self) -> Self {
+        self.pushing = Pushing::Told;
         self
     }
 
@@ -176,7 +201,7 @@ impl Hub {
             judge: self.config.judge,
             empty_workloads: self.config.empty_workloads,
         };
-        let pusher = self.pushes.then(|| Pusher::new(&self.client, &self.env));
+        let client = self.client.clone();
         let mut context =
             Context::new(self.client, self.env, self.skip, settings, figures.clone(), stop.clone());
         context.epochs = self.epochs;
@@ -198,11 +223,18 @@ impl Hub {
         let failback = Failback::new(&context);
         let taint_policies = TaintPolicies::new(&context);
         let remedies = Remedies::new(&context);
+        let cron = CronScaling::new(&context);
+        let unified_auth = UnifiedAuth::new(&context);
+        let exports = Exports::new(&context);
+        let imports = Imports::new(&context);
+        let multi = Multi::new(&context);
         let scaling = context.to_scale.is_some().then(|| Scaling::new(&context));
         let approver = self.approves.then(|| Approver::new(&context));
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
+        let works = self.pushing == Pushing::Works;
+        let pusher = (self.pushing != Pushing::No).then(|| Pusher::new(&client, &context.writer, works));
 
         let mut running = JoinSet::new();
         let leases = context.watch(&mut running);
@@ -219,6 +251,11 @@ impl Hub {
         spawn(&mut running, "failback", failback.run(stop.clone()));
         spawn(&mut running, "cluster-taint-policy", taint_policies.run(stop.clone()));
         spawn(&mut running, "remedy", remedies.run(stop.clone()));
+        spawn(&mut running, "endpointslice", exports.run(stop.clone()));
+        spawn(&mut running, "multiclusterservice", multi.run(stop.clone()));
+        spawn(&mut running, "serviceimport", imports.run(stop.clone()));
+        spawn(&mut running, "cronfederatedhpa", cron.run(stop.clone()));
+        spawn(&mut running, "unified-auth", unified_auth.run(stop.clone()));
         if let Some(scaling) = scaling {
             spawn(&mut running, "scaling", scaling.run(stop.clone()));
         }

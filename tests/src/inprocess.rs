@@ -23,7 +23,7 @@ use hyper_util::{
     server::conn::auto,
     service::TowerToHyperService,
 };
-use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, Place, RemovalRule, State};
+use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, Place, RemovalRule, Spending, State};
 use karmada_api::consts::{extension, subject};
 use karmada_apiserver::{ApiServer, authn::UserInfo};
 use karmada_client::{
@@ -87,6 +87,8 @@ pub struct World {
     pub removals: RemovalRule,
     /// Whether a hub that knows less than they do waits to be confirmed.
     pub doubt_older_hubs: bool,
+    /// What kind of link agents are told that they have.
+    pub link: Option<karmada_core::links::Link>,
     /// The members, in order.
     pub members: Vec<Member>,
 }
@@ -324,6 +326,7 @@ impl World {
             lease_duration: AgentConfig::new("").lease_duration,
             removals: RemovalRule::default(),
             doubt_older_hubs: true,
+            link: None,
             members: Vec::new(),
         };
         world.start_hub().await;
@@ -485,13 +488,17 @@ impl World {
     }
 
     fn config_of(&self, cluster: &str) -> AgentConfig {
-        AgentConfig {
+        let config = AgentConfig {
             status_interval: self.status_interval,
             lease_duration: self.lease_duration,
             lease_interval: self.lease_duration / 4,
             removals: self.removals,
             doubt_older_hubs: self.doubt_older_hubs,
             ..AgentConfig::new(cluster)
+        };
+        match self.link {
+            Some(link) => config.over(link),
+            None => config,
         }
     }
 
@@ -523,11 +530,15 @@ impl World {
         let link = LinkConfig {
             dialer: Arc::new(wire.clone()),
             narrow: true,
+            patience: config.patience(),
             ..LinkConfig::new(self.endpoint.clone(), "karmada-agent/test")
         };
         let env = member.machine.env().clone();
         let link = Link::new(link, env.clone());
         config.hub_back = link.status().connected().clone();
+        if let Some(bytes) = config.terms.reports {
+            config.spending = Spending::hourly(bytes, member.machine.env().clone());
+        }
         let hub = kube::Client::new(link, "default");
         let agent = Agent::new(config, hub, member.machine.through(member.sim.admin()), env, state);
         let (stop, handle) = (CancellationToken::new(), agent.handle());

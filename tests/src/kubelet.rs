@@ -1,7 +1,8 @@
-//! What a stand-in member lacks: somebody who runs commands and has logs. Requests for anything else go on to the stand-in.
+//! What a stand-in member lacks: somebody who runs commands, has logs and ports. Requests for anything else go on to the
+//! stand-in.
 //!
 //! `exec` runs programs of this machine, over WebSocket as kubectl ≥ 1.31 speaks it (`v5.channel.k8s.io`); `attach` says back
-//! the bytes that it gets; `log` has lines without end if it is followed, and else `limitBytes` of them, or a few.
+//! the bytes that it gets; `portforward` reaches ports of this machine, as kube's clients ask for them; `log` has lines without end if it is followed, and else `limitBytes` of them, or a few.
 
 use std::{
     io::{self, Read, Write},
@@ -27,7 +28,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::mpsc,
 };
 
@@ -40,6 +41,7 @@ const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
+const RESIZE: u8 = 4;
 const CLOSE: u8 = 255;
 /// What a frame is.
 const BINARY: u8 = 2;
@@ -93,6 +95,17 @@ async fn answer(client: kube::Client, mut request: Request<Incoming>) -> Result<
     let query: Vec<(String, String)> = pairs(request.uri().query().unwrap_or_default());
     if path.ends_with("/log") {
         return Ok(Response::new(log(&query)));
+    }
+    if path.ends_with("/portforward") {
+        let key = request.headers().get("sec-websocket-key").cloned();
+        let port = query.iter().find(|(name, _)| name == "ports").and_then(|(_, port)| port.parse().ok());
+        let upgrade = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            if let (Ok(io), Some(port)) = (upgrade.await, port) {
+                let _ = forward(TokioIo::new(io), port).await;
+            }
+        });
+        return Ok(agreed(key.as_ref()));
     }
     if path.ends_with("/attach") || path.ends_with("/exec") {
         let key = request.headers().get("sec-websocket-key").cloned();
@@ -184,6 +197,51 @@ fn log(query: &[(String, String)]) -> Body {
     StreamBody::new(parts.boxed()).boxed_unsync()
 }
 
+/// Bytes from and to a port, on the first of two channels; on the second, why there are none.
+async fn forward(io: impl AsyncRead + AsyncWrite + Send + 'static, port: u16) -> io::Result<()> {
+    let (mut from, mut to) = tokio::io::split(io);
+    let [low, high] = port.to_le_bytes();
+    for channel in [0, 1] {
+        frame(&mut to, BINARY, &[channel, low, high]).await?;
+    }
+    let goodbye = 1000_u16.to_be_bytes();
+    let stream = match TcpStream::connect(("127.0.0.1", port)).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            frame(&mut to, BINARY, format!("\u{1}{error}").as_bytes()).await?;
+            return frame(&mut to, GOODBYE, &goodbye).await;
+        }
+    };
+    let (mut read, mut write) = stream.into_split();
+    let hears = async {
+        while let Ok((kind, message)) = message(&mut from).await {
+            match (kind, message.split_first()) {
+                (GOODBYE, _) => return,
+                (BINARY, Some((0, rest))) if write.write_all(rest).await.is_err() => return,
+                _ => {}
+            }
+        }
+    };
+    let speaks = async {
+        let mut chunk = vec![0; 16 << 10];
+        while let Ok(length @ 1..) = read.read(&mut chunk[1..]).await {
+            frame(&mut to, BINARY, &chunk[..=length]).await?;
+        }
+        frame(&mut to, GOODBYE, &goodbye).await
+    };
+    tokio::select! {
+        () = hears => Ok(()),
+        spoken = speaks => spoken,
+    }
+}
+
+/// The sizes that terminals of sessions were said to have, as they came.
+pub fn sizes() -> Vec<String> {
+    SIZES.lock().clone()
+}
+
+static SIZES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 /// What goes to the client: a frame of this kind.
 type Said = (u8, Vec<u8>);
 
@@ -208,6 +266,9 @@ async fn exec(io: impl AsyncRead + AsyncWrite + Send + 'static, command: Vec<Str
                     }
                 }
                 (BINARY, Some((&CLOSE, [STDIN]))) => input = None,
+                (BINARY, Some((&RESIZE, rest))) => {
+                    SIZES.lock().push(String::from_utf8_lossy(rest).into_owned());
+                }
                 _ => {}
             }
         }

@@ -9,6 +9,9 @@
 //! No container runs on a stand-in, so the test does what a kubelet would. The member is a stand-in, or, for the story
 //! that breaks nothing, the first real cluster that `KARMADA_TEST_MEMBERS` names; then the token is a real one.
 //! Skipped, with a line that says so, where there is no kubectl.
+//!
+//! The scripts are waited for on the test's own thread. Its connections need another one: where pings are not answered
+//! for the seconds that a script takes, a connection counts as dead, and the next request on it fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -397,7 +400,7 @@ fn all_but(verb: &'static str, changed: &[&str]) -> Vec<(&'static str, &'static 
         .collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_deployed_runs_and_goes_again() {
     let Some(world) = World::start("deploy", true).await else { return };
     let before = world.state().await;
@@ -493,7 +496,7 @@ fn deployment_is_as_promised(deployment: &Value) {
     assert_eq!(container["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_is_said_in_one_line() {
     let Some(world) = World::start("wrong", false).await else { return };
     let path = |name: &str| world.at(name).display().to_string();
@@ -658,7 +661,7 @@ async fn what_is_wrong_is_said_in_one_line() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_member_leaves_with_what_runs_on_it() {
     let Some(world) = World::start("keep", false).await else { return };
     let quick = ["--", "--cluster-lease-duration=6s"];
@@ -687,7 +690,7 @@ async fn a_member_leaves_with_what_runs_on_it() {
     world.assert_clean().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_member_leaves_a_hub_that_is_away() {
     let Some(mut world) = World::start("hubless", false).await else { return };
     world.deploy(&[]);
@@ -710,7 +713,7 @@ async fn a_member_leaves_a_hub_that_is_away() {
     world.assert_clean().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hub_forgets_a_member_that_is_away() {
     let Some(mut world) = World::start("memberless", false).await else { return };
     world.deploy(&["--", "--cluster-lease-duration=6s"]);
@@ -732,7 +735,7 @@ async fn a_hub_forgets_a_member_that_is_away() {
     gone(&world.fleet.api, "/api/v1/namespaces/karmada-es-member1", PATIENCE).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_member_joins_by_one_line() {
     let Some(world) = World::start("line", false).await else { return };
     let line = world.line(CLUSTER, "scripts/deploy-agent.sh ");
@@ -795,7 +798,7 @@ async fn a_member_joins_by_one_line() {
     world.fleet.clean_up().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_given_some_namespaces_alone() {
     let Some(world) = World::start("narrow", false).await else { return };
     for name in ["shop", "till"] {
@@ -852,7 +855,7 @@ async fn an_agent_is_given_some_namespaces_alone() {
     world.fleet.clean_up().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_machine_without_kubectl_joins_by_one_line() {
     let Some(world) = World::start("machine", false).await else { return };
     let line = world.line(CLUSTER, "karmada-agent join ");

@@ -74,6 +74,20 @@ async fn the_hub_works_on_a_member_that_joins_by_push() {
     until(&member, &path, "there", PATIENCE, |_| true).await;
     let all_ready = |web: &Value| web["status"]["readyReplicas"] == 2;
     until(&fleet.api, &path, "ready in the template", PATIENCE, all_ready).await;
+    // Whom the hub lets through it may speak for on the member, by the roles that it has made there.
+    let inside = format!("{}/proxy/api/v1/namespaces/kube-system", cluster_path("m"));
+    until(&fleet.api, &inside, "reached through the hub", PATIENCE, |namespace| {
+        namespace["kind"] == "Namespace"
+    })
+    .await;
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/karmada-impersonator";
+    let role = member.get(role).await.unwrap();
+    assert_eq!(role["rules"][0]["resourceNames"], json!(["system:admin"]), "{role:#}");
+    let copies = ["get", "deploy", "--members", "-n", &fleet.namespace];
+    let (done, said) = hub(&fleet, &copies);
+    assert!(done && said.contains("live") && said.contains("2/2"), "{said}");
+    let (_, said) = hub(&fleet, &[&copies[..], &["--cached"]].concat());
+    assert!(!said.contains("live") && said.contains("2/2"), "{said}");
     // What is changed by hand is put right.
     let scaled = json!({"spec": {"replicas": 5}});
     member.patch(&path, karmada_client::Patch::Merge, &scaled).await.unwrap();
@@ -81,6 +95,8 @@ async fn the_hub_works_on_a_member_that_joins_by_push() {
     // A member that cannot be reached is said to be so, and worked on again when it can.
     link.set(Mode::Refuse);
     ready(&fleet, "m", "False").await;
+    let (_, said) = hub(&fleet, &copies);
+    assert!(!said.contains("live") && said.contains("web"), "as last known: {said}");
     link.set(Mode::Pass);
     ready(&fleet, "m", "True").await;
     // A token that counts no more is replaced by one that does, in the Secret alone.

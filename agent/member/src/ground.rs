@@ -360,7 +360,7 @@ impl Watch {
             let key = (object::namespace(&value).to_owned(), object::name(&value).to_owned());
             Ok((key, object::deletion_timestamp(&value).is_none()))
         };
-        let watcher = Watcher::new(ground.member.client().clone(), config, ground.env.clone(), read);
+        let watcher = Watcher::over(ground.member.clone(), config, ground.env.clone(), read);
         Self { watcher, listed: None }
     }
 }

@@ -23,7 +23,7 @@ pub enum Health {
 impl Health {
     /// Asks `/readyz`, or `/healthz` on servers that do not know it.
     pub async fn ask(member: &Rest) -> Self {
-        let member = member.with_deadline(LOOK);
+        let member = member.with_deadline(LOOK).small();
         let mut answer = member.get_text("/readyz").await;
         if answer.as_ref().is_err_and(|error| error.code() == Some(404)) {
             answer = member.get_text("/healthz").await;

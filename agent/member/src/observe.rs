@@ -205,7 +205,7 @@ impl Observer {
         let (group, name_of_kind) = place.kind.clone();
         let (interpreter, rules) = (Arc::clone(&self.interpreter), Arc::clone(&self.interpreter));
         let namespace_of_rules = namespace.clone();
-        let watcher = Watcher::new(self.member.client().clone(), config, self.env.clone(), move |text| {
+        let watcher = Watcher::over(self.member.clone(), config, self.env.clone(), move |text| {
             let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
             // Items of a list do not say what they are.
             value["apiVersion"] = api_version.clone().into();

@@ -39,7 +39,7 @@ pub async fn follow(member: Rest, env: Env, wake: Wake, quotas: Arc<Mutex<Quotas
         let (namespace, left) = allowance::project(&quota);
         Ok(((namespace, object::name(&quota).to_owned()), left))
     };
-    let mut watcher = Watcher::new(member.client().clone(), config, env, parse);
+    let mut watcher = Watcher::over(member.clone(), config, env, parse);
     loop {
         let event = watcher.next().await;
         quotas.lock().0.apply(event);

@@ -206,11 +206,10 @@ pub async fn follow(member: Rest, env: Env, wake: Wake, figures: Arc<Mutex<Figur
     let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
     let name = |object: &Value| karmada_meta::object::name(object).to_owned();
     let config = |path: &str| WatchConfig::new(path).wake(&wake);
-    let mut nodes =
-        Watcher::new(member.client().clone(), config("/api/v1/nodes"), env.clone(), move |text| {
-            parse(text).map(|node| (name(&node), Node::of(&node)))
-        });
-    let mut pods = Watcher::new(member.client().clone(), config("/api/v1/pods"), env, move |text| {
+    let mut nodes = Watcher::over(member.clone(), config("/api/v1/nodes"), env.clone(), move |text| {
+        parse(text).map(|node| (name(&node), Node::of(&node)))
+    });
+    let mut pods = Watcher::over(member.clone(), config("/api/v1/pods"), env, move |text| {
         let pod = parse(text)?;
         let key = (karmada_meta::object::namespace(&pod).to_owned(), name(&pod));
         Ok((key, Pod::of(&pod)))

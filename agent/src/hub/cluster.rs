@@ -96,6 +96,11 @@ impl ClusterView {
         let _ = self.id.set(id.to_owned());
     }
 
+    /// The member's id, once it is known.
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.id.get().map(String::as_str)
+    }
+
     /// A watch of something on the hub.
     pub(crate) fn watch<T: 'static>(
         &self,

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::FutureExt;
 use karmada_api::consts::component;
 use karmada_client::{Recorder, Rest, Wake, WorkQueue, events::RecorderTask, latest};
+use karmada_core::links::Matter;
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
 use karmada_member::{Member, Stats, Tasks, quotas, rights::Rights, summary, until};
@@ -21,6 +22,8 @@ use super::{
     register::Registrar,
     reporter::Reporter,
     rules,
+    slices::Collector,
+    spending::Spending,
     telling::Telling,
     upstream::Line,
 };
@@ -45,7 +48,7 @@ impl Ways {
     pub(crate) fn new(hub: kube::Client, config: &AgentConfig, env: &Env) -> Self {
         let (recorder, recorder_task) = Recorder::new(hub.clone(), component::EXECUTION, env.clone());
         let hub = Rest::new(hub);
-        let outbox = Arc::new(Outbox::new(hub.clone(), config.execution_namespace(), env.clone()));
+        let outbox = Arc::new(Outbox::new(hub.clone(), config, env.clone()));
         Self { hub, recorder, recorder_task, outbox, cluster: latest::Sender::new(None) }
     }
 
@@ -97,7 +100,10 @@ impl HubHalf {
         let Parts { member, env, config, instance, rights, interpreter, stats } = parts;
         let Ways { hub, recorder, recorder_task, outbox, cluster } = ways;
         let words = Arc::clone(&outbox);
-        let recorder_task = recorder_task.gives_way_to(move || !words.queue().is_empty());
+        let spending = config.spending.clone();
+        let recorder_task = recorder_task
+            .gives_way_to(move || !words.queue().is_empty())
+            .paid_by(move |bytes| spending.take(bytes, Matter::Event));
         let (name, hears) = (config.cluster.clone(), (Arc::clone(half.fence()), Arc::clone(half.holds())));
         let view = Arc::new(ClusterView::new(hub.clone(), name, rights.clone(), hears, cluster));
         Self {
@@ -117,6 +123,11 @@ impl HubHalf {
             trust: Arc::default(),
             telling: None,
         }
+    }
+
+    /// What reports may cost.
+    pub(crate) fn spending(&self) -> &Spending {
+        &self.config.spending
     }
 
     /// Events that were lost.
@@ -223,6 +234,16 @@ impl HubHalf {
             life,
         };
         tasks.loops.spawn(puller.run());
+        let collector = Collector {
+            hub: self.hub.clone(),
+            member: self.member.clone(),
+            env: env.clone(),
+            config: config.clone(),
+            rights: rights.clone(),
+            view: Arc::clone(&self.view),
+            half: Arc::clone(half),
+        };
+        tasks.loops.spawn(collector.run());
         tasks.loops.spawn(hurry(config.hub_back.clone(), half.queue().clone(), Arc::clone(&self.outbox)));
         for _ in 0..REPORTERS {
             let (outbox, half) = (Arc::clone(&self.outbox), Arc::clone(half));

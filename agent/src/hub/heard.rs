@@ -3,11 +3,7 @@
 //! The status is mostly this agent's own report, whose answer says at which revision the hub took it. If a while later that
 //! is not what was told, somebody else has written it, and the Work is read.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use karmada_client::{Error, Rest};
@@ -87,7 +83,8 @@ pub(super) struct Unread {
     desired: Arc<Desired>,
     due: BTreeMap<String, Due>,
     asking: FuturesUnordered<BoxFuture<'static, (Due, Result<String, Error>)>>,
-    asked: BTreeSet<String>,
+    /// What is asked for, and the uid of the Work of which an answer counts; none where the watch has told more since.
+    asked: BTreeMap<String, Option<String>>,
 }
 
 impl Unread {
@@ -102,6 +99,25 @@ impl Unread {
         self.due.insert(reported.name.clone(), Due { reported, life, at });
     }
 
+    /// The watch has told of a Work of this name and uid, or that there is none any more: an answer of before, about another
+    /// one, does not count.
+    pub(super) fn told(&mut self, name: &str, uid: Option<&str>) {
+        if self.due.get(name).is_some_and(|due| Some(due.reported.uid.as_str()) != uid) {
+            self.due.remove(name);
+        }
+        if let Some(wanted) = self.asked.get_mut(name)
+            && wanted.as_deref() != uid
+        {
+            *wanted = None;
+        }
+    }
+
+    /// Everything is listed anew: no answer of before counts.
+    pub(super) fn begin_anew(&mut self) {
+        self.due.clear();
+        self.asked.values_mut().for_each(|wanted| *wanted = None);
+    }
+
     /// The next Work that had to be read, with the hub's life in which there was news of it. Cancel-safe; waits for ever where
     /// there is none.
     pub(super) async fn read(&mut self) -> (DesiredWork, u64) {
@@ -111,9 +127,10 @@ impl Unread {
             tokio::select! {
                 biased;
                 Some((due, answer)) = self.asking.next() => {
-                    self.asked.remove(&due.reported.name);
+                    let wanted = self.asked.remove(&due.reported.name).flatten();
                     let life = due.life;
-                    if let Some(work) = self.answered(due, answer) {
+                    let is_wanted = wanted.as_ref() == Some(&due.reported.uid);
+                    if let Some(work) = is_wanted.then(|| self.answered(due, answer)).flatten() {
                         return (work, life);
                     }
                 }
@@ -129,11 +146,12 @@ impl Unread {
             return;
         };
         let Some(due) = self.due.remove(&name).filter(|due| self.is_unread(due)) else { return };
-        if !self.asked.insert(name.clone()) {
+        if self.asked.contains_key(&name) {
             // What is on its way may be older.
             self.due.insert(name, Due { at: now + ANSWERED, ..due });
             return;
         }
+        self.asked.insert(name.clone(), Some(due.reported.uid.clone()));
         let (hub, path) = (self.hub.clone(), works().object(Some(&self.namespace), &name));
         self.asking.push(async move { (due, hub.get_text(&path).await) }.boxed());
     }
@@ -154,7 +172,8 @@ impl Unread {
         let name = due.reported.name.as_str();
         match answer {
             Ok(text) => match DesiredWork::parse(&text) {
-                Ok(work) => Some(work),
+                // Of another one of that name the watch tells.
+                Ok(work) => (work.uid == due.reported.uid).then_some(work),
                 Err(error) => {
                     tracing::warn!(work = name, %error, "cannot read a Work whose status has changed");
                     None

@@ -9,8 +9,9 @@
 //! under the condition that the Lease still names us, whatever its version. It leaves on the Lease which renewal was there
 //! before: one that is older than the last that was answered is an older hub's.
 //!
-//! What an idle link carries is renewals, so one is a merge patch of two fields wherever the hub allows that. An agent
-//! that was registered with Karmada's own tools may only get, create and update its Lease; it sends all of it.
+//! What an idle link carries is renewals, so one is as short as the hub allows: a line of its own on a hub of ours
+//! ([`Renewal`]), else a merge patch of two fields. An agent that was registered with Karmada's own tools may only get, create
+//! and update its Lease; it sends all of it.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -26,7 +27,7 @@ use karmada_member::{
     revision::Revision,
     rights::{Claim, Rights, Standing, moment},
 };
-use karmada_meta::{object, time::MicroTime};
+use karmada_meta::{object, renewal::Renewal, time::MicroTime};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -64,6 +65,8 @@ pub(crate) struct Heartbeat {
     held: Option<Value>,
     /// Whether the hub has not refused to patch it.
     may_patch: bool,
+    /// Whether the hub is not known to have no short form of that. Another one may be there after each connection.
+    may_be_brief: bool,
     /// The last renewal got no answer: which version the Lease has is not known.
     unanswered: bool,
     times: Times,
@@ -125,6 +128,7 @@ impl Heartbeat {
             fence,
             held: None,
             may_patch: true,
+            may_be_brief: true,
             unanswered: false,
             times: Times::default(),
             rival: None,
@@ -175,7 +179,7 @@ impl Heartbeat {
                 // Another agent acts on the member, and hears the hub itself.
                 () = rights.when(|standing| !standing.may_claim_hub()) => self.give_back().await,
                 // The hub may be another than it was. On a new connection there is time to ask.
-                () = back.woken() => self.unanswered = false,
+                () = back.woken() => (self.unanswered, self.may_be_brief) = (false, true),
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -278,7 +282,17 @@ impl Heartbeat {
     /// Answers with the new version.
     async fn renew(&mut self, former: &Value, lease: &Value, life: u64) -> Result<String, Error> {
         let path = self.path();
-        if self.may_patch && differs_in_time_alone(former, lease) {
+        let is_renewal = differs_in_time_alone(former, lease);
+        if let Some(brief) = is_renewal.then(|| self.brief(former, lease)).flatten() {
+            match self.hub.renew(&brief).await {
+                Err(error) if self.is_not_known(&error) => {
+                    tracing::debug!(cluster = %self.config.cluster, %error, "the hub has no short renewals");
+                    self.may_be_brief = false;
+                }
+                answer => return answer,
+            }
+        }
+        if self.may_patch && is_renewal {
             let time = lease::renew_time(lease);
             let answer = if self.unanswered {
                 self.renew_any(&path, time, life).await
@@ -296,6 +310,23 @@ impl Heartbeat {
             }
         }
         self.hub.put_for_revision(&path, lease).await
+    }
+
+    /// The short form of a renewal, where there is one.
+    fn brief(&self, former: &Value, lease: &Value) -> Option<String> {
+        if self.unanswered || !self.may_be_brief {
+            return None;
+        }
+        let (version, time) = (object::resource_version(former).parse().ok()?, renewed(lease)?);
+        Some(Renewal { name: &self.config.cluster, version, time }.path())
+    }
+
+    /// Whether a hub has answered that it knows no short form: there is no such path, or whoever is in between lets none
+    /// through. That there is no Lease is another answer, and so is that another has written it.
+    fn is_not_known(&self, error: &Error) -> bool {
+        matches!(error, Error::Answer { .. })
+            || matches!(error.code(), Some(400 | 403 | 404 | 405 | 415))
+                && !error.is_absence_of(&self.config.cluster)
     }
 
     /// Renews whatever version of the Lease names us, and looks which one that was.

@@ -7,7 +7,9 @@
 //! ```
 //!
 //! The revision is that of the first answer: what changes after it the watch tells, a second time maybe. A hub that tells no
-//! sums, as a stock server, or of which most is not known, is asked for its list as it is.
+//! sums, as a stock server, or of which most is not known, is asked for its list as it is. What came before the link broke is
+//! kept for the next attempt, so that a link that is never up for long gets to the end; a hub that is too busy for sums is
+//! asked for its list after some attempts.
 
 use std::sync::Arc;
 
@@ -20,10 +22,11 @@ use karmada_client::{
 };
 use karmada_member::{Desired, DesiredWork};
 use karmada_meta::sums::{Buckets, DEEPEST, MOST, STEP, bucket, children};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::heard::Heard;
+use super::{heard::Heard, slices::OTHERS};
 
 const SUMS: &str = "application/json;as=Sums;g=hub.karmada.io;v=v1alpha1";
 
@@ -56,32 +59,105 @@ struct ListMeta {
     token: Option<String>,
 }
 
+/// So often a hub may be too busy for sums until it is asked for its list.
+const BUSY: u32 = 3;
+
 /// Lists the Works at a path.
 pub(super) fn lister(hub: Rest, path: String, desired: Arc<Desired>) -> Lister<Heard> {
+    let progress = Arc::new(Mutex::new(Progress::default()));
     Arc::new(move || {
         let (hub, path, desired) = (hub.clone(), path.clone(), Arc::clone(&desired));
-        Box::pin(async move { list(&hub, &path, &desired).await })
+        let progress = Arc::clone(&progress);
+        Box::pin(async move { list(&hub, &path, &desired, &progress).await })
     })
 }
 
+/// How far one has come that was broken off.
+#[derive(Debug, Default)]
+struct Progress {
+    partial: Option<Partial>,
+    /// How often the hub was too busy, one time after the other.
+    busy: u32,
+}
+
+/// A list of which some is there.
+#[derive(Debug)]
+struct Partial {
+    /// The hub's life in which it was begun.
+    life: u64,
+    differing: Differing,
+    works: Vec<Heard>,
+    /// Where it goes on; empty at its beginning.
+    token: String,
+}
+
 /// In which buckets the hub has others than are known, and from which revision on that is told.
+#[derive(Debug)]
 struct Differing {
     revision: String,
     depth: u32,
     buckets: Vec<u32>,
 }
 
-async fn list(hub: &Rest, path: &str, desired: &Desired) -> Result<Option<Listed<Heard>>, Error> {
-    let (known, life) = (desired.known(), desired.life());
-    let Some(differing) = compare(hub, path, &known).await? else { return Ok(None) };
-    let Differing { revision, depth, buckets } = differing;
+async fn list(
+    hub: &Rest,
+    path: &str,
+    desired: &Desired,
+    progress: &Mutex<Progress>,
+) -> Result<Option<Listed<Heard>>, Error> {
+    let life = desired.life();
+    let begun = progress.lock().partial.take().filter(|partial| partial.life == life);
+    let listed = match begun {
+        Some(partial) => go_on(hub, path, desired, partial, progress).await,
+        None => match compare(hub, path, &desired.known()).await {
+            Ok(Some(differing)) => {
+                let partial = Partial { life, differing, works: Vec::new(), token: String::new() };
+                go_on(hub, path, desired, partial, progress).await
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        },
+    };
+    let mut progress = progress.lock();
+    match &listed {
+        // It has answered, and will not do it soon.
+        Err(error) if error.code().is_some() => {
+            progress.busy += 1;
+            if progress.busy >= BUSY {
+                *progress = Progress::default();
+                return Ok(None);
+            }
+        }
+        Err(_) => {}
+        Ok(_) => *progress = Progress::default(),
+    }
+    listed
+}
+
+/// Fetches what is missing of a list. What came is kept where it is broken off.
+async fn go_on(
+    hub: &Rest,
+    path: &str,
+    desired: &Desired,
+    mut partial: Partial,
+    progress: &Mutex<Progress>,
+) -> Result<Option<Listed<Heard>>, Error> {
+    if !partial.differing.buckets.is_empty() {
+        match within(hub, path, &mut partial).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) => {
+                progress.lock().partial = Some(partial);
+                return Err(error);
+            }
+        }
+    }
+    let Partial { life, differing: Differing { revision, depth, buckets }, works, .. } = partial;
+    let known = desired.known();
     let is_same = |work: &&Arc<DesiredWork>| !buckets.contains(&bucket(&work.name, depth));
     let mut items: Vec<Heard> =
         known.iter().filter(is_same).map(|work| Heard::Work(work.again(&revision, life))).collect();
-    if !buckets.is_empty() {
-        let Some(others) = within(hub, path, depth, &buckets).await? else { return Ok(None) };
-        items.extend(others);
-    }
+    items.extend(works);
     tracing::debug!(known = known.len(), listed = items.len(), buckets = buckets.len(), "listed by sums");
     Ok(Some(Listed { revision, items }))
 }
@@ -93,12 +169,15 @@ async fn compare(hub: &Rest, path: &str, known: &[Arc<DesiredWork>]) -> Result<O
     }
     let told: Vec<_> = known.iter().map(|work| (work.name.as_str(), work.told())).collect();
     let last = deepest(known.len());
-    let mut parents = vec![0];
+    let (mut parents, selector) = (vec![0], query_value(OTHERS));
     let mut revision = None;
     let mut depth = STEP;
     loop {
         let query = if depth == STEP { String::new() } else { format!("&buckets={}", hexadecimal(&parents)) };
-        let Some(answer) = asked(hub.get_bytes(&format!("{path}?depth={depth}{query}"), SUMS).await)? else {
+        let Some(answer) = asked(
+            hub.get_bytes(&format!("{path}?depth={depth}{query}&labelSelector={selector}"), SUMS).await,
+        )?
+        else {
             return Ok(None);
         };
         let among: Vec<u32> = parents.into_iter().flat_map(children).collect();
@@ -152,27 +231,30 @@ fn read(answer: &[u8], among: &[u32]) -> Option<(String, Buckets)> {
     Some((answer.metadata.resource_version, buckets))
 }
 
-/// The Works in some buckets.
-async fn within(hub: &Rest, path: &str, depth: u32, buckets: &[u32]) -> Result<Option<Vec<Heard>>, Error> {
-    let query = format!("{path}?limit={PAGE}&depth={depth}&within={}", hexadecimal(buckets));
-    let (mut works, mut token) = (Vec::new(), String::new());
+/// Fetches the Works in the buckets that differ, from where it was broken off. Not so where the server has no such answers, or
+/// none any more.
+async fn within(hub: &Rest, path: &str, partial: &mut Partial) -> Result<bool, Error> {
+    let Differing { depth, buckets, .. } = &partial.differing;
+    let selector = query_value(OTHERS);
+    let query =
+        format!("{path}?limit={PAGE}&depth={depth}&within={}&labelSelector={selector}", hexadecimal(buckets));
     loop {
-        let page = if token.is_empty() {
+        let page = if partial.token.is_empty() {
             query.clone()
         } else {
-            format!("{query}&continue={}", query_value(&token))
+            format!("{query}&continue={}", query_value(&partial.token))
         };
-        let Some(answer) = asked(hub.get_bytes(&page, "application/json").await)? else { return Ok(None) };
-        let Ok(list) = serde_json::from_slice::<ListIn<'_>>(&answer) else { return Ok(None) };
+        let Some(answer) = asked(hub.get_bytes(&page, "application/json").await)? else { return Ok(false) };
+        let Ok(list) = serde_json::from_slice::<ListIn<'_>>(&answer) else { return Ok(false) };
         for item in list.items {
             match Heard::parse(item.get()) {
-                Ok(work) => works.push(work),
+                Ok(work) => partial.works.push(work),
                 Err(error) => tracing::warn!(path, %error, "skipped an object that cannot be read"),
             }
         }
         match list.metadata.token.filter(|token| !token.is_empty()) {
-            Some(next) => token = next,
-            None => return Ok(Some(works)),
+            Some(next) => partial.token = next,
+            None => return Ok(true),
         }
     }
 }

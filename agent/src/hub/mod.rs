@@ -17,6 +17,8 @@ pub(crate) mod register;
 pub(crate) mod reporter;
 pub(crate) mod rules;
 pub(crate) mod services;
+mod slices;
+pub(crate) mod spending;
 mod telling;
 pub(crate) mod upstream;
 pub(crate) mod watch;

@@ -2,7 +2,8 @@
 //! and the hub.
 //!
 //! By importance: that a Work may go, what its conditions say, its objects' status; events come last
-//! ([`super::telling`]). There is one report for each Work that is known, so there are no more of them than Works. They are
+//! ([`super::telling`]). Where bytes are paid for all of them but the first have an hour's budget together
+//! ([`Spending`]). There is one report for each Work that is known, so there are no more of them than Works. They are
 //! not kept beyond the process: what is there is looked at anew, and a Work that was carried out to its end is carried out
 //! again, which finds nothing to do.
 
@@ -10,6 +11,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::{conditions::Condition, consts::finalizer, work::WorkStatus};
 use karmada_client::{Error, Patch, Policy, Resource, Rest, WorkQueue};
+use karmada_core::links::Matter;
 use karmada_env::Env;
 use karmada_member::{
     Desired, DesiredWork, Stats,
@@ -20,12 +22,11 @@ use karmada_meta::object;
 use parking_lot::Mutex;
 use serde_json::json;
 
+use super::spending::Spending;
+use crate::config::AgentConfig;
+
 /// Waits after a report that failed. Short, since what fails is the link, whose return wakes all anyway.
 const RETRY: Policy = Policy::new(Duration::from_millis(250), Duration::from_secs(8));
-
-/// A status waits this long for its successor: pods become ready in bursts, and each status brings the whole Work back
-/// by the watch. What a Work's conditions say does not wait.
-const GATHER: Duration = Duration::from_millis(60);
 
 /// A report that the hub has refused for what it says is not sent again before so long, unless it says something else: it
 /// would be refused again, and may be large.
@@ -102,6 +103,9 @@ pub(crate) struct Outbox {
     env: Env,
     queue: WorkQueue<String>,
     pending: Mutex<Pending>,
+    /// A status waits this long for its successor: pods become ready in bursts. What a Work's conditions say does not wait.
+    gather: Duration,
+    spending: Spending,
 }
 
 /// The Work kind.
@@ -110,14 +114,16 @@ pub(crate) fn works() -> Resource {
 }
 
 impl Outbox {
-    pub(crate) fn new(hub: Rest, namespace: String, env: Env) -> Self {
+    pub(crate) fn new(hub: Rest, config: &AgentConfig, env: Env) -> Self {
         let queue = WorkQueue::with_policy(env.clone(), RETRY);
-        Self { hub, works: works(), namespace, env, queue, pending: Mutex::default() }
+        let (namespace, gather) = (config.execution_namespace(), config.terms.gather);
+        let spending = config.spending.clone();
+        Self { hub, works: works(), namespace, env, queue, pending: Mutex::default(), gather, spending }
     }
 
     /// A Work's status is now this; `old` is what the hub has.
     pub(crate) fn status(&self, name: &str, uid: &str, old: &WorkStatus, status: WorkStatus) {
-        let pause = if status.conditions == old.conditions { GATHER } else { Duration::ZERO };
+        let pause = if status.conditions == old.conditions { self.gather } else { Duration::ZERO };
         let mut pending = self.pending.lock();
         let pressing = pause.is_zero() || pending.statuses.get(name).is_some_and(|report| report.pressing);
         let report = Report { uid: uid.to_owned(), status: Arc::new(status), pressing };
@@ -244,9 +250,9 @@ impl Outbox {
                 pending.finished.remove(name);
             }
         }
-        let (uid, status) = {
+        let (uid, status, matter) = {
             let mut pending = self.pending.lock();
-            let Some(Report { uid, status, .. }) = pending.statuses.get(name).cloned() else {
+            let Some(Report { uid, status, pressing }) = pending.statuses.get(name).cloned() else {
                 pending.refused.remove(name);
                 return Ok(false);
             };
@@ -261,7 +267,7 @@ impl Outbox {
                 }
                 _ => {}
             }
-            (uid, status)
+            (uid, status, if pressing { Matter::Condition } else { Matter::Status })
         };
         // One that this hub has not told of yet may be another's there. What it is like is told when it has.
         let heard = |work: &Arc<DesiredWork>| work.uid == uid && work.life() == desired.life();
@@ -269,9 +275,13 @@ impl Outbox {
         let known = current.as_ref().is_some_and(|work| *work.status() == *status);
         if let Some(current) = current.filter(|_| !known) {
             let path = self.works.subresource(Some(&self.namespace), name, "status");
-            *sent = Some(Arc::clone(&status));
             let lists =
                 json!({"conditions": status.conditions, "manifestStatuses": status.manifest_statuses});
+            if let Err(wait) = self.spending.take(lists.to_string().len(), matter) {
+                self.queue.add_after(name.to_owned(), wait);
+                return Ok(false);
+            }
+            *sent = Some(Arc::clone(&status));
             match self.hub.patch_for_revision(&path, Patch::Merge, &json!({"status": lists})).await {
                 Ok(revision) => {
                     stats.work_reports.add();
@@ -343,11 +353,13 @@ mod tests {
 
     use super::*;
 
+    const GATHER: Duration = Duration::from_millis(60);
+
     fn outbox() -> Outbox {
         let service =
             tower::service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
         let hub = Rest::new(kube::Client::new(service, "default"));
-        Outbox::new(hub, "karmada-es-m1".to_owned(), Env::system())
+        Outbox::new(hub, &AgentConfig::new("m1"), Env::system())
     }
 
     fn work(name: &str, uid: &str) -> DesiredWork {

@@ -29,6 +29,7 @@ use super::{
     listing::Listing,
     origin::{Answer, Before, Keep, Origin, Trust},
     outbox::works,
+    slices::OTHERS,
     watch::HubWatch,
 };
 use crate::config::AgentConfig;
@@ -126,11 +127,20 @@ impl Watching {
                     self.unread.note(reported, self.watch.life());
                     continue;
                 }
-                Event::Upsert(Heard::Work(work)) => Event::Upsert(work),
+                Event::Upsert(Heard::Work(work)) => {
+                    self.unread.told(&work.name, Some(&work.uid));
+                    Event::Upsert(work)
+                }
                 // A Work that is gone is told as it was; what else there is names nothing that is known.
-                Event::Delete(Heard::Work(work)) => Event::Delete(work),
+                Event::Delete(Heard::Work(work)) => {
+                    self.unread.told(&work.name, None);
+                    Event::Delete(work)
+                }
                 Event::Delete(Heard::Reported(_)) => continue,
-                Event::Init => Event::Init,
+                Event::Init => {
+                    self.unread.begin_anew();
+                    Event::Init
+                }
                 Event::Synced => Event::Synced,
             };
             return (event, self.watch.life());
@@ -231,7 +241,7 @@ impl Puller {
     /// Watches while this agent speaks for the cluster.
     async fn follow(&self, known: &mut Known) {
         let path = works().collection(Some(&self.config.execution_namespace()));
-        let config = WatchConfig::new(path.as_str()).wake(&self.config.hub_back).news();
+        let config = WatchConfig::new(path.as_str()).labels(OTHERS).wake(&self.config.hub_back).news();
         let desired = self.member.desired();
         let lister = known::lister(self.hub.clone(), path, Arc::clone(desired));
         let watch = self.view.watch(config, self.env.clone(), Heard::parse).list_by(lister);

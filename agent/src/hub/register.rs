@@ -5,10 +5,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use karmada_api::{
+    conditions::{self, Condition, ConditionStatus},
+    consts::{condition, extension, reason},
+};
 use karmada_client::{Backoff, Error, Patch, Policy, Rest};
 use karmada_env::Env;
-use karmada_member::rights::{Registration, Rights};
-use karmada_meta::object;
+use karmada_member::{
+    health::Health,
+    rights::{Registration, Rights},
+};
+use karmada_meta::{object, time::Time};
 use serde_json::{Value, json};
 
 use super::{cluster::ClusterView, clusters};
@@ -19,6 +26,12 @@ const RETRY: Policy = Policy::full(Duration::from_millis(500), Duration::from_se
 
 /// A refusal is looked at again now and then: somebody may have resolved it.
 const REFUSED: Duration = Duration::from_secs(20);
+
+/// By whose uid a member is known.
+pub(crate) const IDENTITY: &str = "/api/v1/namespaces/kube-system";
+
+/// Somebody else may write the Cluster in between; then we look again, so often.
+const TRIES: u32 = 4;
 
 /// What to do about our Cluster.
 #[derive(Debug, PartialEq)]
@@ -92,10 +105,14 @@ fn cluster(name: &str, id: &str, facts: &Facts) -> Value {
     for (field, value) in wanted(id, facts) {
         spec[field] = value;
     }
-    json!({
+    let mut cluster = json!({
         "apiVersion": clusters().api_version(), "kind": "Cluster",
         "metadata": {"name": name}, "spec": spec,
-    })
+    });
+    if !facts.link_windows.is_empty() {
+        object::set_annotation(&mut cluster, extension::LINK_WINDOWS, facts.link_windows.clone());
+    }
+    cluster
 }
 
 /// Who registers.
@@ -116,9 +133,16 @@ impl Registrar {
         let mut backoff = Backoff::new(RETRY);
         let (mut hub_back, mut member_back) = (config.hub_back.listen(), config.member_back.listen());
         loop {
-            let pause = match attempt(hub, member, config, view).await {
+            let pause = match attempt(hub, member, config, view, env).await {
                 Ok(None) => return,
                 Ok(Some(refusal)) => {
+                    if config.hosted {
+                        let failed = reason::STATUS_COLLECTION_FAILED;
+                        let now = Time::now(env);
+                        let told =
+                            Condition::new(condition::READY, ConditionStatus::False, failed, &*refusal, now);
+                        tell(hub, &view.path(), told, now).await;
+                    }
                     rights.cluster_is(Registration::Refused(Arc::from(refusal)));
                     REFUSED
                 }
@@ -154,24 +178,20 @@ async fn attempt(
     member: &Rest,
     config: &AgentConfig,
     view: &ClusterView,
+    env: &Env,
 ) -> Result<Option<String>, Error> {
     let name = config.cluster.as_str();
-    let system = match member.get("/api/v1/namespaces/kube-system").await {
-        // Which member it is to be stands in the Cluster, and that it is not reached is to be told there.
-        Err(error) if config.hosted => {
-            tracing::warn!(cluster = name, %error, "the member is not reached");
-            let live = hub.get(&view.path()).await?;
-            if let Plan::Refuse(why) =
-                plan(Some(&live), name, live["spec"]["id"].as_str().unwrap_or_default(), config)
-            {
-                return Ok(Some(why));
-            }
-            view.set(live);
-            return Ok(None);
-        }
+    let system = match member.small().get(IDENTITY).await {
+        Err(error) if config.hosted => return unknown(hub, member, config, view, env, error).await,
         system => system?,
     };
     let id = object::uid(&system);
+    if config.hosted && id.is_empty() {
+        return Ok(Some(
+            "what answers at apiEndpoint has no uid in its Namespace kube-system, by which members are known"
+                .to_owned(),
+        ));
+    }
     view.is_of(id);
     let live = match hub.get(&view.path()).await {
         Ok(live) => Some(live),
@@ -229,6 +249,70 @@ async fn attempt(
     Ok(None)
 }
 
+/// What comes of it that the hub's own agent cannot tell which member it is on: nothing is done there before it can, and
+/// why that is so stands in the Cluster. An address or a Secret may have been mistaken for another's.
+async fn unknown(
+    hub: &Rest,
+    member: &Rest,
+    config: &AgentConfig,
+    view: &ClusterView,
+    env: &Env,
+    error: Error,
+) -> Result<Option<String>, Error> {
+    let name = config.cluster.as_str();
+    tracing::warn!(cluster = name, %error, "it cannot be told which member this is");
+    let live = hub.get(&view.path()).await?;
+    let id = live["spec"]["id"].as_str().unwrap_or_default();
+    if let Plan::Refuse(why) = plan(Some(&live), name, id, config) {
+        return Ok(Some(why));
+    }
+    if matches!(error.code(), Some(401 | 403)) {
+        return Ok(Some(format!(
+            "the member does not let the hub's account get the Namespace kube-system, by whose uid it is known to be this \
+             cluster's and no other's: {error}"
+        )));
+    }
+    let now = Time::now(env);
+    let mut health = Health::ask(member).await;
+    if health == Health::Ready {
+        health = if error.is_unreachable() { Health::NotReachable } else { Health::NotReady };
+    }
+    tell(hub, &view.path(), health.condition(now), now).await;
+    Err(error)
+}
+
+/// Says in a Cluster in push mode how its member is, while nobody has registered who does that.
+async fn tell(hub: &Rest, path: &str, ready: Condition, now: Time) {
+    for _ in 0..TRIES {
+        let written = async {
+            let mut live = hub.get(path).await?;
+            if !show(&mut live, ready.clone(), now) {
+                return Ok(());
+            }
+            hub.put(&format!("{path}/status"), &live).await.map(drop)
+        };
+        match written.await {
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return tracing::warn!(%error, "the cluster's status was not reported"),
+            Ok(()) => return,
+        }
+    }
+}
+
+/// Makes a Cluster in push mode show a condition; whether it has changed.
+fn show(live: &mut Value, ready: Condition, now: Time) -> bool {
+    if live["spec"]["syncMode"] != "Push" {
+        return false;
+    }
+    let list = live.pointer("/status/conditions").cloned().unwrap_or_else(|| json!([]));
+    let Ok(mut list) = serde_json::from_value::<Vec<Condition>>(list) else { return false };
+    let changed = conditions::set(&mut list, ready, now);
+    if changed {
+        live["status"]["conditions"] = json!(list);
+    }
+    changed
+}
+
 /// Whether the hub knows this id under another name, where it lets us ask; a hub of ours answers the creation with
 /// 409 instead.
 async fn name_of_id(hub: &Rest, name: &str, id: &str) -> Result<Option<String>, Error> {
@@ -249,6 +333,12 @@ async fn name_of_id(hub: &Rest, name: &str, id: &str) -> Result<Option<String>, 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+
     use super::*;
 
     fn config(facts: Facts) -> AgentConfig {
@@ -301,6 +391,80 @@ mod tests {
             }
         }
         assert!(matches!(plan(Some(&json!(3)), "m", "u", &config(facts())), Plan::Keep(Some(_))));
+    }
+
+    /// What the hub's own agent has made of a member that answers so to who it is: what Ready says then, and whether a
+    /// Lease was asked for, which is the first that is done for a cluster.
+    async fn hosted(code: u16, uid: &'static str) -> (String, bool) {
+        let cluster = json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": "m", "uid": "c", "resourceVersion": "1"}, "spec": {"id": "u", "syncMode": "Push"},
+        });
+        let (stored, pulled) = (Arc::new(Mutex::new(cluster)), Arc::new(AtomicBool::new(false)));
+        let (there, asked) = (stored.clone(), pulled.clone());
+        let hub = tower::service_fn(move |request: Request<Body>| {
+            let (there, asked) = (there.clone(), asked.clone());
+            async move {
+                let (head, body) = request.into_parts();
+                asked.fetch_or(head.uri.path().contains("/leases"), Ordering::Relaxed);
+                let body = body.collect_bytes().await.unwrap_or_default();
+                match (head.method.as_str(), head.uri.path()) {
+                    ("PUT", path) if path.ends_with("/clusters/m/status") => {
+                        *there.lock() = serde_json::from_slice(&body).unwrap();
+                    }
+                    (_, path) if path.ends_with("/clusters/m") => {}
+                    _ => return Ok(answer(404, &json!({"kind": "Status", "code": 404, "message": "no"}))),
+                }
+                Ok::<_, std::io::Error>(answer(200, &there.lock()))
+            }
+        });
+        let member = tower::service_fn(move |request: Request<Body>| async move {
+            Ok::<_, std::io::Error>(match request.uri().path() {
+                IDENTITY if code == 200 => {
+                    answer(200, &json!({"metadata": {"name": "kube-system", "uid": uid}}))
+                }
+                IDENTITY => answer(code, &json!({"kind": "Status", "code": code, "message": "not you"})),
+                "/readyz" => answer(200, &json!("ok")),
+                _ => answer(404, &json!({"kind": "Status", "code": 404, "message": "no"})),
+            })
+        });
+        let env = Env::system();
+        let config = AgentConfig { hosted: true, ..AgentConfig::new("m") };
+        let agent = crate::Agent::new(
+            config,
+            kube::Client::new(hub, "default"),
+            kube::Client::new(member, "default"),
+            env.clone(),
+            crate::State::fresh(&env),
+        );
+        let stop = tokio_util::sync::CancellationToken::new();
+        let running = tokio::spawn(agent.run(stop.clone()));
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        stop.cancel();
+        running.await.unwrap().unwrap();
+        let stored = stored.lock();
+        let all = stored.pointer("/status/conditions").and_then(Value::as_array);
+        let ready = all.into_iter().flatten().find(|one| one["type"] == "Ready");
+        let said = ready.map(|one| format!("{} {} {}", one["status"], one["reason"], one["message"]));
+        (said.unwrap_or_default(), pulled.load(Ordering::Relaxed))
+    }
+
+    fn answer(code: u16, body: &Value) -> Response<Body> {
+        Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_hubs_own_agent_begins_nothing_on_a_member_that_it_does_not_know() {
+        for (code, uid, says, begins) in [
+            (200, "u", "", true),
+            (200, "other", "it is another member", false),
+            (403, "", "get the Namespace kube-system", false),
+            (503, "", "ClusterNotReady", false),
+        ] {
+            let (said, pulled) = hosted(code, uid).await;
+            assert!(said.contains(says) && pulled == begins, "{code} {uid}: {said}, begun: {pulled}");
+            assert!(begins || said.starts_with(r#""False""#), "{code} {uid}: {said}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use karmada_api::{
     models::default_resource_models,
 };
 use karmada_client::{Error, Patch, Rest};
-use karmada_core::nodes::report;
+use karmada_core::{links::Matter, nodes::report};
 use karmada_env::Env;
 use karmada_member::{
     Member, Stats, Trouble,
@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
-use super::{cluster::ClusterView, origin::Trust};
+use super::{cluster::ClusterView, origin::Trust, register::IDENTITY};
 use crate::config::{AgentConfig, Troubles};
 
 /// Somebody else may write the Cluster in between; then we look again, so often.
@@ -39,8 +39,11 @@ const FIRST_LISTS: Duration = Duration::from_secs(3);
 /// Kinds that came or went on the member are told so much later: whoever installs something brings several.
 const KINDS_PAUSE: Duration = Duration::from_secs(1);
 
-/// Between reports of what is free on nodes and left by quotas: pods come and go in groups.
+/// Between reports of what is free on nodes and left by quotas, at least: pods come and go in groups.
 const ROOMS_PAUSE: Duration = Duration::from_secs(30);
+
+/// A look that comes a little early is one in time.
+const EARLY: Duration = Duration::from_secs(1);
 
 /// When what is free on nodes, and left by quotas, is reported again.
 #[derive(Debug, Default)]
@@ -58,6 +61,8 @@ struct Look {
     /// With a healthy member only.
     version: Option<Version>,
     apis: Option<Result<Arc<Apis>, String>>,
+    /// It is another than the Cluster's.
+    foreign: bool,
 }
 
 /// The oldest minor version of Kubernetes 1 that has server-side apply as we use it.
@@ -134,6 +139,8 @@ impl Reporter {
         let mut last: Option<Look> = None;
         let mut looked: Option<Duration> = None;
         let mut rooms = Rooms::default();
+        // [`Env::now`] before which nothing but conditions is told.
+        let mut figures_from = Duration::ZERO;
         loop {
             let mut refresh = false;
             tokio::select! {
@@ -164,6 +171,11 @@ impl Reporter {
                 looked = Some(self.env.now());
                 last = Some(self.look().await);
             }
+            if self.config.hosted && last.as_ref().is_some_and(|look| look.foreign) {
+                // Nothing more is done there; whoever begins anew finds out what is wrong, and says so.
+                tracing::warn!(cluster = %self.config.cluster, "another member answers at the cluster's address");
+                return;
+            }
             let begun = looked.take().unwrap_or_else(|| self.env.now());
             view.borrow_and_update();
             if refresh && let Err(error) = self.view.refresh().await {
@@ -174,7 +186,7 @@ impl Reporter {
                 continue;
             }
             if let Some(look) = &last
-                && let Err(error) = self.tell(look, &mut threshold).await
+                && let Err(error) = self.tell(look, &mut threshold, &mut figures_from).await
             {
                 tracing::warn!(cluster = %self.config.cluster, %error, "the cluster's status was not reported");
             }
@@ -202,11 +214,11 @@ impl Reporter {
     async fn look(&self) -> Look {
         let health = Health::ask(&self.member).await;
         if health != Health::Ready {
-            return Look { health, version: None, apis: None };
+            return Look { health, version: None, apis: None, foreign: false };
         }
         self.half.look_at_released().await;
-        self.identify().await;
-        let version = match self.member.get("/version").await {
+        let foreign = self.identify().await;
+        let version = match self.member.small().get("/version").await {
             Ok(version) => Some(Version::of(&version)),
             Err(error) => {
                 tracing::warn!(%error, "cannot read the member's version");
@@ -223,21 +235,27 @@ impl Reporter {
             }
             Err(error) => Err(error.to_string()),
         };
-        Look { health, version, apis: Some(apis) }
+        Look { health, version, apis: Some(apis), foreign }
     }
 
-    /// Notices that the member is another than it was.
-    async fn identify(&self) {
-        let Ok(system) = self.member.get("/api/v1/namespaces/kube-system").await else { return };
-        let mut known = self.identity.lock();
+    /// Notices that the member is another than it was; answers whether it is another than the Cluster's.
+    async fn identify(&self) -> bool {
+        let Ok(system) = self.member.small().get(IDENTITY).await else { return false };
         let uid = object::uid(&system).to_owned();
-        if known.replace(uid.clone()).is_some_and(|known| known != uid) {
+        let foreign = self.view.id().is_some_and(|id| id != uid);
+        if self.identity.lock().replace(uid.clone()).is_some_and(|known| known != uid) {
             self.half.is_another();
         }
+        foreign
     }
 
     /// Tells the hub what it does not have.
-    async fn tell(&self, look: &Look, threshold: &mut Threshold) -> Result<(), Error> {
+    async fn tell(
+        &self,
+        look: &Look,
+        threshold: &mut Threshold,
+        figures_from: &mut Duration,
+    ) -> Result<(), Error> {
         for _ in 0..TRIES {
             let cluster = self.view.fresh().await?;
             let typed = serde_json::from_value::<Cluster>((*cluster).clone());
@@ -252,6 +270,11 @@ impl Reporter {
             if new == old {
                 return Ok(());
             }
+            let matter = match new.conditions == old.conditions {
+                true if self.env.now() < *figures_from => return Ok(()),
+                true => Matter::Status,
+                false => Matter::Condition,
+            };
             // Of an update of the status the server takes nothing else; the spec alone is larger.
             let metadata = json!({
                 "name": self.config.cluster,
@@ -263,9 +286,14 @@ impl Reporter {
                 "metadata": metadata, "spec": {"syncMode": "Pull"}, "status": cluster["status"],
             });
             merge(&mut body["status"], &new);
+            if self.config.spending.take(body.to_string().len(), matter).is_err() {
+                // It is looked at again anyway.
+                return Ok(());
+            }
             match self.hub.put_for_revision(&format!("{}/status", self.view.path()), &body).await {
                 Ok(revision) => {
                     self.stats.cluster_reports.add();
+                    *figures_from = self.env.now() + self.config.terms.figures.saturating_sub(EARLY);
                     self.say(&old, &new);
                     let mut reported = (*cluster).clone();
                     object::set_meta(&mut reported, "resourceVersion", revision);
@@ -289,7 +317,8 @@ impl Reporter {
             return Ok(());
         }
         let tunnel = self.config.tunnel.as_ref().map(|dials| dials.settings.limits.mode.to_string());
-        let mut reports = vec![(extension::TUNNEL, tunnel)];
+        let link = self.config.link.map(|link| link.to_string());
+        let mut reports = vec![(extension::TUNNEL, tunnel), (extension::LINK, link)];
         if !self.config.resource_modeling {
             // Nobody looks, so what was said once is taken back.
             reports.extend([(extension::NODES, None), (extension::QUOTAS, None)]);
@@ -311,7 +340,12 @@ impl Reporter {
         if reports.is_empty() {
             return Ok(());
         }
-        rooms.not_before = now + ROOMS_PAUSE;
+        let bytes = reports.iter().map(|(key, text)| key.len() + text.as_ref().map_or(0, String::len)).sum();
+        if let Err(wait) = self.config.spending.take(bytes, Matter::Status) {
+            rooms.not_before = now + wait;
+            return Ok(());
+        }
+        rooms.not_before = now + ROOMS_PAUSE.max(self.config.terms.figures);
         let annotations: Map<_, _> =
             reports.iter().map(|(key, text)| ((*key).to_owned(), json!(text))).collect();
         // What is kept afterwards is what was known with this changed: nothing else may have.

@@ -8,7 +8,7 @@
 //! Revisions of different lives do not compare, and what was said in an earlier one is not this hub's word: it is not a
 //! reason to delete anything. So whoever notices that the hub is another tells the fence, and hears of it here.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use karmada_client::{
     Event, Rest, WatchConfig, Watcher,
@@ -17,6 +17,10 @@ use karmada_client::{
 };
 use karmada_env::Env;
 use karmada_member::Fence;
+
+/// How often a quiet watch of the hub says where it stands: each time is paid for on some links, and what the hub keeps of the
+/// past is longer.
+const BOOKMARKS: Duration = Duration::from_secs(300);
 
 /// See the module.
 pub(crate) struct HubWatch<T> {
@@ -43,6 +47,7 @@ impl<T: 'static> HubWatch<T> {
         project: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
         let project: Projection<T> = Arc::new(project);
+        let config = config.seldom(BOOKMARKS);
         // Before the life is looked at: a doubt in between is heard.
         let relists = fence.relists();
         let life = fence.life();

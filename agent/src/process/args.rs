@@ -1,6 +1,7 @@
 //! The command line: Karmada's flags with Karmada's defaults, so that its manifests and scripts start this agent, too.
 //! What means nothing here is taken and said.
 
+mod link;
 mod tunnel;
 
 use std::{
@@ -200,10 +201,6 @@ struct Flags {
     /// How often the member's status is collected.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     cluster_status_update_frequency: Duration,
-    /// How long the lease on the hub is good for; a hub that waits for less gives the cluster so long, up to its
-    /// --cluster-max-lease-duration.
-    #[arg(long, value_name = "TIME", default_value = "40s", value_parser = duration)]
-    cluster_lease_duration: Duration,
     /// Which part of the lease's duration passes between renewals; half of it at most, so that one that is lost can be
     /// made up for.
     #[arg(long, value_name = "PART", default_value_t = 0.25)]
@@ -255,6 +252,8 @@ struct Flags {
     /// How logs are written.
     #[arg(long, alias = "logging-format", value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LogFormat,
+    #[command(flatten)]
+    link: link::LinkFlags,
     #[command(flatten)]
     tunnel: tunnel::TunnelFlags,
     #[command(flatten)]
@@ -413,6 +412,7 @@ impl Flags {
         let secret = secret.map(|name| (self.karmada_kubeconfig_namespace.clone(), name));
         let proxy = self.proxy_url.as_deref().map(Proxy::parse).transpose();
         let proxy = proxy.map_err(|problem| format!("--proxy-url: {problem}"))?;
+        let link = self.link.check()?;
         let fraction = self.cluster_lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction <= 0.5) {
             return Err(format!(
@@ -422,7 +422,7 @@ impl Flags {
         }
         for (flag, value) in [
             ("--cluster-status-update-frequency", self.cluster_status_update_frequency),
-            ("--cluster-lease-duration", self.cluster_lease_duration),
+            ("--cluster-lease-duration", link.terms.lease),
         ] {
             if value < Duration::from_secs(1) {
                 return Err(format!("{flag}: must be at least 1s"));
@@ -437,7 +437,7 @@ impl Flags {
             ),
             (
                 "--cluster-lease-duration",
-                self.cluster_lease_duration,
+                link.terms.lease,
                 LONGEST_LEASE,
                 "the hub would not know for so long that the cluster is lost",
             ),
@@ -449,7 +449,7 @@ impl Flags {
                 ));
             }
         }
-        let lease_interval = self.cluster_lease_duration.mul_f64(fraction);
+        let lease_interval = link.terms.lease.mul_f64(fraction);
         if lease_interval < SHORTEST_INTERVAL {
             return Err(format!(
                 "--cluster-lease-renew-interval-fraction: {fraction} of --cluster-lease-duration is a renewal every {}; \
@@ -482,9 +482,12 @@ impl Flags {
                 provider: self.cluster_provider,
                 region: self.cluster_region,
                 zones: self.cluster_zones.into_iter().filter(|zone| !zone.is_empty()).collect(),
+                link_windows: link.windows.unwrap_or_default(),
             },
+            link: link.link,
+            terms: link.terms,
             status_interval: self.cluster_status_update_frequency,
-            lease_duration: self.cluster_lease_duration,
+            lease_duration: link.terms.lease,
             lease_interval,
             success_threshold: self.cluster_success_threshold,
             failure_threshold: self.cluster_failure_threshold,

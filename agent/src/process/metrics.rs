@@ -129,6 +129,14 @@ impl Shown {
         for (name, help, value) in counters {
             sheet.one_counter(&format!("karmada_agent_{name}"), help, value as f64)?;
         }
+        if let Some((left, hourly)) = agent.report_budget() {
+            for (name, help, value) in [
+                ("report_budget_bytes", "Bytes that reports may take in an hour.", hourly),
+                ("report_budget_left_bytes", "Of these, what may be taken now.", left),
+            ] {
+                sheet.one_gauge(&format!("karmada_agent_{name}"), help, value as f64)?;
+            }
+        }
         let active = usize::from(*agent.phase().borrow() == Phase::Active);
         let gauges = [
             ("active", "1 while the agent is at work.", active),

@@ -17,15 +17,16 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use clap::{CommandFactory, FromArgMatches};
 use karmada_client::{
     Endpoint, Kubeconfig, KubeconfigError, Rest,
     kubeconfig::{POD_ACCOUNT, in_cluster},
-    link::{Identity, NotTaken, renewable_client_for},
+    link::{Identity, LinkStatus, Manner, NotTaken, renewable_client_for},
 };
+use karmada_core::windows::{Stand, Windows};
 use karmada_env::Env;
 use karmada_meta::time::Time;
 use rustix::{fs::FlockOperation, io::Errno};
@@ -41,7 +42,7 @@ use self::{
     endpoints::{Endpoints, Running, Stage},
 };
 use crate::{
-    Agent, AgentConfig, Place, State, Troubles,
+    Agent, AgentConfig, Place, Spending, State, Troubles,
     hub::credential::{Credential, Keep, keep::remove, renew::Renewer, standing::Standing},
     tunnel::{Dials, Record},
 };
@@ -54,6 +55,9 @@ const DRAIN: Duration = Duration::from_secs(9);
 
 /// How often the member's kubeconfig is looked at.
 const LOOK: Duration = Duration::from_secs(10);
+
+/// The longest that is slept before a clock is looked at again.
+const NAP: Duration = Duration::from_secs(300);
 
 /// The file by which a folder is one process's.
 const LOCK: &str = "lock";
@@ -185,7 +189,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     }
     let member = member.map(|member| {
         let name = member.server.clone();
-        (name, renewable_client_for(member, USER_AGENT, env.clone(), false))
+        (name, renewable_client_for(member, USER_AGENT, env.clone(), Manner::default()))
     });
     let keep = match (&args.secret, &member) {
         (Some((namespace, name)), Some((_, (client, ..)))) => {
@@ -218,7 +222,8 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         let hub = ways.endpoint(&credential)?;
         tracing::info!(cluster = %args.config.cluster, hub = %hub.server, %member, "starting");
         let servers = (hub.server.to_string(), member.to_string());
-        let (hub, hub_link, identity) = renewable_client_for(hub, USER_AGENT, env.clone(), true);
+        let manner = Manner { narrow: true, patience: args.config.patience() };
+        let (hub, hub_link, identity) = renewable_client_for(hub, USER_AGENT, env.clone(), manner);
         let leaving = args.leave.map(|patience| leave::Leaving {
             cluster: args.config.cluster.clone(),
             namespace: args.config.member_namespace.clone(),
@@ -250,6 +255,10 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         });
         let mut beside = JoinSet::new();
         beside.spawn(renewer.run(credential));
+        if let Ok(windows) = Windows::parse(&args.config.facts.link_windows) {
+            beside.spawn(be_there(windows, hub_link.clone(), env.clone()));
+        }
+        let spending = args.config.terms.reports.map(|bytes| Spending::hourly(bytes, env.clone()));
         if let Some(path) = args.kubeconfig {
             beside.spawn(follow(File { path, context: args.context }, member_identity));
         }
@@ -258,6 +267,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             member_back: member_link.connected().clone(),
             troubles,
             tunnel,
+            spending: spending.unwrap_or_default(),
             ..args.config
         };
         let agent = Agent::new(config, hub, member_client, env.clone(), state);
@@ -286,6 +296,24 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         endpoint.abort();
     }
     ended
+}
+
+/// Tries at once when the link is to be there.
+async fn be_there(windows: Windows, link: LinkStatus, env: Env) {
+    loop {
+        match windows.at(env.wall()) {
+            Stand::Open(_) => tokio::time::sleep(LOOK).await,
+            Stand::Shut(until) => {
+                let until = SystemTime::from(until.timestamp());
+                // Clocks are set, and machines sleep: it is looked again now and then.
+                let left = until.duration_since(env.wall()).unwrap_or_default();
+                tokio::time::sleep(left.min(NAP)).await;
+                if matches!(windows.at(env.wall()), Stand::Open(_)) {
+                    link.kick();
+                }
+            }
+        }
+    }
 }
 
 /// Shows the member what its kubeconfig says, when that changes.

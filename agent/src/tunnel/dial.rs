@@ -6,6 +6,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -13,16 +14,19 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use karmada_api::consts::extension;
 use karmada_client::{
-    Rest, latest,
+    Rest,
+    kubeconfig::Credentials,
+    latest,
     link::{Bound, Identity, direct},
 };
 use karmada_member::{
     rights::Rights,
-    tunnel::{Limits, Mode},
+    tunnel::{Guests, Limits, Mode},
 };
 use karmada_meta::object;
 use serde_json::{Value, json};
 use tokio::{
+    sync::OnceCell,
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
@@ -53,8 +57,8 @@ const LONGEST: usize = 64;
 pub struct Settings {
     /// What is let through.
     pub limits: Limits,
-    /// Whether system:masters may be used.
-    pub masters: bool,
+    /// Whom the hub's users may be, beside people.
+    pub guests: Guests,
 }
 
 /// What an agent has that serves tunnels.
@@ -108,6 +112,8 @@ pub(crate) struct Dialer {
     rights: Rights,
     namespace: String,
     user_agent: &'static str,
+    /// The agent's own accounts on the member, once they are known.
+    own: OnceCell<Vec<String>>,
 }
 
 impl fmt::Debug for Dialer {
@@ -127,7 +133,7 @@ impl Dialer {
     pub(crate) fn new(dials: Dials, (rest, hub): (Rest, Rest), rights: Rights, namespace: String) -> Self {
         let tokens = Arc::new(Tokens::new(rest.clone(), namespace.clone(), ACCOUNT));
         let user_agent = concat!("karmada-agent/", env!("CARGO_PKG_VERSION"));
-        Self { dials, tokens, rest, hub, rights, namespace, user_agent }
+        Self { dials, tokens, rest, hub, rights, namespace, user_agent, own: OnceCell::new() }
     }
 
     /// Dials whenever it is asked to, until dropped.
@@ -154,22 +160,25 @@ impl Dialer {
                 continue;
             }
             not_before = Instant::now() + PAUSE;
-            match self.dial(&number).await {
-                Ok(upgraded) => {
-                    serving = Some(self.serve(upgraded, mode).await);
-                }
+            let dialled = async {
+                // Before the hub may ask for anything.
+                let own = self.own.get_or_try_init(|| self.own()).await?;
+                self.dial(&number).await.map(|upgraded| (upgraded, own.clone()))
+            };
+            match dialled.await {
+                Ok((upgraded, own)) => serving = Some(self.serve(upgraded, own, mode)),
                 Err(why) => tracing::warn!(why, "the hub asked for a tunnel, and there is none"),
             }
         }
     }
 
-    async fn serve(&self, upgraded: Upgraded, mode: Mode) -> Serving {
+    fn serve(&self, upgraded: Upgraded, own: Vec<String>, mode: Mode) -> Serving {
         let mut task = JoinSet::new();
         let Some(endpoint) = self.dials.member.endpoint() else { return Serving { mode, _task: task } };
         let tunnel = Arc::new(Tunnel {
             limits: Limits { mode, ..self.dials.settings.limits.clone() },
-            own: self.own().await,
-            masters: self.dials.settings.masters,
+            own,
+            guests: self.dials.settings.guests.clone(),
             door: Arc::new(Member::new(&endpoint, self.tokens.clone())),
             told: self.dials.told,
         });
@@ -191,16 +200,33 @@ impl Dialer {
     }
 
     /// The agent's own accounts, in whose names nobody else acts.
-    async fn own(&self) -> Vec<String> {
+    ///
+    /// # Errors
+    /// Where that cannot be told: it may be anybody's name that the hub sends.
+    async fn own(&self) -> Result<Vec<String>, String> {
         let account = |name: &str| format!("system:serviceaccount:{}:{name}", self.namespace);
         let mut own = vec![account("karmada-agent-sa"), account(ACCOUNT)];
         // Members before Kubernetes 1.28 do not say.
         let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         match self.rest.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &asked).await {
-            Ok(review) => own.extend(review["status"]["userInfo"]["username"].as_str().map(str::to_owned)),
-            Err(error) => tracing::debug!(%error, "the member does not say who the agent is"),
+            Ok(review) => {
+                match review["status"]["userInfo"]["username"].as_str().filter(|name| !name.is_empty()) {
+                    Some(name) => own.push(name.to_owned()),
+                    None => return Err("the member does not say who the agent is there".to_owned()),
+                }
+            }
+            Err(error) => {
+                match self.dials.member.endpoint().and_then(|endpoint| account_of(&endpoint.credentials)) {
+                    Some(name) => own.push(name),
+                    None => {
+                        return Err(format!(
+                            "the member does not say who the agent is there, in whose name nobody else may act: {error}"
+                        ));
+                    }
+                }
+            }
         }
-        own
+        Ok(own)
     }
 
     /// A connection on which the hub has agreed to be the client.
@@ -249,9 +275,34 @@ impl Dialer {
     }
 }
 
+/// The ServiceAccount of which a token is, by its own word: the agent has it of its member.
+fn account_of(credentials: &Credentials) -> Option<String> {
+    let token = match credentials {
+        Credentials::Token(token) => token.clone(),
+        Credentials::TokenFile(file) => std::fs::read_to_string(file).ok()?,
+        Credentials::None | Credentials::Basic(..) => return None,
+    };
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(token.trim().split('.').nth(1)?).ok()?;
+    let claims: Value = serde_json::from_slice(&claims).ok()?;
+    let name = claims["sub"].as_str()?;
+    name.starts_with("system:serviceaccount:").then(|| name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whose_an_agents_token_is() {
+        let token = |claims: Value| format!("h.{}.s", BASE64_URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let of = |token: String| account_of(&Credentials::Token(token));
+        let own = "system:serviceaccount:edge:agent";
+        assert_eq!(of(token(json!({"sub": own}))).as_deref(), Some(own));
+        for other in [token(json!({"sub": "jane"})), token(json!({})), "opaque".into(), "a.b.c".into()] {
+            assert_eq!(of(other), None);
+        }
+        assert_eq!(account_of(&Credentials::None), None, "a certificate's name is not read");
+    }
 
     #[test]
     fn the_agents_flag_is_the_limit_and_the_cluster_may_want_less() {

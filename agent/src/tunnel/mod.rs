@@ -30,8 +30,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use karmada_client::{
     latest,
     link::{Bound, Io},
+    place::goes_down,
 };
-use karmada_member::tunnel::{Asked, Limits, Refusal, Target, Verb, Who};
+use karmada_member::tunnel::{Asked, Guests, Limits, Refusal, Target, Verb, Who};
 use karmada_meta::status::Status;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -77,9 +78,10 @@ pub const IDLE: Duration = Duration::from_secs(60);
 const WHOLE: Duration = Duration::from_secs(60);
 /// How long a connection that ends may take to say so.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// The hub is asked so often whether it is there, and has so long to say so.
+/// The hub is asked so often whether it is there. Its answer waits behind whatever is under way: that nothing at all comes says
+/// more, and sooner ([`pace`]).
 const PING: Duration = Duration::from_secs(10);
-const PONG: Duration = Duration::from_secs(6);
+const PONG: Duration = Duration::from_secs(60);
 /// Requests at a time.
 const STREAMS: u32 = 128;
 /// What may be under way of one body.
@@ -134,8 +136,8 @@ pub struct Tunnel {
     pub limits: Limits,
     /// The agent's own accounts on the member.
     pub own: Vec<String>,
-    /// Whether system:masters may be used.
-    pub masters: bool,
+    /// Whom the hub's users may be, beside people.
+    pub guests: Guests,
     /// The member.
     pub door: Arc<dyn Door>,
     /// Hears of each request when it has ended.
@@ -349,7 +351,8 @@ impl Tunnel {
             None => to,
         };
         let path = path.strip_prefix(self.door.prefix())?;
-        (path.starts_with('/') && !path.starts_with("//") && !path.contains('\\')).then_some(path)
+        let plain = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
+        (plain && goes_down(path)).then_some(path)
     }
 
     /// Who asks; `named` is told, also if they are refused.
@@ -373,7 +376,7 @@ impl Tunnel {
         named.clone_from(&told.username);
         let groups: Vec<&str> = told.groups.iter().map(String::as_str).collect();
         let own: Vec<&str> = self.own.iter().map(String::as_str).collect();
-        Who::of(&[&told.username], &groups, &own, self.masters)
+        Who::of(&[&told.username], &groups, &own, &self.guests)
     }
 }
 

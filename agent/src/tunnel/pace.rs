@@ -15,7 +15,7 @@
 use std::{
     future::Future,
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -25,13 +25,17 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::Notify,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 /// Bytes before the link is known.
 const FIRST: usize = 8 << 10;
 /// And between two answers at least: it goes on whatever happens.
 const LEAST: usize = 2 << 10;
+/// While an answer is awaited for longer than this, as much may cross again, and a little in each direction whatever crosses in
+/// the other: by that, both ends hear of each other.
+const TRICKLE: Duration = Duration::from_secs(1);
+const SPARE: usize = 512;
 /// And at most.
 const MOST: usize = 16 << 20;
 /// Below this nobody is asked: a session in which somebody types is not worth it.
@@ -40,6 +44,15 @@ const LITTLE: usize = 4 << 10;
 const LATE: Duration = Duration::from_millis(200);
 /// After so many answers the link is given a moment in which it is free, and is known anew: its way may be another.
 const ANEW: u32 = 64;
+/// After so many late ones in a row, though next to nothing crosses, it is known anew at once: it is not the tunnel that holds them
+/// up, but the hub, or what else is on the link.
+const STUCK: u32 = 8;
+/// Where nothing at all has come for so long there is nobody: the hub answers whether it is there every ten seconds;
+const SILENCE: Duration = Duration::from_secs(16);
+/// longer by what was sent since, which its answer waits behind, at so many bytes a second,
+const SLOW: usize = 4 << 10;
+/// and never longer than that.
+const LONGEST: Duration = Duration::from_secs(60);
 /// From one question to the next at least.
 const PAUSE: Duration = Duration::from_millis(25);
 /// An answer that takes longer is not waited for.
@@ -55,12 +68,14 @@ struct Pace {
     /// It has been too much before: from then on it grows slowly.
     met: bool,
     answers: u32,
+    /// Late ones in a row while next to nothing crosses.
+    stuck: u32,
 }
 
 impl Pace {
     const fn new() -> Self {
         // The first answers tell how the link is.
-        Self { most: FIRST, free: None, met: false, answers: ANEW - 2 }
+        Self { most: FIRST, free: None, met: false, answers: ANEW - 2, stuck: 0 }
     }
 
     /// Whether the link is let be free: for one answer, so that it is, and for the next, by which it is known.
@@ -86,6 +101,14 @@ impl Pace {
         let free = self.free.map_or(took, |free| free.min(took));
         self.free = Some(free);
         let late = took.saturating_sub(free);
+        // One that did not come says nothing of the link.
+        let is_stuck = late > LATE && self.most == LEAST && took < PATIENCE;
+        self.stuck = if is_stuck { self.stuck + 1 } else { 0 };
+        if self.stuck == STUCK {
+            (self.stuck, self.met) = (0, false);
+            self.answers = self.answers / ANEW * ANEW + ANEW - 2;
+            return;
+        }
         let more = if late > LATE {
             self.met = true;
             self.most / 2
@@ -107,11 +130,21 @@ struct State {
     left: usize,
     /// What has, since the last one.
     crossed: usize,
+    /// All of it has.
+    used_up: bool,
+    /// What may cross besides: read, and written.
+    spare: [usize; 2],
+    /// When something was read, and what was written since.
+    heard: Instant,
+    unheard: usize,
     /// An answer is on its way.
     asked: bool,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
+    waiting: [Option<Waker>; 2],
 }
+
+/// Directions.
+const READ: usize = 0;
+const WRITTEN: usize = 1;
 
 #[derive(Debug)]
 struct Shared {
@@ -120,9 +153,18 @@ struct Shared {
 }
 
 impl Shared {
-    fn crossed(&self, bytes: usize) {
+    /// So many bytes have crossed in a direction.
+    fn crossed(&self, way: usize, bytes: usize) {
         let mut state = self.state.lock();
-        state.left = state.left.saturating_sub(bytes);
+        if way == READ && bytes > 0 {
+            (state.heard, state.unheard) = (Instant::now(), 0);
+        } else if way == WRITTEN {
+            state.unheard = state.unheard.saturating_add(bytes);
+        }
+        let beyond = bytes.saturating_sub(state.left);
+        state.left -= bytes - beyond;
+        state.spare[way] = state.spare[way].saturating_sub(beyond);
+        state.used_up |= state.left == 0;
         state.crossed += bytes;
         if !state.asked && (state.crossed >= LITTLE || state.left == 0) {
             state.asked = true;
@@ -132,11 +174,41 @@ impl Shared {
 
     fn answered(&self, took: Duration) {
         let mut state = self.state.lock();
-        let used_up = state.left == 0;
+        let used_up = state.used_up;
         state.pace.answered(took, used_up);
         state.left = state.pace.room();
-        (state.crossed, state.asked) = (0, false);
-        for waker in [state.reader.take(), state.writer.take()].into_iter().flatten() {
+        (state.crossed, state.asked, state.used_up, state.spare) = (0, false, false, [0; 2]);
+        state.wake();
+    }
+
+    /// The answer is late: a little may cross all the same.
+    fn trickle(&self) {
+        let mut state = self.state.lock();
+        state.left = state.left.max(LEAST);
+        state.spare = [SPARE; 2];
+        state.wake();
+    }
+}
+
+impl State {
+    /// What may cross in a direction now; none where that is nothing, and then it is said when there is more.
+    fn room(&mut self, way: usize, context: &Context<'_>) -> Option<usize> {
+        let room = self.left.max(self.spare[way]);
+        if room > 0 {
+            return Some(room);
+        }
+        self.waiting[way] = Some(context.waker().clone());
+        None
+    }
+
+    /// When there is nobody, if nothing comes until then.
+    fn silent_at(&self) -> Instant {
+        let on_its_way = Duration::from_secs((self.unheard / SLOW) as u64);
+        self.heard + (SILENCE + on_its_way).min(LONGEST)
+    }
+
+    fn wake(&mut self) {
+        for waker in self.waiting.iter_mut().filter_map(Option::take) {
             waker.wake();
         }
     }
@@ -145,7 +217,17 @@ impl Shared {
 /// A connection that gives way, and what has to run for it.
 pub(super) fn paced<T>(io: T) -> (Paced<T>, Pacer) {
     let (pace, left) = (Pace::new(), FIRST);
-    let state = State { pace, left, crossed: 0, asked: false, reader: None, writer: None };
+    let state = State {
+        pace,
+        left,
+        crossed: 0,
+        used_up: false,
+        spare: [0; 2],
+        heard: Instant::now(),
+        unheard: 0,
+        asked: false,
+        waiting: [None, None],
+    };
     let shared = Arc::new(Shared { state: Mutex::new(state), busy: Notify::new() });
     (Paced { io, shared: shared.clone() }, Pacer(shared))
 }
@@ -155,13 +237,37 @@ pub(super) fn paced<T>(io: T) -> (Paced<T>, Pacer) {
 pub(super) struct Pacer(Arc<Shared>);
 
 impl Pacer {
-    /// Runs as long as the connection. `ask` has an answer when one has come, whatever it says.
+    /// Runs as long as something comes by the connection. `ask` has an answer when one has come, whatever it says.
     pub(super) async fn run<F: Future<Output = ()>>(self, ask: impl Fn() -> F) {
         let Self(shared) = self;
+        tokio::select! {
+            () = Self::pace(&shared, ask) => {}
+            () = Self::silence(&shared) => tracing::debug!("nothing was heard of the hub by the tunnel for too long"),
+        }
+    }
+
+    async fn silence(shared: &Shared) {
+        loop {
+            let until = shared.state.lock().silent_at();
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+
+    async fn pace<F: Future<Output = ()>>(shared: &Shared, ask: impl Fn() -> F) {
         loop {
             shared.busy.notified().await;
             let begun = Instant::now();
-            let _ = timeout(PATIENCE, ask()).await;
+            let mut answer = pin!(timeout(PATIENCE, ask()));
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = &mut answer => break,
+                    () = sleep(TRICKLE) => shared.trickle(),
+                }
+            }
             shared.answered(begun.elapsed());
             sleep_until(begun + PAUSE).await;
         }
@@ -181,33 +287,15 @@ impl<T: AsyncRead + Unpin> AsyncRead for Paced<T> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let left = {
-            let mut state = self.shared.state.lock();
-            if state.left == 0 {
-                state.reader = Some(context.waker().clone());
-                return Poll::Pending;
-            }
-            state.left
-        };
-        let room = buffer.remaining().min(left);
+        let room = self.shared.state.lock().room(READ, context);
+        let Some(room) = room else { return Poll::Pending };
+        let room = buffer.remaining().min(room);
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
         let read = Pin::new(&mut self.io).poll_read(context, &mut part);
         let count = part.filled().len();
         buffer.advance(count);
-        self.shared.crossed(count);
+        self.shared.crossed(READ, count);
         read
-    }
-}
-
-impl<T: AsyncWrite + Unpin> Paced<T> {
-    /// What may be written now; none where that is nothing.
-    fn room(&self, context: &Context<'_>) -> Option<usize> {
-        let mut state = self.shared.state.lock();
-        if state.left == 0 {
-            state.writer = Some(context.waker().clone());
-            return None;
-        }
-        Some(state.left)
     }
 }
 
@@ -217,10 +305,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let Some(room) = self.room(context) else { return Poll::Pending };
+        let room = self.shared.state.lock().room(WRITTEN, context);
+        let Some(room) = room else { return Poll::Pending };
         let written = Pin::new(&mut self.io).poll_write(context, &bytes[..bytes.len().min(room)]);
         if let Poll::Ready(Ok(count)) = &written {
-            self.shared.crossed(*count);
+            self.shared.crossed(WRITTEN, *count);
         }
         written
     }
@@ -313,7 +402,7 @@ mod tests {
             }
         }));
         paced.write_all(&[1; LITTLE - 1]).await.unwrap();
-        tokio::time::sleep(MS(100)).await;
+        sleep(MS(100)).await;
         assert!(asks.try_recv().is_err(), "nobody asks for a few bytes");
         let writing = tokio::spawn(async move {
             paced.write_all(&[2; 3 * FIRST]).await.unwrap();
@@ -322,7 +411,7 @@ mod tests {
         asks.recv().await.unwrap();
         let mut heard = vec![0; FIRST];
         far.read_exact(&mut heard).await.unwrap();
-        let more = timeout(MS(1000), far.read_exact(&mut [0])).await;
+        let more = timeout(MS(900), far.read_exact(&mut [0])).await;
         assert!(more.is_err(), "no byte before the answer");
         // And so on, to the last one.
         let answering = tokio::spawn(async move {
@@ -343,5 +432,64 @@ mod tests {
         paced.read_to_end(&mut all).await.unwrap();
         assert!(all == sent);
         answering.abort();
+    }
+
+    #[test]
+    fn a_hub_that_has_become_slow_is_known_anew_soon() {
+        let mut pace = Pace::new();
+        for _ in 0..80 {
+            pace.answered(MS(50), true);
+        }
+        let mut rounds = 0;
+        while pace.most > LEAST {
+            pace.answered(MS(3000), true);
+            rounds += 1;
+            assert!(rounds < 64, "it gives way");
+        }
+        for _ in 0..(STUCK + 2 + 4) {
+            pace.answered(MS(3000), true);
+        }
+        assert!(pace.most >= 16 * LEAST, "{pace:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_an_answer_a_little_crosses_both_ways() {
+        let (near, far) = duplex(MOST);
+        let (paced, pacer) = paced(near);
+        let pacing = tokio::spawn(pacer.run(std::future::pending::<()>));
+        let (mut from, mut to) = tokio::io::split(paced);
+        let (mut heard, mut says) = tokio::io::split(far);
+        tokio::spawn(async move { to.write_all(&vec![1; 1 << 20]).await });
+        tokio::spawn(async move { says.write_all(&vec![2; 1 << 20]).await });
+        async fn count(mut of: impl AsyncRead + Unpin) -> usize {
+            let (mut all, mut chunk) = (0, vec![0; 64 << 10]);
+            let counting = async {
+                while let Ok(read @ 1..) = of.read(&mut chunk).await {
+                    all += read;
+                }
+            };
+            let _ = timeout(MS(9_500), counting).await;
+            all
+        }
+        let (here, there) = tokio::join!(count(&mut from), count(&mut heard));
+        assert!(here >= 9 * SPARE && there >= 9 * SPARE, "{here} {there}");
+        assert!(here + there >= FIRST + 9 * LEAST && here + there <= FIRST + 10 * (LEAST + 2 * SPARE));
+        pacing.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_brings_nothing_is_given_up() {
+        let (near, mut far) = duplex(MOST);
+        let (mut paced, pacer) = paced(near);
+        let begun = Instant::now();
+        let pacing = tokio::spawn(pacer.run(|| std::future::ready(())));
+        for _ in 0..5 {
+            sleep(SILENCE / 2).await;
+            far.write_all(b"x").await.unwrap();
+            paced.read_exact(&mut [0]).await.unwrap();
+        }
+        let last = begun.elapsed();
+        pacing.await.unwrap();
+        assert_eq!(begun.elapsed(), last + SILENCE);
     }
 }

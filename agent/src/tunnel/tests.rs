@@ -113,7 +113,7 @@ async fn set(mode: &str) -> Set {
     let limits = Limits { mode: mode.parse().unwrap(), ..Limits::default() };
     let own = vec!["system:serviceaccount:karmada-system:karmada-agent".to_owned()];
     let door = Arc::new(Stand(seen.clone()));
-    let tunnel = Arc::new(Tunnel { limits, own, masters: false, door, told: Record::log });
+    let tunnel = Arc::new(Tunnel { limits, own, guests: Guests::default(), door, told: Record::log });
     // The link: bytes cross it until it is cut.
     let ((near, mut here), (mut there, far)) = (duplex(64 << 10), duplex(64 << 10));
     let link = tokio::spawn(async move { drop(tokio::io::copy_bidirectional(&mut here, &mut there).await) });
@@ -213,6 +213,9 @@ async fn what_is_refused_never_reaches_the_member() {
             403,
             "account of the agent's own",
         ),
+        (with(Some(&user("jane", &["system:nodes"]))), 403, "--tunnel-groups"),
+        (with(Some(&user("system:kube-scheduler", &[]))), 403, "--tunnel-users"),
+        (with(Some(&user("system:serviceaccount:monitoring:prometheus", &[]))), 403, "ServiceAccounts"),
     ] {
         let told = format!("{asked:?}");
         let (answer, _, body) = set.ask(asked).await;
@@ -368,4 +371,25 @@ async fn an_agent_that_stops_ends_it() {
     set.serving.abort();
     open.wait_for(|open| *open == 0).await.unwrap();
     assert!(logs.into_body().collect().await.is_err());
+}
+
+#[test]
+fn who_is_sent_elsewhere_stays_on_the_member() {
+    let door = Arc::new(Stand(Arc::default()));
+    let limits = Limits::default();
+    let tunnel = Tunnel { limits, own: Vec::new(), guests: Guests::default(), door, told: Record::log };
+    for (to, want) in [
+        ("/k8s/api/v1/", Some("/api/v1/")),
+        ("https://member:6443/k8s/api?x=/../y", Some("/api?x=/../y")),
+        ("https://elsewhere/k8s/api", None),
+        ("/api", None),
+        ("/k8s//elsewhere", None),
+        ("/k8s/../../other/proxy/api", None),
+        ("/k8s/%2e%2e/x", None),
+        ("/k8s/api%2F..%2fx", None),
+        ("/k8s/.\t./x", None),
+        ("/k8s/..\\x", None),
+    ] {
+        assert_eq!(tunnel.inside(to), want, "{to}");
+    }
 }

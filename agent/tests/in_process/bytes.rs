@@ -52,7 +52,7 @@ async fn a_hub_that_asks_for_a_pause_in_a_header_is_given_it() {
     // (what it is too busy for, how often that is asked in five minutes at most)
     let rows = [
         (format!("PATCH {}/status", World::work_path("w")), 6),
-        ("PATCH /apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/m1".to_owned(), 31),
+        ("PATCH /karmada/renewals/m1".to_owned(), 31),
         ("POST /api/v1/namespaces".to_owned(), 6 * 4),
     ];
     for (request, most) in rows {

@@ -12,6 +12,7 @@ mod registration;
 mod removals;
 mod resume;
 mod sights;
+mod slices;
 mod state;
 mod storm;
 mod unsure;

@@ -125,11 +125,21 @@ async fn after_a_black_hole_the_cluster_is_ready_within_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_is_a_patch_where_the_hub_allows_it() {
+async fn a_renewal_is_as_short_as_the_hub_allows() {
     let world = World::new().await;
     let agent = world.active_agent().await;
     sleep(SECOND * 60).await;
+    let brief = "PATCH /karmada/renewals/m1".to_owned();
     let (patch, put) = (format!("PATCH {LEASE}"), format!("PUT {LEASE}"));
+    assert!(world.wire.count(&brief) >= 5, "{} short ones", world.wire.count(&brief));
+    assert!(world.wire.count(&patch) == 0, "{} patches", world.wire.count(&patch));
+    assert!(world.wire.count(&put) <= 1, "{} puts", world.wire.count(&put));
+
+    // A stock server knows none, and its rules do not let one through either.
+    world.wire.forbid(&brief);
+    let briefs = world.wire.count(&brief);
+    sleep(SECOND * 60).await;
+    assert_eq!(world.wire.count(&brief), briefs + 1, "nobody asks again for what there is not");
     assert!(world.wire.count(&patch) >= 5, "{} patches", world.wire.count(&patch));
     assert!(world.wire.count(&put) <= 1, "{} puts", world.wire.count(&put));
 
@@ -142,6 +152,40 @@ async fn a_renewal_is_a_patch_where_the_hub_allows_it() {
     let lease = world.hub.get(LEASE).await.unwrap();
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
     assert_eq!(lease["metadata"]["ownerReferences"][0]["kind"], "Cluster");
+
+    // Behind a new connection there may be another hub.
+    world.wire.pass();
+    let briefs = world.wire.count(&brief);
+    world.wire.cut();
+    sleep(SECOND * 30).await;
+    world.wire.mend();
+    sleep(SECOND * 60).await;
+    assert!(world.wire.count(&brief) > briefs, "it is not tried on a new connection");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_renewal_notices_another_writer_and_a_lease_that_is_gone() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    sleep(SECOND * 30).await;
+    let holder = async || {
+        let lease = world.hub.get(LEASE).await.unwrap();
+        lease["metadata"]["annotations"]["agent.karmada.io/instance"].clone()
+    };
+    let ours = holder().await;
+    let other = json!({"metadata": {"annotations": {"agent.karmada.io/instance": "another"}},
+        "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}});
+    world.hub.patch(LEASE, Patch::Merge, &other).await.unwrap();
+    sleep(SECOND * 15).await;
+    assert_eq!(holder().await, "another", "it has given way");
+    eventually(SECOND * 120, "the other one does not renew", async || holder().await == ours).await;
+    sleep(SECOND * 15).await;
+    world.hub.delete(LEASE, &json!({})).await.unwrap();
+    eventually(SECOND * 15, "it is made anew", async || {
+        world.hub.get(LEASE).await.is_ok_and(|lease| lease["spec"]["holderIdentity"] == "m1")
+    })
+    .await;
     agent.stop().await;
 }
 

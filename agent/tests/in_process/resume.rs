@@ -175,3 +175,91 @@ async fn reports_of_its_own_bring_no_work_back_and_those_of_others_do() {
     assert_eq!(NAMESPACE, "karmada-es-m1");
     agent.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_the_end_of_its_work_brings_nothing_back() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("w", &[config_map("default", "c", "1")]).await;
+    world.applied("w").await;
+    let (get, map) = (format!("GET {}", World::work_path("w")), "/api/v1/namespaces/default/configmaps/c");
+    // Somebody else writes its status, so that the agent looks at it; the answer is on its way for long.
+    world.wire.withhold(&get);
+    let path = format!("{}/status", World::work_path("w"));
+    world.hub.patch(&path, Patch::Merge, &json!({"status": {"manifestStatuses": []}})).await.unwrap();
+    eventually(SECOND * 60, "it is looked at", async || world.wire.count(&get) == 1).await;
+    world.hub.delete(&World::work_path("w"), &json!({})).await.unwrap();
+    eventually(SECOND * 60, "it is gone", async || {
+        world.hub.get(&World::work_path("w")).await.is_err_and(|error| error.is_not_found())
+    })
+    .await;
+    assert!(world.is_missing(map).await);
+    world.wire.release();
+    sleep(SECOND * 120).await;
+    assert!(world.is_missing(map).await, "the Work came back");
+    assert!(world.hub.get(&World::work_path("w")).await.is_err());
+
+    // One of that name that is made meanwhile is the one that counts.
+    world.work("w", &[config_map("default", "c", "1")]).await;
+    world.applied("w").await;
+    world.wire.withhold(&get);
+    let before = world.wire.count(&get);
+    world.hub.patch(&path, Patch::Merge, &json!({"status": {"manifestStatuses": []}})).await.unwrap();
+    eventually(SECOND * 60, "it is looked at", async || world.wire.count(&get) > before).await;
+    world.hub.delete(&World::work_path("w"), &json!({})).await.unwrap();
+    eventually(SECOND * 60, "it is gone", async || world.is_missing(map).await).await;
+    eventually(SECOND * 60, "it is gone on the hub", async || {
+        world.hub.get(&World::work_path("w")).await.is_err_and(|error| error.is_not_found())
+    })
+    .await;
+    world.work("w", &[config_map("default", "c", "2")]).await;
+    let value = async || world.member.get(map).await.map(|map| map["data"]["v"].clone()).unwrap_or_default();
+    eventually(SECOND * 60, "the new one is there", async || value().await == "2").await;
+    world.wire.release();
+    sleep(SECOND * 120).await;
+    assert_eq!(value().await, "2", "the old one came back");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_is_too_busy_for_sums_is_asked_for_its_list_in_the_end() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (agent, state) = settled(&world, &folder).await;
+    agent.stop().await;
+    world.work("w3", &[config_map("default", "c3", "2")]).await;
+    world.wire.be_busy(format!("GET {WORKS}?depth="), 1);
+    let before = asked(&world);
+    let agent = world.agent_with(state);
+    agent.phase(Phase::Active).await;
+    eventually(SECOND * 60, "a change", async || value(&world, 3).await == "2").await;
+    let (sums, parts, lists) = since(&world, before);
+    assert!((2..=3).contains(&sums) && parts == 0 && lists == 1, "{sums} {parts} {lists}");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_parts_that_breaks_off_goes_on() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (agent, state) = settled(&world, &folder).await;
+    agent.stop().await;
+    for n in 0..3 {
+        world.work(&format!("w{n}"), &[config_map("default", &format!("c{n}"), "2")]).await;
+    }
+    let parts = format!("GET {WORKS}?limit=100&depth=");
+    world.wire.hold(Some(&format!("GET {WORKS}")));
+    let before = asked(&world);
+    let agent = world.agent_with(state);
+    sleep(SECOND * 5).await;
+    // The sums come; then the link breaks, again and again.
+    world.wire.answer(&parts, 503, "");
+    world.wire.hold(None);
+    eventually(SECOND * 60, "parts are asked for", async || world.wire.count(&parts) > before[1]).await;
+    world.wire.pass();
+    eventually(SECOND * 60, "what has changed", async || value(&world, 2).await == "2").await;
+    let (sums, parts, lists) = since(&world, before);
+    // What the sums have told is not asked for again.
+    assert!(sums == 2 && parts >= 2 && lists == 0, "{sums} {parts} {lists}");
+    agent.stop().await;
+}

@@ -126,6 +126,11 @@ pub mod annotation {
     /// On a Work that carries an EndpointSlice: the cluster that provides it.
     pub const ENDPOINT_SLICE_PROVISION_CLUSTER: &str = "endpointslice.karmada.io/provision-cluster";
 
+    /// On what a MultiClusterService has taken: its name.
+    pub const MULTI_CLUSTER_SERVICE_NAME: &str = "multiclusterservice.karmada.io/name";
+    /// On what a MultiClusterService has taken: its namespace.
+    pub const MULTI_CLUSTER_SERVICE_NAMESPACE: &str = "multiclusterservice.karmada.io/namespace";
+
     /// kubectl's record of what was last applied.
     pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 }
@@ -164,6 +169,13 @@ pub mod extension {
     pub const GRACE_PERIOD: &str = "cluster.karmada.io/grace-period";
     /// On a Cluster, by the hub: what its link was like, so that a new hub need not learn it again.
     pub const LINK_HISTORY: &str = "cluster.karmada.io/link-history";
+    /// On a Cluster, by its agent: what kind of link it was told to have, `lan`, `cellular`, `satellite` or `scheduled`.
+    pub const LINK: &str = "agent.karmada.io/link";
+    /// On a Cluster, by its users, or by its agent when that makes the Cluster: the times at which its link is there, written as
+    /// maintenance windows are.
+    pub const LINK_WINDOWS: &str = "cluster.karmada.io/link-windows";
+    /// The condition of a Cluster whose link is there at certain times alone.
+    pub const LINK_SCHEDULED: &str = "LinkScheduled";
     /// The taint of a cluster that comes and goes: nothing new is placed on it for a while.
     pub const FLAPPING: &str = "cluster.karmada.io/flapping";
     /// The condition of a Cluster whose grace period is not the hub's.
@@ -226,6 +238,11 @@ pub mod extension {
     pub const FENCE_WAITS: &str = "WorkloadFenceWaits";
     /// A reason of a binding's condition: a new copy waits until those that are left have stopped.
     pub const FENCE_WAIT: &str = "WaitsForFence";
+    /// On a MultiClusterService, by its users: after so long the endpoints of a provider that is silent take no requests any more,
+    /// like `5m`. Without it they stay.
+    pub const WITHDRAW_AFTER: &str = "multiclusterservice.karmada.io/withdraw-after";
+    /// The condition of a MultiClusterService with endpoints of providers that are silent: which, and since when.
+    pub const ENDPOINTS_STALE: &str = "EndpointsStale";
     /// The condition of a binding whose policy waits for override policies.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
     /// The condition of a Work that is being deleted and has a Namespace to take away: what keeps that.
@@ -442,6 +459,15 @@ pub mod reason {
     /// The message of [`SUSPEND_DISPATCHING`].
     pub const SUSPEND_DISPATCHING_MESSAGE: &str = "Work dispatching is in a suspended state.";
 
+    /// ServiceApplied is True.
+    pub const SERVICE_APPLIED: &str = "ServiceAppliedSucceed";
+    /// The message of [`SERVICE_APPLIED`].
+    pub const SERVICE_APPLIED_MESSAGE: &str = "Service is propagated to target clusters.";
+    /// EndpointSliceDispatched is True.
+    pub const SLICES_DISPATCHED: &str = "EndpointSliceDispatchedSucceed";
+    /// The message of [`SLICES_DISPATCHED`].
+    pub const SLICES_DISPATCHED_MESSAGE: &str = "EndpointSlice are dispatched successfully";
+
     /// An eviction: the object does not tolerate the cluster's taint.
     pub const TAINT_UNTOLERATED: &str = "TaintUntolerated";
     /// An eviction: the application failed.
@@ -477,6 +503,8 @@ pub mod event {
         TAINT_CLUSTER_FAILED = "TaintClusterFailed";
         /// Cluster: it goes without its agent, which has had its time. Ours.
         REMOVED_WITHOUT_AGENT = "RemovedWithoutAgent";
+        /// Cluster: it is in push mode, and the hub cannot work on it, or does not. Ours.
+        CLUSTER_NOT_WORKED_ON = "ClusterNotWorkedOn";
         /// CertificateSigningRequest: the hub has approved it, on an API server that is not its own. Ours.
         CERTIFICATE_APPROVED = "CertificateApproved";
         /// CertificateSigningRequest: the hub has denied it, on an API server that is not its own. Ours.
@@ -555,6 +583,10 @@ pub mod event {
         COLLECT_OVERALL_STATUS_SUCCEED = "CollectOverallStatusSucceed";
         /// FederatedResourceQuota: what is used could not be summed up.
         COLLECT_OVERALL_STATUS_FAILED = "CollectOverallStatusFailed";
+        /// Cluster: its member was told in whose names the hub may act there.
+        SYNC_IMPERSONATION_CONFIG_SUCCEED = "SyncImpersonationConfigSucceed";
+        /// Cluster: its member could not be told in whose names the hub may act there.
+        SYNC_IMPERSONATION_CONFIG_FAILED = "SyncImpersonationConfigFailed";
         /// Cluster: its member is known by another name already. Ours.
         DUPLICATE_CLUSTER_ID = "DuplicateClusterID";
         /// Work and template: stopped, since the hub had not confirmed it. Ours.
@@ -575,6 +607,28 @@ pub mod event {
         OBJECTS_CONTESTED = extension::OBJECTS_CONTESTED;
         /// Cluster: so much is to be removed that its agent waits for somebody to confirm it. Ours.
         REMOVALS_HELD = extension::REMOVALS_HELD;
+        /// CronFederatedHPA: something was not scaled at its time.
+        SCALE_FAILED = "ScaleFailed";
+        /// CronFederatedHPA: a rule cannot be read.
+        START_RULE_FAILED = "StartRuleFailed";
+        /// Work: what an agent tells of a Service does not count. Ours.
+        ENDPOINT_SLICE_REFUSED = "EndpointSliceRefused";
+        /// MultiClusterService: a cluster that it names is not there.
+        CLUSTER_NOT_FOUND = "ClusterNotFound";
+        /// MultiClusterService: a cluster that it names knows no EndpointSlices.
+        API_INCOMPATIBLE = "APIIncompatible";
+        /// MultiClusterService: its Service goes to providers and consumers.
+        SYNC_SERVICE_SUCCEED = "SyncServiceSucceed";
+        /// MultiClusterService: its Service cannot go there.
+        SYNC_SERVICE_FAILED = "SyncServiceFailed";
+        /// MultiClusterService: its slices go to consumers.
+        DISPATCH_SLICE_SUCCEED = "DispatchEndpointSliceSucceed";
+        /// MultiClusterService: some of them cannot.
+        DISPATCH_SLICE_FAILED = "DispatchEndpointSliceFailed";
+        /// ServiceImport: its Service is as it should be.
+        SYNC_DERIVED_SERVICE_SUCCEED = "SyncDerivedServiceSucceed";
+        /// ServiceImport: its Service could not be made.
+        SYNC_DERIVED_SERVICE_FAILED = "SyncDerivedServiceFailed";
         /// Template: annotations of ours ask for nothing as they are. Ours.
         INVALID_ANNOTATION = extension::INVALID_ANNOTATION;
     }
@@ -624,6 +678,18 @@ pub mod component {
     pub const QUOTA_ENFORCEMENT: &str = "federated-resource-quota-enforcement-controller";
     /// What propagates namespaces.
     pub const NAMESPACE_SYNC: &str = "namespace-sync-controller";
+    /// What makes the hub's slices of exported Services.
+    pub const ENDPOINT_SLICE: &str = "endpointslice-controller";
+    /// What sees to MultiClusterServices.
+    pub const MULTI_CLUSTER_SERVICE: &str = "multiclusterservice-controller";
+    /// What brings their slices to consumers.
+    pub const ENDPOINT_SLICE_DISPATCH: &str = "endpointslice-dispatch-controller";
+    /// What makes the Services of imports.
+    pub const SERVICE_IMPORT: &str = "service-import-controller";
+    /// What scales at certain times.
+    pub const CRON_FEDERATED_HPA: &str = "cronfederatedhpa-controller";
+    /// What tells members in whose names the hub may act there.
+    pub const UNIFIED_AUTH: &str = "unified-auth-controller";
     /// What applies Works on members.
     pub const EXECUTION: &str = "execution-controller";
     /// What collects status into Works.

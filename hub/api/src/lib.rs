@@ -22,6 +22,7 @@
 //! The definitions live in `manifests/crds`; a test keeps them current, another holds them against Karmada's own.
 
 pub mod apps;
+pub mod autoscaling;
 pub mod cluster;
 pub mod conditions;
 pub mod config;

@@ -5,6 +5,7 @@
 //! | group `system:masters` | everything | [`Roles`] |
 //! | `system:karmada:agent:<cluster>` in group `system:karmada:agents` | what [`AGENT_RULES`] say of its own cluster, and what everyone may who has authenticated | [`agent`] alone |
 //! | the same, when its Cluster has just gone | read and delete its own | [`agent`] alone |
+//! | the same, while its Cluster is in push mode | read that | [`agent`] alone, by [`pushed`] |
 //! | `system:karmada:agent:rbac-generator` with a certificate for a cluster | make the roles that `karmadactl register` makes for that cluster's agent | [`generator`] alone |
 //! | everyone else | what roles say that are bound to them | [`rbac`] |
 //!
@@ -21,13 +22,17 @@
 pub mod agent;
 mod coarse;
 pub(crate) mod generator;
+pub(crate) mod pushed;
 pub mod rbac;
 
 use std::sync::Arc;
 
 use karmada_meta::{fields::FieldSelector, gvk::GroupResource, status::Status};
 
-use self::rbac::{Rbac, rule::PolicyRule};
+use self::{
+    pushed::Pushed,
+    rbac::{Rbac, rule::PolicyRule},
+};
 use crate::{
     identity::{UserInfo, generator_cluster},
     pki::MASTERS,
@@ -269,12 +274,25 @@ impl<'a> Apart<'a> {
 #[derive(Clone, Debug)]
 pub struct Roles {
     rbac: Arc<Rbac>,
+    pushed: Arc<Pushed>,
 }
 
 impl Roles {
     /// The chain that ends with these roles.
     pub fn new(rbac: Arc<Rbac>) -> Self {
-        Self { rbac }
+        Self { rbac, pushed: Arc::default() }
+    }
+
+    /// The same, keeping agents out of what the hub does by itself.
+    #[must_use]
+    pub(crate) fn with_pushed(self, pushed: Arc<Pushed>) -> Self {
+        Self { pushed, ..self }
+    }
+
+    /// The cluster whose agent a user is, or who makes its roles, if there is no place for one.
+    fn displaced<'a>(&self, user: &'a UserInfo) -> Option<&'a str> {
+        let (Apart::Agent(cluster) | Apart::Generator(cluster)) = Apart::of(user)?;
+        Some(cluster).filter(|cluster| self.pushed.has(cluster))
     }
 }
 
@@ -284,6 +302,9 @@ impl Authorizer for Roles {
         if user.in_group(MASTERS) {
             return Decision::Allow;
         }
+        if let Some(cluster) = self.displaced(user) {
+            return agent::authorize_displaced(cluster, attributes);
+        }
         match Apart::of(user) {
             Some(apart) => apart.authorize(attributes),
             None if self.rbac.allows(attributes) => Decision::Allow,
@@ -292,6 +313,9 @@ impl Authorizer for Roles {
     }
 
     fn authorize_name(&self, attributes: &Attributes<'_>) -> Decision {
+        if let Some(cluster) = self.displaced(attributes.user) {
+            return agent::authorize_displaced(cluster, attributes);
+        }
         Apart::of(attributes.user).map_or(Decision::Allow, |apart| apart.authorize_name(attributes))
     }
 
@@ -311,6 +335,9 @@ impl Authorizer for Roles {
         if user.in_group(MASTERS) {
             return PolicyRule::everything().into();
         }
+        if self.displaced(user).is_some() {
+            return Vec::new();
+        }
         match Apart::of(user) {
             Some(apart) => apart.rules(namespace),
             None => self.rbac.rules(user, namespace),
@@ -318,6 +345,9 @@ impl Authorizer for Roles {
     }
 
     fn rights(&self, user: &UserInfo, namespace: &str) -> Rights {
+        if let Some(cluster) = self.displaced(user) {
+            return agent::rights_displaced(cluster, user);
+        }
         match Apart::of(user) {
             Some(apart) => apart.rights(user, namespace),
             None => self.rbac.rights(user, namespace),

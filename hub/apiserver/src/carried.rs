@@ -180,7 +180,13 @@ pub(crate) fn behind<'a>(info: &RequestInfo, path: &'a str) -> Option<&'a str> {
     let parts = [&info.group, &info.version, &info.resource, &info.name, &info.subresource];
     let mut rest = path.strip_prefix("/apis")?;
     for part in parts {
-        rest = rest.strip_prefix('/')?.strip_prefix(part.as_str())?;
+        rest = rest.strip_prefix('/')?;
+        // Go writes a star so in some paths.
+        let written = match part.as_str() {
+            "*" if rest.starts_with("%2A") => "%2A",
+            part => part,
+        };
+        rest = rest.strip_prefix(written)?;
     }
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
@@ -210,6 +216,9 @@ mod tests {
             (format!("{PROXY}/"), Some("/")),
             (format!("{PROXY}/api/v1/pods"), Some("/api/v1/pods")),
             (format!("{PROXY}/a%2Fb//c"), Some("/a%2Fb//c")),
+            (PROXY.replace("/m/", "/*/") + "/api", Some("/api")),
+            (PROXY.replace("/m/", "/%2A/") + "/api", Some("/api")),
+            (PROXY.replace("/m/", "/%2a/") + "/api", None),
             ("/apis/cluster.karmada.io/v1alpha1/clusters/m%2Fproxy/api".to_owned(), None),
             ("/apis/cluster.karmada.io/v1alpha1/clusters/%6d/proxy/api".to_owned(), None),
             ("/apis/cluster.karmada.io/v1alpha1/namespaces/n/clusters/m/proxy/api".to_owned(), None),

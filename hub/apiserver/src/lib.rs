@@ -72,6 +72,7 @@ pub mod audit;
 pub mod authn;
 pub mod authz;
 mod body;
+mod brief;
 pub mod builtin;
 pub mod carried;
 pub mod certificates;
@@ -130,6 +131,7 @@ use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Layer as _, ServiceExt as _};
 
+pub use crate::service::Handle;
 use crate::{
     admission::Admission,
     audit::Audit,
@@ -138,7 +140,7 @@ use crate::{
         accounts::{CurrentIssuer, ServiceAccounts, fill_secrets},
         epochs::Epochs,
     },
-    authz::{Authorization, Authorizer, Roles, rbac::Rbac},
+    authz::{Authorization, Authorizer, Roles, pushed::Pushed, rbac::Rbac},
     carried::{Carried, CarriedPath},
     certificates::{Certifier, CurrentCertifier},
     encryption::Encryption,
@@ -404,8 +406,9 @@ impl ApiServer {
             Authorization::By(authorizer) => (authorizer, None),
             Authorization::Roles => {
                 let rbac = Arc::new(Rbac::default());
-                derived.push(rbac.clone());
-                (Arc::new(Roles::new(rbac.clone())), Some(rbac))
+                let pushed = Arc::<Pushed>::default();
+                derived.extend([rbac.clone() as Arc<dyn Derived>, pushed.clone()]);
+                (Arc::new(Roles::new(rbac.clone()).with_pushed(pushed)), Some(rbac))
             }
         };
         let native: Vec<_> =
@@ -464,6 +467,11 @@ impl ApiServer {
     /// [`UserInfo`], which is believed.
     pub fn service(&self) -> ApiService {
         ApiService::new(self.inner.clone())
+    }
+
+    /// The same, for what the server itself holds.
+    pub fn handle(&self) -> Handle {
+        Handle::new(&self.inner)
     }
 
     /// Fails the readiness check from now on, so that nobody new is sent here. Everything is answered as before.

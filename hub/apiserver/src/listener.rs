@@ -65,9 +65,10 @@ const ACCEPT_WARNING: Duration = Duration::from_secs(60);
 const PENDING_RESETS: usize = 20;
 /// Streams that may be reset for a client's errors; one more ends its connection.
 const ERRORS: usize = 128;
-/// When the kernel asks whether a silent client is there, and how often until it gives it up. Agents say more than that.
+/// When the kernel asks whether a silent client is there, and how often until it gives it up. Agents say more than that, and on
+/// links that are paid for by the byte nothing is to be asked in between.
 const ALIVE: TcpKeepalive = TcpKeepalive::new()
-    .with_time(Duration::from_secs(60))
+    .with_time(Duration::from_secs(300))
     .with_interval(Duration::from_secs(10))
     .with_retries(3);
 /// How long one gets whose credential has ended.
@@ -433,14 +434,15 @@ impl Connection {
 /// h2 bounds the rest by itself: frames that continue a header list by its size, unsent answers to PING and SETTINGS to
 /// one each, DATA frames without data, streams that are reset before they were looked at.
 fn http_builder(limits: &Limits, certified: bool) -> auto::Builder<TokioExecutor> {
-    let (bytes, list, streams) = if certified {
-        (limits.header_bytes, limits.header_list, limits.streams)
+    let (bytes, list, streams, ping) = if certified {
+        (limits.header_bytes, limits.header_list, limits.streams, limits.ping_certified)
     } else {
         let most = limits.stranger_headers;
         (
             limits.header_bytes.min(most as usize),
             limits.header_list.min(most),
             limits.streams.min(limits.stranger_streams),
+            limits.ping,
         )
     };
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -448,7 +450,7 @@ fn http_builder(limits: &Limits, certified: bool) -> auto::Builder<TokioExecutor
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(limits.ping)
+        .keep_alive_interval(ping)
         .keep_alive_timeout(limits.pong)
         .max_concurrent_streams(streams)
         .max_pending_accept_reset_streams(PENDING_RESETS)

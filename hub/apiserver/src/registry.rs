@@ -19,6 +19,7 @@ pub mod list;
 pub mod metadata;
 pub mod modify;
 pub mod patch;
+mod reaching;
 pub(crate) mod renewal;
 mod rules;
 pub mod scale;

@@ -14,7 +14,7 @@ mod stream;
 mod tokens;
 
 use std::{
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
 };
 
@@ -25,7 +25,9 @@ use http::{Method, Request, Response, StatusCode};
 use karmada_meta::status::Status;
 
 use crate::{
-    Inner, body,
+    Inner,
+    authn::UserInfo,
+    body, brief,
     carried::Way,
     front::{Answers, Exchange},
     heavy::HEAVY,
@@ -62,8 +64,28 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = self.inner.clone();
-        let request = request.map(Body::new);
-        Box::pin(async move { Ok(inner.front.answer(request, &*inner).await) })
+        let (request, is_brief) = brief::expand(request.map(Body::new));
+        Box::pin(async move {
+            let response = inner.front.answer(request, &*inner).await;
+            Ok(if is_brief { brief::shorten(response).await } else { response })
+        })
+    }
+}
+
+/// A server, as whoever it holds itself knows it.
+#[derive(Clone, Debug)]
+pub struct Handle(Weak<Inner>);
+
+impl Handle {
+    pub(crate) fn new(inner: &Arc<Inner>) -> Self {
+        Self(Arc::downgrade(inner))
+    }
+
+    /// Its answer to a user who is known already; none where it has ended.
+    pub async fn answer(&self, user: UserInfo, mut request: Request<Body>) -> Option<Response<Body>> {
+        let inner = self.0.upgrade()?;
+        request.extensions_mut().insert(user);
+        Some(inner.front.answer(request, &*inner).await)
     }
 }
 

@@ -14,9 +14,13 @@
 //!
 //! The served version is thus a prefix: custom resources of several versions need no re-encoding either.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use bytes::{Bytes, BytesMut};
+use karmada_meta::sums::Sum;
 use karmada_store::{Account, Entry, Key, Project, Revision, Store};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -53,7 +57,43 @@ pub struct Header {
     pub meta_end: u32,
     /// Where metadata ends for those who do without managedFields.
     pub lean_end: u32,
+    /// What tells the object from others, once somebody has asked.
+    pub told: Told,
 }
+
+/// A [`Sum`] that is made when somebody asks, and kept. It follows from the rest, so that any two are equal.
+#[derive(Debug, Default)]
+pub struct Told(AtomicU64);
+
+impl Told {
+    /// The sum, if it was made.
+    pub fn get(&self) -> Option<Sum> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|sum| *sum != 0).map(Sum)
+    }
+
+    /// The sum, made if it was not.
+    pub fn get_or(&self, make: impl FnOnce() -> Sum) -> Sum {
+        self.get().unwrap_or_else(|| {
+            let sum = make();
+            self.0.store(sum.0, Ordering::Relaxed);
+            sum
+        })
+    }
+}
+
+impl Clone for Told {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+impl PartialEq for Told {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Told {}
 
 /// Projects stored objects into [`Header`]s.
 #[derive(Debug)]
@@ -149,6 +189,7 @@ impl Project for Projection {
             meta_start: start as u32 + 1,
             meta_end: (start + text.len()) as u32,
             lean_end: (start + lean(text, meta.managed_fields.map(RawValue::get))) as u32,
+            told: Told::default(),
         }
     }
 

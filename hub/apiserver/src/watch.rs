@@ -27,6 +27,7 @@ use crate::{
     negotiate::{Accepted, Form},
     options::ListOptions,
     registry::{Registry, list::Filter, parse_asked},
+    request::Query,
     shape::Findings,
     storage::{self, Framer, Header, Object},
     table::{Include, TableView},
@@ -34,6 +35,8 @@ use crate::{
 
 /// How often a quiet watch says where it stands.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// A client whose bytes are paid for may ask for fewer (`bookmarkSeconds`). What is kept of the past is longer.
+const BOOKMARK_SELDOM: Duration = Duration::from_secs(300);
 /// A last bookmark comes so long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// No watch lasts longer, whatever `timeoutSeconds` says: a client that wants more watches again.
@@ -63,6 +66,22 @@ pub(crate) struct Life {
     pub(crate) shutdown: CancellationToken,
     /// Without `timeoutSeconds` it lasts this long, up to twice.
     pub(crate) lasts: Duration,
+    /// How often it says where it stands.
+    pub(crate) bookmarks: Duration,
+}
+
+/// How often a watch is to say where it stands.
+///
+/// # Errors
+/// 400.
+pub(crate) fn bookmarks_every(query: &Query) -> Result<Duration, Status> {
+    let Some(text) = query.get("bookmarkSeconds").filter(|text| !text.is_empty()) else {
+        return Ok(BOOKMARK_EVERY);
+    };
+    let seconds = text
+        .parse::<u32>()
+        .map_err(|_| Status::bad_request(format!("bookmarkSeconds: {text:?} is no number of seconds")))?;
+    Ok(Duration::from_secs(seconds.into()).clamp(BOOKMARK_EVERY, BOOKMARK_SELDOM))
 }
 
 /// One watch.
@@ -80,6 +99,7 @@ struct Stream {
     /// Sent as the only event.
     error: Option<Status>,
     bookmarks: bool,
+    every: Duration,
     next_bookmark: Instant,
     end: Instant,
     shutdown: CancellationToken,
@@ -100,7 +120,7 @@ pub(crate) fn respond(
     include: Include,
     life: Life,
 ) -> Result<Response<Body>, Status> {
-    let Life { shutdown, lasts } = life;
+    let Life { shutdown, lasts, bookmarks: every } = life;
     let asked = match options.resource_version.as_deref() {
         None => None,
         Some(text) => parse_asked(text)?,
@@ -136,7 +156,8 @@ pub(crate) fn respond(
         after: Revision::ZERO,
         error: None,
         bookmarks: options.bookmarks,
-        next_bookmark: next_bookmark(now, end),
+        every,
+        next_bookmark: next_bookmark(now, every, end),
         end,
         shutdown,
         custom: kind.custom.is_some().then(|| registry.clone()),
@@ -225,8 +246,8 @@ fn definition(registry: &Registry, kind: &Kind) -> Option<Arc<Object>> {
     registry.store.get(&Key::new(crd::STORAGE, "", custom.definition.clone()))
 }
 
-fn next_bookmark(now: Instant, end: Instant) -> Instant {
-    let regular = now + BOOKMARK_EVERY;
+fn next_bookmark(now: Instant, every: Duration, end: Instant) -> Instant {
+    let regular = now + every;
     match end.checked_sub(BOOKMARK_BEFORE_END) {
         Some(last) if last > now => regular.min(last),
         _ => regular,
@@ -286,7 +307,7 @@ impl Stream {
                 () = changed => continue,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
                     let revision = watch.revision();
-                    self.next_bookmark = next_bookmark(self.next_bookmark, self.end);
+                    self.next_bookmark = next_bookmark(self.next_bookmark, self.every, self.end);
                     self.write_bookmark(&mut out, revision.max(self.after), false);
                     return (out.freeze(), true);
                 }

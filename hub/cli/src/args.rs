@@ -1,13 +1,14 @@
 //! What can be said to the commands. Plain data: nothing is opened or read here.
 
 mod look;
+mod reach;
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use karmada_meta::duration;
 
-pub use self::look::*;
+pub use self::{look::*, reach::*};
 use crate::ca::What;
 
 /// The commands that only talk to an API.
@@ -54,6 +55,15 @@ pub enum Command {
     /// Write a kubeconfig that reaches a member cluster through the hub, with the credentials that you have for the hub:
     /// for kubectl, Helm, k9s and whatever else takes one.
     Kubeconfig(KubeconfigArgs),
+    /// Print what a container on a member cluster has written, through the hub.
+    Logs(LogsArgs),
+    /// Run a command in a container on a member cluster, through the hub. Its exit code is the command's.
+    #[command(after_long_help = EXEC_HELP)]
+    Exec(ExecArgs),
+    /// Print what nodes or Pods of a member cluster use, through the hub.
+    Top(TopArgs),
+    /// Have ports of this machine reach a Pod on a member cluster, through the hub, until it is interrupted.
+    PortForward(PortForwardArgs),
 }
 
 /// A whole command line, for tests of the arguments.
@@ -99,6 +109,9 @@ pub struct JoinArgs {
     /// Failure zones.
     #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
     pub cluster_zones: Vec<String>,
+    /// How long to wait until the hub has reached it, which then says so; 0s to leave it at that it has joined.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = some_time)]
+    pub wait: Duration,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -165,10 +178,14 @@ pub struct GetArgs {
     /// Print who owns which fields, too.
     #[arg(long)]
     pub show_managed_fields: bool,
-    /// Print the copies on the member clusters instead of the hub's own objects, as their agents last told: READY,
-    /// whether the hub manages the copy (ADOPTION), and the AGE of what is known. No member has to be reachable.
+    /// Print the copies on the member clusters instead of the hub's own objects: READY, whether the hub manages the copy
+    /// (ADOPTION), and the AGE of what is known. Members to which there is a way are asked themselves ("live"); of the others
+    /// it is what their agents last told. No member has to be reachable.
     #[arg(long, conflicts_with_all = ["watch", "watch_only", "field_selector"])]
     pub members: bool,
+    /// With --members: ask no member, and print what the hub knows.
+    #[arg(long, requires = "members")]
+    pub cached: bool,
     /// With --members: only on these clusters.
     #[arg(short = 'C', long, value_name = "CLUSTER", value_delimiter = ',', requires = "members")]
     pub clusters: Vec<String>,

@@ -213,6 +213,12 @@ pub(super) async fn join(args: JoinArgs, env: Env) -> Result<(), Failure> {
             Err(error) if !error.is_already_exists() => return Err(error),
             _ => {}
         }
+        // Before the tokens are there: from then on no agent of that name may read them.
+        let made = hub.post(&CLUSTERS.collection(None), &cluster(&args, &member, &id)).await?;
+        let owner = json!([{
+            "apiVersion": CLUSTERS.api_version(), "kind": "Cluster", "name": name, "uid": object::uid(&made),
+            "controller": true, "blockOwnerDeletion": true,
+        }]);
         let second = format!("{name}-impersonator");
         for (secret, data) in
             [(name, json!({"token": token, "caBundle": ca})), (&second, json!({"token": impersonator}))]
@@ -221,32 +227,66 @@ pub(super) async fn join(args: JoinArgs, env: Env) -> Result<(), Failure> {
                 "apiVersion": "v1", "kind": "Secret", "data": data,
                 "metadata": {
                     "name": secret, "namespace": namespace::CLUSTER,
-                    "labels": {label::SYSTEM: label::SYSTEM_VALUE},
+                    "labels": {label::SYSTEM: label::SYSTEM_VALUE}, "ownerReferences": owner,
                 },
             });
             match hub.post(&SECRETS.collection(Some(namespace::CLUSTER)), &made).await {
                 // What an earlier attempt has left there may be of a token that counts no more.
                 Err(error) if error.is_already_exists() => {
                     let path = SECRETS.object(Some(namespace::CLUSTER), secret);
-                    hub.patch(&path, Patch::Merge, &json!({"data": data})).await?;
+                    let change = json!({"data": data, "metadata": {"ownerReferences": owner}});
+                    hub.patch(&path, Patch::Merge, &change).await?;
                 }
                 made => drop(made?),
             }
         }
-        let cluster = cluster(&args, &member, &id);
-        let made = hub.post(&CLUSTERS.collection(None), &cluster).await?;
-        let owner = json!([{
-            "apiVersion": CLUSTERS.api_version(), "kind": "Cluster", "name": name, "uid": object::uid(&made),
-            "controller": true, "blockOwnerDeletion": true,
-        }]);
-        for secret in [name, &second] {
-            let path = SECRETS.object(Some(namespace::CLUSTER), secret);
-            hub.patch(&path, Patch::Merge, &json!({"metadata": {"ownerReferences": owner}})).await?;
-        }
         Ok(())
     };
-    done.await.map_err(|error: Error| server.failure(&error))?;
-    print(&format!("cluster({name}) is joined successfully\n"))
+    if let Err(error) = done.await {
+        let error: Error = error;
+        return Err(Failure::failed(format!(
+            "{error}; what there is of cluster {name} on the hub goes with: karmada-hub unjoin {name}"
+        )));
+    }
+    print(&format!("cluster({name}) is joined successfully\n"))?;
+    reached(&hub, &server, name, args.wait).await
+}
+
+/// Waits until the hub has reached the member.
+async fn reached(hub: &Rest, server: &Server, name: &str, wait: Duration) -> Result<(), Failure> {
+    let until = Instant::now() + wait;
+    while !wait.is_zero() {
+        let cluster = hub.get(&CLUSTERS.object(None, name)).await.map_err(|error| server.failure(&error))?;
+        let said = ready(&cluster);
+        match said {
+            Some(("True", ..)) => break,
+            _ if Instant::now() < until => sleep(LOOK).await,
+            said => {
+                let said = said.map_or_else(
+                    || {
+                        "the Cluster has no condition Ready: does this hub work on clusters in push mode?"
+                            .to_owned()
+                    },
+                    |(status, reason, message)| {
+                        format!("its Cluster says Ready={status} ({reason}): {message}")
+                    },
+                );
+                return Err(Failure::failed(format!(
+                    "cluster({name}) is joined, and the hub has not reached it within {} s: {said}",
+                    wait.as_secs()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a Cluster's condition Ready says: its status, reason and message.
+fn ready(cluster: &Value) -> Option<(&str, &str, &str)> {
+    let mut all = cluster["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = all.find(|one| one["type"] == "Ready")?;
+    let text = |field: &str| ready[field].as_str().unwrap_or_default();
+    Some((text("status"), text("reason"), text("message")))
 }
 
 /// The Cluster as it is made.
@@ -339,6 +379,15 @@ mod tests {
         assert_eq!(cluster_of(&config, None)["server"], "https://x");
         assert_eq!(cluster_of(&config, Some("b"))["server"], "https://y");
         assert_eq!(cluster_of(&config, Some("c")), Value::Null);
+    }
+
+    #[test]
+    fn how_the_hub_fares_is_read_of_the_cluster() {
+        assert_eq!(ready(&json!({})), None);
+        let other = json!({"type": "Other", "status": "True"});
+        let is = json!({"type": "Ready", "status": "False", "reason": "r", "message": "m"});
+        let cluster = json!({"status": {"conditions": [other, is]}});
+        assert_eq!(ready(&cluster), Some(("False", "r", "m")));
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod known;
 mod kubeconfig;
 mod members;
 mod placed;
+mod reach;
 pub mod revoke;
 mod shown;
 mod table;
@@ -49,6 +50,8 @@ pub enum Failure {
     Usage(String),
     /// The command was tried and failed: exit code 1.
     Failed(String),
+    /// What was run on a member has ended with this exit code, which is the command's.
+    Ended(u8),
 }
 
 impl Failure {
@@ -85,6 +88,10 @@ pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
         Command::Join(args) => join::join(args, env).await,
         Command::Unjoin(args) => join::unjoin(args, env).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, env).await,
+        Command::Logs(args) => reach::logs(args, env).await,
+        Command::Exec(args) => reach::exec::run(args, env).await,
+        Command::Top(args) => reach::top::run(args, env).await,
+        Command::PortForward(args) => reach::forward::run(args, env).await,
     }
 }
 

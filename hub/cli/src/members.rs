@@ -6,7 +6,8 @@
 //!   Clusters: Namespaces that were released ───────┘
 //! ```
 //!
-//! Everything is read from the hub, page by page; no member has to be reachable.
+//! Everything is read from the hub, page by page; no member has to be reachable. Members to which there is a way are asked
+//! afterwards how their copies are now ([`live`]).
 
 use std::{collections::BTreeMap, fmt::Write, time::SystemTime};
 
@@ -37,6 +38,7 @@ use super::{
     args::{GetArgs, Output},
     ask::Server,
     known, print,
+    reach::live::{self, Live},
     shown::{kind_name, name_line, written},
     table::{Columns, Printer},
 };
@@ -71,6 +73,10 @@ pub(super) async fn run(
         };
         let mut found = asked.copies(server).await?;
         found.extend(asked.released(&clusters));
+        let live = match args.cached {
+            true => Live::new(),
+            false => live::freshen(server, served, asked.namespace, &clusters, &mut found).await,
+        };
         for name in
             names.iter().filter(|name| !found.iter().any(|copy| object::name(&copy.manifest) == **name))
         {
@@ -87,7 +93,7 @@ pub(super) async fn run(
                 };
                 let mut printer = Printer::new(columns, &kind_name(served), !args.no_headers);
                 let between = if printed > 0 { "\n" } else { "" };
-                print(&format!("{between}{}", printer.print(&table(&found, &knowledge, now), "")))?;
+                print(&format!("{between}{}", printer.print(&table(&found, &live, &knowledge, now), "")))?;
                 printed += 1;
             }
             Output::Name => {
@@ -98,7 +104,7 @@ pub(super) async fn run(
                 printed += lines.len();
             }
             Output::Yaml | Output::Json => {
-                objects.extend(found.into_iter().map(|copy| document(copy, &knowledge)));
+                objects.extend(found.into_iter().map(|copy| document(copy, &live, &knowledge)));
             }
         }
     }
@@ -227,7 +233,7 @@ impl Asked<'_> {
 }
 
 /// A Table of copies.
-fn table(copies: &[Copy], knowledge: &BTreeMap<String, Knowledge>, now: SystemTime) -> Value {
+fn table(copies: &[Copy], live: &Live, knowledge: &BTreeMap<String, Knowledge>, now: SystemTime) -> Value {
     let columns =
         [("Name", "name", 0), ("Cluster", "", 0), ("Ready", "", 0), ("Adoption", "", 0), ("Age", "", 0)]
             .into_iter()
@@ -244,10 +250,14 @@ fn table(copies: &[Copy], knowledge: &BTreeMap<String, Knowledge>, now: SystemTi
             "" if copy.leaving => "being removed",
             message => message,
         };
+        let age = match live.contains(&live::key(copy)) {
+            true => "live".to_owned(),
+            false => age(knowledge.get(&copy.cluster), now),
+        };
         json!({
             "cells": [
                 object::name(&copy.manifest), copy.cluster, readiness(copy), copy.adoption().as_str(),
-                age(knowledge.get(&copy.cluster), now), applied, health, message,
+                age, applied, health, message,
             ],
             "object": {"metadata": {"namespace": object::namespace(&copy.manifest)}},
         })
@@ -281,12 +291,17 @@ fn age(knowledge: Option<&Knowledge>, now: SystemTime) -> String {
     text
 }
 
-/// A copy as an object: what the cluster was told, with the status that it reports.
-fn document(copy: Copy, knowledge: &BTreeMap<String, Knowledge>) -> Value {
+/// A copy as an object: what the cluster was told, with the status that it reports; of a live one, what the cluster has.
+fn document(copy: Copy, live: &Live, knowledge: &BTreeMap<String, Knowledge>) -> Value {
+    let is_live = live.contains(&live::key(&copy));
     let known = knowledge.get(&copy.cluster);
     let mut object = copy.manifest;
     if !copy.status.is_null() {
         object["status"] = copy.status;
+    }
+    if is_live {
+        object::set_annotation(&mut object, annotation::QUERY_FROM_CLUSTER, copy.cluster);
+        return object;
     }
     object::set_annotation(&mut object, annotation::CACHED_FROM_CLUSTER, copy.cluster);
     if let Some(at) = known.and_then(|known| known.at) {
@@ -350,20 +365,26 @@ mod tests {
         };
         let going = Copy { leaving: true, applied: Some(true), ..copy("ConfigMap", "settings", "gone") };
         let copies = [good, old, refused, going];
+        let live = Live::from([live::key(&copies[2])]);
         let text = |wide| {
             let columns = Columns { wide, ..Columns::default() };
-            Printer::new(columns, "", true).print(&table(&copies, &knowledge, now), "")
+            Printer::new(columns, "", true).print(&table(&copies, &live, &knowledge, now), "")
         };
         let want = "NAME       CLUSTER   READY        ADOPTION   AGE\n\
                     web        near      2/2          Y          3s\n\
                     web        far       1/2          Y          7m12s (stale)\n\
-                    settings   ahead     NotApplied   N          0s\n\
+                    settings   ahead     NotApplied   N          live\n\
                     settings   gone      Applied      Y          <unknown> (stale)\n";
         assert_eq!(text(false), want);
         assert!(text(true).contains("False     Unknown   it is somebody else's\n"), "{}", text(true));
         assert!(text(true).contains("True      Unknown   being removed\n"), "{}", text(true));
-        let [_, old, ..] = copies;
-        let printed = document(old, &knowledge);
+        let [_, old, now, _] = copies;
+        let printed = document(now, &live, &knowledge);
+        assert_eq!(
+            printed["metadata"]["annotations"],
+            json!({"resource.karmada.io/query-from-cluster": "ahead"})
+        );
+        let printed = document(old, &live, &knowledge);
         assert_eq!(printed["status"]["readyReplicas"], 1);
         let annotations = &printed["metadata"]["annotations"];
         assert_eq!(annotations["resource.karmada.io/cached-from-cluster"], "far");

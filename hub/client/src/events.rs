@@ -201,6 +201,7 @@ impl Recorder {
             dropped: Arc::clone(&dropped),
             allowance: Allowance { left: NORMAL_BURST, at: env.now() },
             gives_way: Box::new(|| false),
+            pays: Box::new(|_| Ok(())),
         };
         (Self { sender, known, dropped, env }, task)
     }
@@ -321,7 +322,16 @@ pub struct RecorderTask {
     allowance: Allowance,
     /// Whether there is something more important to be written.
     gives_way: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Takes the bytes of one, or says for how long it has to wait.
+    pays: Pays,
 }
+
+/// Takes bytes, or says for how long they have to wait.
+type Pays = Box<dyn Fn(usize) -> Result<(), Duration> + Send + Sync>;
+
+/// What an event takes beside its message, and what its repetition takes.
+const FRAME: usize = 700;
+const REPETITION: usize = 60;
 
 /// The server takes nothing now; it may have said for how long at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -362,6 +372,13 @@ impl RecorderTask {
     #[must_use]
     pub fn gives_way_to(mut self, others: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.gives_way = Box::new(others);
+        self
+    }
+
+    /// Writes an event when there is room for its bytes.
+    #[must_use]
+    pub fn paid_by(mut self, pays: impl Fn(usize) -> Result<(), Duration> + Send + Sync + 'static) -> Self {
+        self.pays = Box::new(pays);
         self
     }
 
@@ -509,6 +526,14 @@ impl RecorderTask {
                 .collect()
         };
         due.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        due.retain(|(_, key, known)| {
+            let bytes = if known.name.is_some() { REPETITION } else { FRAME + key.message.len() };
+            let Err(wait) = (self.pays)(bytes) else { return true };
+            if let Some(known) = self.known.lock().get_mut(key) {
+                known.not_before = now + wait;
+            }
+            false
+        });
         let mut results = Vec::with_capacity(due.len());
         {
             // What we may not write about; no more than the writers under way find it out.

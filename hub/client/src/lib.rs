@@ -26,6 +26,7 @@ pub mod lease;
 pub mod link;
 pub mod metrics;
 pub mod names;
+pub mod place;
 pub mod queue;
 pub mod rest;
 #[cfg(test)]

@@ -31,6 +31,30 @@ const DEADLINES: u32 = 20;
 /// The largest answer that is read into memory. etcd refuses objects over 1.5 MiB and pages hold 100 of them at most.
 pub const ANSWER_LIMIT: usize = 160 << 20;
 
+/// The largest answer to a question about one small thing: a version, a Namespace, how a server is.
+const SMALL: usize = 1 << 20;
+
+/// An answer of fewer values is read however short they are.
+const FEW: usize = 64 << 10;
+/// An answer of more has so many bytes for each at least. What is read of one takes some 80 bytes, so that an answer of
+/// nothing but zeros would take forty times its length.
+const BYTES_PER_VALUE: usize = 5;
+
+/// What is taken of a server that may be anybody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of one answer. A page of a list that has more is asked for in smaller ones.
+    pub answer: usize,
+    /// Objects of one collection that is watched. Of one that has more nothing more is read.
+    pub objects: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { answer: ANSWER_LIMIT, objects: 1_000_000 }
+    }
+}
+
 /// No server is left alone for longer, whatever it asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 
@@ -156,6 +180,16 @@ pub enum Error {
         /// How long was waited.
         after: Duration,
     },
+    /// The answer has more bytes than are read.
+    #[error("{method} {path}: the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// The request's method.
+        method: Method,
+        /// The request's path.
+        path: String,
+        /// How many are.
+        limit: usize,
+    },
     /// The answer was not what the API promises.
     #[error("{method} {path}: cannot read the answer: {cause}")]
     Answer {
@@ -248,6 +282,7 @@ impl Error {
 pub struct Rest {
     client: Client,
     deadline: Duration,
+    bounds: Bounds,
 }
 
 impl fmt::Debug for Rest {
@@ -265,12 +300,29 @@ impl From<Client> for Rest {
 impl Rest {
     /// Requests with the usual [`DEADLINE`].
     pub fn new(client: Client) -> Self {
-        Self { client, deadline: DEADLINE }
+        Self { client, deadline: DEADLINE, bounds: Bounds::default() }
     }
 
     /// The same client with another deadline.
     pub fn with_deadline(&self, deadline: Duration) -> Self {
-        Self { client: self.client.clone(), deadline }
+        Self { client: self.client.clone(), deadline, bounds: self.bounds }
+    }
+
+    /// The same client of whose answers no more is taken.
+    #[must_use]
+    pub fn bounded(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
+    }
+
+    /// The same for questions whose answers are small.
+    pub fn small(&self) -> Self {
+        let answer = self.bounds.answer.min(SMALL);
+        self.clone().bounded(Bounds { answer, ..self.bounds })
+    }
+
+    /// What is taken of its answers.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// The client underneath.
@@ -370,6 +422,21 @@ impl Rest {
         self.for_metadata(Method::PATCH, path, kind.media_type(), body, None).await
     }
 
+    /// PATCH without a body, answered by 204 and the object's new resourceVersion as its ETag
+    /// ([`karmada_meta::renewal`]).
+    pub async fn renew(&self, path: &str) -> Result<String, Error> {
+        let request = request(&Method::PATCH, path, METADATA, "", None)?;
+        let (parts, _) = self.whole(request).await?;
+        let tag = parts.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
+        match tag.filter(|_| parts.status == StatusCode::NO_CONTENT) {
+            Some(tag) => Ok(tag.trim_matches('"').to_owned()),
+            None => {
+                let cause = "it is not that of a renewal".into();
+                Err(Error::Answer { method: Method::PATCH, path: path.into(), cause })
+            }
+        }
+    }
+
     async fn for_revision<B: Serialize + ?Sized + Sync>(
         &self,
         method: Method,
@@ -464,16 +531,16 @@ impl Rest {
             let begins = self.deadline + pace::crossing(request.body().size_hint().lower());
             let response = time::timeout(begins, open(&self.client, request));
             let (parts, body) = response.await.map_err(|_| timeout(begins))??.into_parts();
-            let mut body = Limited::new(body, ANSWER_LIMIT);
+            let mut body = Limited::new(body, self.bounds.answer);
             let mut answer = BytesMut::new();
             while let Some(frame) = time::timeout(self.deadline, body.frame()).await.map_err(silent)? {
                 match frame {
                     Ok(frame) => answer.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
                     Err(error) if error.is::<LengthLimitError>() => {
-                        return Err(Error::Answer {
+                        return Err(Error::TooLarge {
                             method: method.clone(),
                             path: path.clone(),
-                            cause: format!("it is larger than {ANSWER_LIMIT} bytes"),
+                            limit: self.bounds.answer,
                         });
                     }
                     Err(error) => {
@@ -481,6 +548,10 @@ impl Rest {
                         return Err(Error::Transport { method: method.clone(), path: path.clone(), cause });
                     }
                 }
+            }
+            if is_dense(&answer) {
+                let cause = "it has more values than its length lets expect".to_owned();
+                return Err(Error::Answer { method: method.clone(), path: path.clone(), cause });
             }
             Ok((parts, answer.freeze()))
         };
@@ -495,6 +566,24 @@ fn encode<B: Serialize + ?Sized>(method: &Method, path: &str, body: &B) -> Resul
         path: path.into(),
         cause: format!("the body cannot be written as JSON: {error}"),
     })
+}
+
+/// Whether JSON is made of so many values for its length that they would take much more than that.
+pub(crate) fn is_dense(json: &[u8]) -> bool {
+    if json.len() <= 2 * FEW {
+        return false;
+    }
+    let (mut values, mut within, mut escaped) = (0_usize, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if within => escaped = true,
+            b'"' => within = !within,
+            b',' | b'[' | b'{' if !within => values += 1,
+            _ => {}
+        }
+    }
+    values > FEW && values > json.len() / BYTES_PER_VALUE
 }
 
 fn decode(method: Method, path: &str, answer: &[u8]) -> Result<Value, Error> {
@@ -704,6 +793,52 @@ mod tests {
             let error = Error::Api(Box::new(failure(StatusCode::TOO_MANY_REQUESTS, header, body)));
             let got = error.retry_after().map(|pause| pause.as_secs());
             assert_eq!(got, want, "{header:?} {}", String::from_utf8_lossy(body));
+        }
+    }
+
+    #[test]
+    fn what_would_take_much_more_than_its_length_is_not_read() {
+        let many = |one: &str| format!("[{}]", vec![one; 100_000].join(","));
+        for (json, dense) in [
+            (many("0"), true),
+            (many("{}"), true),
+            (many("[]"), true),
+            (many("10"), true),
+            (many(r#"{"":0}"#), true),
+            (many("123456"), false),
+            (many(r#"{"name":"a-pod","n":1}"#), false),
+            (format!("[{}]", vec!["0"; FEW - 1].join(",")), false),
+            // A text of commas is one value, whatever is quoted in it.
+            (format!(r#"{{"data":"{}"}}"#, ",".repeat(300_000)), false),
+            (format!(r#"{{"data":"{}"}}"#, r#"\",\\"#.repeat(100_000)), false),
+        ] {
+            assert_eq!(is_dense(json.as_bytes()), dense, "{}…", &json[..20]);
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_is_taken_of_an_answer_than_was_said() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let length = request.uri().query().and_then(|query| query.parse().ok()).unwrap_or(0);
+            Ok::<_, std::io::Error>(http::Response::new(Body::from(
+                format!("{:?}", "x".repeat(length)).into_bytes(),
+            )))
+        });
+        let rest = Rest::new(Client::new(service, "default"));
+        let hosted = rest.clone().bounded(Bounds { answer: 2 << 20, objects: 1 });
+        let length = |bytes: usize| format!("/version?{bytes}");
+        assert!(rest.get(&length(3 << 20)).await.is_ok());
+        for (asked, bytes, taken) in [
+            (&hosted, 1 << 20, true),
+            (&hosted, 2 << 20, false),
+            (&hosted.small(), 1 << 19, true),
+            (&hosted.small(), 1 << 20, false),
+            (&hosted.with_deadline(DEADLINE).small(), 1 << 20, false),
+        ] {
+            match asked.get(&length(bytes)).await {
+                Ok(_) => assert!(taken, "{bytes}"),
+                Err(error) => assert!(!taken && matches!(error, Error::TooLarge { .. }), "{bytes}: {error}"),
+            }
         }
     }
 

@@ -111,11 +111,13 @@ pub struct Listed<'a> {
     pub ready: Ready,
     /// How long it may be silent, if that is not what any cluster may.
     pub grace: Option<Duration>,
+    /// For how long a sign of life has been expected of it, if that is not always: nothing, while none is.
+    pub expected_for: Option<Duration>,
 }
 
 impl<'a> From<(&'a str, Ready)> for Listed<'a> {
     fn from((name, ready): (&'a str, Ready)) -> Self {
-        Self { name, ready, grace: None }
+        Self { name, ready, grace: None, expected_for: None }
     }
 }
 
@@ -252,10 +254,11 @@ impl Monitor {
         let mut listed = BTreeMap::new();
         let mut expired = Vec::new();
         for cluster in clusters {
-            let Listed { name, ready, grace } = cluster.into();
+            let Listed { name, ready, grace, expected_for } = cluster.into();
             let mut seen = self.clusters.remove(name).unwrap_or_else(|| Seen::new(now));
             seen.found.get_or_insert(ready);
-            let deadline = self.deadline(&seen, ready, grace);
+            let expected_since = expected_for.map(|length| now.monotonic.saturating_sub(length));
+            let deadline = self.deadline(&seen, ready, grace, expected_since.unwrap_or_default());
             listed.insert(name.to_owned(), seen);
             if !watching || ready == Ready::Unknown || now.monotonic <= deadline {
                 continue;
@@ -267,8 +270,14 @@ impl Monitor {
     }
 
     /// Until when a cluster is taken to be alive.
-    fn deadline(&self, seen: &Seen, ready: Ready, own: Option<Duration>) -> Duration {
-        let silent_since = seen.at.unwrap_or(seen.since);
+    fn deadline(
+        &self,
+        seen: &Seen,
+        ready: Ready,
+        own: Option<Duration>,
+        expected_since: Duration,
+    ) -> Duration {
+        let silent_since = seen.at.unwrap_or(seen.since).max(expected_since);
         let grace = own.unwrap_or(self.settings.grace);
         let grace = match ready {
             Ready::Never => self.settings.startup_grace.max(own.unwrap_or_default()),

@@ -13,8 +13,10 @@
 //!   attach: what objects refer to goes along
 //!   quota: what a namespace may use on all clusters together
 //!   leave: how a cluster goes
+//!   impersonate: in whose names the hub may act on members
 //!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
-//!   hold, windows: when changes wait on a member
+//!   hold, windows: when changes wait on a member        links: what kind of link a cluster has, and what follows
+//!   services: Services of one cluster in others             autoscale: what is scaled, when
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
 //! ```
 //!
@@ -35,6 +37,7 @@ pub mod affinity;
 pub mod aggregate;
 pub mod allowance;
 pub mod attach;
+pub mod autoscale;
 pub mod copies;
 pub mod delete;
 pub mod divide;
@@ -45,9 +48,11 @@ pub mod fleet;
 pub mod gather;
 pub mod health;
 pub mod hold;
+pub mod impersonate;
 pub mod install_order;
 pub mod judge;
 pub mod leave;
+pub mod links;
 pub mod members;
 pub mod names;
 pub mod nodes;
@@ -58,6 +63,7 @@ pub mod rebalance;
 pub mod remedy;
 pub mod scaling;
 pub mod select;
+pub mod services;
 pub mod skip;
 pub mod status;
 pub mod suppose;

@@ -98,6 +98,24 @@ impl Windows {
     }
 }
 
+impl Windows {
+    /// Since when one has been open, if one is; windows that touch are one. Of one that is always open, for a day at least.
+    pub fn open_since(&self, now: SystemTime) -> Option<Time> {
+        let now = Time::from_system(now).timestamp();
+        let mut spans: Vec<_> = self.0.iter().flat_map(|window| window.around(now)).collect();
+        spans.retain(|(from, _)| *from <= now);
+        spans.sort_unstable();
+        let mut open: Option<(Timestamp, Timestamp)> = None;
+        for (from, until) in spans {
+            open = match open {
+                Some((since, end)) if from <= end => Some((since, end.max(until))),
+                _ => Some((from, until)),
+            };
+        }
+        open.filter(|(_, until)| now < *until).map(|(since, _)| Time::from_timestamp(since))
+    }
+}
+
 impl Window {
     fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();

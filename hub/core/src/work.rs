@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use karmada_api::{
     KarmadaKind,
+    cluster::Cluster,
     conditions::Condition,
     consts::{annotation, condition, extension, finalizer, label, reason},
     policy::{ConflictResolution, ReplicaSchedulingType},
@@ -196,6 +197,26 @@ pub fn build_quota(
     work
 }
 
+/// The Work by which a cluster gets an object that is made for it alone. It belongs to the Cluster on the hub, by its uid, and
+/// goes with it.
+pub fn build_for_cluster(
+    manifest: &Value,
+    cluster: &str,
+    uid: &str,
+    existing: Option<&Value>,
+    new_id: impl FnOnce() -> String,
+) -> Value {
+    let mut work = begin(manifest, cluster, existing, new_id);
+    object::remove_annotation(&mut work, extension::UNWANTED_SINCE);
+    let owner = json!([{
+        "apiVersion": Cluster::API_VERSION, "kind": Cluster::KIND, "name": cluster, "uid": uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    object::set_meta(&mut work, "ownerReferences", owner);
+    finish(&mut work, manifest.clone());
+    work
+}
+
 /// Records in a Work which overrides its manifest has seen.
 fn record(work: &mut Value, applied: &Applied) {
     for key in [annotation::APPLIED_CLUSTER_OVERRIDES, annotation::APPLIED_OVERRIDES] {
@@ -232,7 +253,7 @@ fn begin(
 }
 
 /// Puts the manifest into the Work, with the marks by which it leads back to it.
-fn finish(work: &mut Value, mut manifest: Value) {
+pub(crate) fn finish(work: &mut Value, mut manifest: Value) {
     let uid = object::uid(&manifest).to_owned();
     object::set_label(&mut manifest, label::MANAGED, label::MANAGED_VALUE);
     object::set_annotation(&mut manifest, annotation::TEMPLATE_UID, uid);

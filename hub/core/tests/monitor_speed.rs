@@ -31,6 +31,7 @@ fn look(judge: &mut Judge, names: &[String], ready: &[Ready], now: Moment) -> Du
         grace: Said { annotation: None, lease: Some(Duration::from_secs(40)) },
         history: None,
         held: None,
+        windows: None,
     });
     let verdict = judge.tick(now, true, listed);
     let mut news = verdict.expired.len();

@@ -7,6 +7,7 @@
 //!   object           is told as        (accessors over serde_json::Value)
 //!   text                               others' words, bounded, for logs and terminals
 //!   sums                               in what two copies of a collection differ
+//!   renewal                            a Lease renewed in few bytes
 //! ```
 //!
 //! Objects stay `serde_json::Value` everywhere (a typed struct would drop fields newer than itself), so
@@ -23,6 +24,7 @@ pub mod names;
 pub mod object;
 pub mod path;
 pub mod quantity;
+pub mod renewal;
 pub mod status;
 pub mod sums;
 pub mod text;

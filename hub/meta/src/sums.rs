@@ -40,9 +40,14 @@ impl Sum {
                     let said = metadata
                         .iter()
                         .filter(|(key, _)| !matches!(key.as_str(), "resourceVersion" | "managedFields"));
-                    write_members(&mut hash, said.collect());
+                    write_members(&mut hash, said.collect(), Nothing::LeftOut);
                 }
-                _ => write_member(&mut hash, key, value),
+                _ if is_nothing(value) => {}
+                // What a manifest says stands as it is: `emptyDir: {}` is more than nothing.
+                _ => {
+                    write_text(&mut hash, key);
+                    write(&mut hash, value, Nothing::Kept);
+                }
             }
         }
         Self::of(hash)
@@ -53,8 +58,8 @@ impl Sum {
         let mut hash = Sha256::new();
         hash.update(self.0.to_be_bytes());
         match status {
-            Value::Null => write_members(&mut hash, Vec::new()),
-            status => write(&mut hash, status),
+            Value::Null => write_members(&mut hash, Vec::new(), Nothing::LeftOut),
+            status => write(&mut hash, status, Nothing::LeftOut),
         }
         Self::of(hash)
     }
@@ -80,7 +85,14 @@ fn sorted(value: &Value) -> Vec<(&String, &Value)> {
     members
 }
 
-/// What is nothing in one writer's words is left out by another.
+/// What becomes of members that say nothing: null, `{}` and `[]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nothing {
+    /// One writer has them where another leaves them out.
+    LeftOut,
+    Kept,
+}
+
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -90,17 +102,15 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-fn write_member(hash: &mut Sha256, key: &str, value: &Value) {
-    if !is_nothing(value) {
-        write_text(hash, key);
-        write(hash, value);
-    }
-}
-
-fn write_members(hash: &mut Sha256, mut members: Vec<(&String, &Value)>) {
+fn write_members(hash: &mut Sha256, mut members: Vec<(&String, &Value)>, nothing: Nothing) {
     members.sort_by_key(|(key, _)| *key);
     hash.update(b"{");
-    members.into_iter().for_each(|(key, value)| write_member(hash, key, value));
+    for (key, value) in members {
+        if nothing == Nothing::Kept || !is_nothing(value) {
+            write_text(hash, key);
+            write(hash, value, nothing);
+        }
+    }
     hash.update(b"}");
 }
 
@@ -111,12 +121,12 @@ fn write_text(hash: &mut Sha256, text: &str) {
     hash.update(text.as_bytes());
 }
 
-fn write(hash: &mut Sha256, value: &Value) {
+fn write(hash: &mut Sha256, value: &Value, nothing: Nothing) {
     match value {
-        Value::Object(members) => write_members(hash, members.iter().collect()),
+        Value::Object(members) => write_members(hash, members.iter().collect(), nothing),
         Value::Array(items) => {
             hash.update(b"[");
-            items.iter().for_each(|item| write(hash, item));
+            items.iter().for_each(|item| write(hash, item, nothing));
             hash.update(b"]");
         }
         Value::String(text) => write_text(hash, text),
@@ -204,6 +214,9 @@ mod tests {
             ("/spec/a", json!([1]), (false, false)),
             ("/spec/a", json!([{"b": null}, 1]), (false, false)),
             ("/spec/b", json!(false), (false, false)),
+            // `emptyDir: {}` says something.
+            ("/spec/b", json!({}), (false, false)),
+            ("/spec/a", json!([1, {}]), (false, false)),
             ("/status/conditions", json!([{"type": "Applied"}]), (true, false)),
             ("/status/more", Value::Null, (true, true)),
         ] {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use karmada_api::{KarmadaKind, apps, cluster, config, policy, remedy, work};
+use karmada_api::{KarmadaKind, apps, autoscaling, cluster, config, policy, remedy, work};
 use karmada_client::Resource;
 
 /// How a Karmada kind is addressed.
@@ -46,6 +46,18 @@ kinds! {
         of::<config::webhook::ResourceInterpreterWebhookConfiguration>();
     /// What namespaces may use on all clusters together.
     FEDERATED_RESOURCE_QUOTAS = of::<policy::FederatedResourceQuota>();
+    /// What is scaled at certain times.
+    CRON_FEDERATED_HPAS =
+        Resource::new(autoscaling::GROUP, "v1alpha1", "cronfederatedhpas", autoscaling::CRON_FEDERATED_HPA, true);
+    /// Services of other clusters, as they are used here.
+    SERVICE_IMPORTS = Resource::new("multicluster.x-k8s.io", "v1alpha1", "serviceimports", "ServiceImport", true);
+    /// Services that are on several clusters, each with the Pods of all.
+    MULTI_CLUSTER_SERVICES =
+        Resource::new("networking.karmada.io", "v1alpha1", "multiclusterservices", "MultiClusterService", true);
+    /// Services: users' templates, and what is made for imports.
+    SERVICES = Resource::new("", "v1", "services", "Service", true);
+    /// Where Services are.
+    ENDPOINT_SLICES = Resource::new("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true);
     /// Priorities by name.
     PRIORITY_CLASSES = Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false);
     /// Namespaces: the users' own and the execution namespaces.
@@ -56,6 +68,11 @@ kinds! {
     EVENTS = Resource::new("", "v1", "events", "Event", true);
     /// The agents' signs of life.
     LEASES = karmada_client::lease::resource();
+    /// What may be done in all namespaces, and whom hubs let reach members.
+    CLUSTER_ROLES = Resource::new("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false);
+    /// By whom.
+    CLUSTER_ROLE_BINDINGS =
+        Resource::new("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false);
     /// Definitions of further kinds.
     CUSTOM_RESOURCE_DEFINITIONS =
         Resource::new("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false);

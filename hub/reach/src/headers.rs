@@ -40,13 +40,14 @@ const OURS_BEGIN: [&str; 4] = ["impersonate-", "x-remote-", "x-forwarded-", "kar
 /// A token in the list of subprotocols, as kubectl's web clients send it.
 const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 /// What a member says to browsers about itself would be taken as said by the hub.
-const THEIRS: [&str; 8] = [
+const THEIRS: [&str; 9] = [
     "www-authenticate",
     "set-cookie",
     "clear-site-data",
     "strict-transport-security",
     "alt-svc",
     "refresh",
+    "service-worker-allowed",
     "access-control-allow-origin",
     "access-control-allow-credentials",
 ];
@@ -199,10 +200,11 @@ pub(crate) fn back(headers: &mut HeaderMap, upgraded: bool) {
         headers.remove(name);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    let is_page = |kind: &HeaderValue| kind.as_bytes().to_ascii_lowercase().starts_with(b"text/html");
-    if headers.get(header::CONTENT_TYPE).is_some_and(is_page) {
-        // A member's page must not act as the hub's.
-        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    // What a member sends must not act as the hub's in a browser, and there are more kinds that could than one thinks of.
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    if headers.get_all(header::CONTENT_TYPE).iter().nth(1).is_some() {
+        // Of several the reader would choose.
+        headers.remove(header::CONTENT_TYPE);
     }
     if let Some(protocol) = protocol {
         headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -348,12 +350,20 @@ mod tests {
                 true,
                 vec![
                     "connection: Upgrade",
+                    "content-security-policy: sandbox",
                     "sec-websocket-accept: s",
                     "upgrade: websocket",
                     "x-content-type-options: nosniff",
                 ],
             ),
-            (false, vec!["sec-websocket-accept: s", "x-content-type-options: nosniff"]),
+            (
+                false,
+                vec![
+                    "content-security-policy: sandbox",
+                    "sec-websocket-accept: s",
+                    "x-content-type-options: nosniff",
+                ],
+            ),
         ] {
             let mut answer = headers(&answer);
             back(&mut answer, upgraded);
@@ -402,17 +412,22 @@ mod tests {
 
     #[test]
     fn a_members_page_does_not_act_as_the_hubs() {
-        let mut answer = headers(&[
-            ("content-type", "Text/HTML; charset=utf-8"),
-            ("set-cookie", "a=b"),
-            ("clear-site-data", "*"),
-        ]);
+        let pages = ["Text/HTML; charset=utf-8", "image/svg+xml", "application/xhtml+xml", "text/xml", ""];
+        for page in pages {
+            let mut answer = headers(&[
+                ("content-type", page),
+                ("content-security-policy", "script-src *"),
+                ("set-cookie", "a=b"),
+                ("clear-site-data", "*"),
+                ("service-worker-allowed", "/"),
+            ]);
+            back(&mut answer, false);
+            let kind = format!("content-type: {page}");
+            let want = ["content-security-policy: sandbox", &kind, "x-content-type-options: nosniff"];
+            assert_eq!(lines(&answer), want);
+        }
+        let mut answer = headers(&[("content-type", "application/json"), ("content-type", "text/html")]);
         back(&mut answer, false);
-        let want = [
-            "content-security-policy: sandbox",
-            "content-type: Text/HTML; charset=utf-8",
-            "x-content-type-options: nosniff",
-        ];
-        assert_eq!(lines(&answer), want);
+        assert_eq!(lines(&answer), ["content-security-policy: sandbox", "x-content-type-options: nosniff"]);
     }
 }

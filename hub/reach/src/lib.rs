@@ -12,9 +12,12 @@
 //! member's own RBAC says what the user may do there. Of what a client sends about identity nothing gets through ([`headers`]). Answers are passed
 //! on as they come, and break off visibly where they cannot end.
 //!
+//! What is asked of the cluster `*` is asked of all ([`everywhere`]).
+//!
 //! An upgrade (`exec`, `attach`, `port-forward`) is passed on only if the member has agreed to it: what was refused must
 //! not leave a connection on which the client could speak as the hub.
 
+mod everywhere;
 mod figures;
 mod headers;
 mod member;
@@ -58,15 +61,16 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-pub use self::{
-    figures::Figures,
-    member::{Registry, worked_on},
-};
 use self::{
+    everywhere::Room,
     member::{By, Member},
     sessions::{Session, Sessions},
     tunnel::{Failed, Tunnel, Tunnels},
     wire::Dialer,
+};
+pub use self::{
+    figures::Figures,
+    member::{Registry, nowhere, worked_on, worked_on_at},
 };
 
 /// Where members are on the hub.
@@ -84,12 +88,16 @@ const AHEAD: usize = 64 << 10;
 type Client = legacy::Client<Dialer, Body>;
 
 /// Carries requests to members.
-pub struct Reach {
+pub struct Reach(Arc<Shared>);
+
+/// What requests to members share.
+struct Shared {
     registry: Arc<dyn Registry>,
     sessions: Arc<Sessions>,
     clients: Arc<Mutex<HashMap<String, Kept>>>,
     tunnels: Arc<Tunnels>,
     figures: Arc<Figures>,
+    room: Room,
     most: usize,
 }
 
@@ -161,7 +169,7 @@ impl Way {
 
 impl fmt::Debug for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reach").field("sessions", &self.sessions).finish_non_exhaustive()
+        f.debug_struct("Reach").field("sessions", &self.0.sessions).finish_non_exhaustive()
     }
 }
 
@@ -171,17 +179,18 @@ impl Reach {
         let figures = Arc::new(Figures::default());
         let tunnels = Arc::new(Tunnels::new(registry.clone(), most, figures.clone(), env));
         let sessions = Arc::new(Sessions::new(most));
-        Self { registry, sessions, clients: Arc::default(), tunnels, figures, most }
+        let room = Room::default();
+        Self(Arc::new(Shared { registry, sessions, clients: Arc::default(), tunnels, figures, room, most }))
     }
 
     /// The path to which agents dial that are asked for a tunnel.
     pub fn tunnels(&self) -> CarriedPath {
-        self.tunnels.path()
+        self.0.tunnels.path()
     }
 
     /// What it counts.
     pub fn figures(&self) -> &Arc<Figures> {
-        &self.figures
+        &self.0.figures
     }
 
     /// The subresource that it answers.
@@ -199,19 +208,29 @@ impl Reach {
 
 impl Carrier for Reach {
     fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>> {
-        let (registry, sessions, clients, most) =
-            (self.registry.clone(), self.sessions.clone(), self.clients.clone(), self.most);
-        let (tunnels, bytes) = (self.tunnels.clone(), self.figures.user(&call.asked_by));
+        let shared = self.0.clone();
         Box::pin(async move {
-            let session = sessions.begin(&call.asked_by, &call.name)?;
-            let way = match member::find(&*registry, &call.name).await? {
-                By::Address(member) => {
-                    Way::Direct(Box::new(direct(&clients, most, &call.name, &member)?), member.token)
-                }
-                By::Tunnel => Way::Tunnel(tunnels.to(&call.name).await?),
-            };
-            Carriage { name: call.name.clone(), way, bytes }.carry(call, Arc::new(session)).await
+            match call.name.as_str() {
+                everywhere::ALL => Box::pin(everywhere::carry(&shared, call)).await,
+                _ => shared.one(call).await,
+            }
         })
+    }
+}
+
+impl Shared {
+    /// Carries a request to one member.
+    async fn one(&self, call: Call) -> Result<Response<Body>, Status> {
+        let session = self.sessions.begin(&call.asked_by, &call.name)?;
+        let way = match member::find(&*self.registry, &call.name).await? {
+            By::Address(member) => {
+                let direct = direct(&self.clients, self.most, &call.name, &member)?;
+                Way::Direct(Box::new(direct), member.token)
+            }
+            By::Tunnel => Way::Tunnel(self.tunnels.to(&call.name).await?),
+        };
+        let bytes = self.figures.user(&call.asked_by);
+        Carriage { name: call.name.clone(), way, bytes }.carry(call, Arc::new(session)).await
     }
 }
 
@@ -363,6 +382,9 @@ impl Carriage {
         }
         let (mut head, body) = answer.into_parts();
         headers::back(&mut head.headers, false);
+        if target::repeats(&parts.method, code) {
+            return Err(self.wrong("it would have the same done elsewhere, which is not passed on"));
+        }
         if code.is_redirection()
             && let Some(to) = head.headers.get(header::LOCATION)
         {

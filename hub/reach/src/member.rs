@@ -2,16 +2,19 @@
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr},
 };
 
+use axum::body::Body;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::future::BoxFuture;
+use http::{Request, Response};
 use karmada_api::{
     cluster::{Cluster, ClusterSpec, ClusterSyncMode, LocalSecretReference},
     conditions::ConditionStatus,
     consts::{condition, extension, namespace},
 };
+use karmada_apiserver::authn::UserInfo;
 use karmada_client::{
     kubeconfig::{Credentials, Endpoint},
     link::{Refuses, proxy::Proxy},
@@ -23,6 +26,14 @@ use serde_json::Value;
 pub trait Registry: Send + Sync + 'static {
     /// The Cluster of this name, if there is one.
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>>;
+    /// The names of all Clusters.
+    fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>>;
+    /// Has the hub's own API answer, in a user's name.
+    fn own<'a>(
+        &'a self,
+        user: &'a UserInfo,
+        request: Request<Body>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>>;
     /// A Secret, if there is one.
     fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>>;
     /// Asks a cluster's agent to dial by this number, in the annotation [`extension::TUNNEL_CALL`] of its Cluster.
@@ -72,8 +83,35 @@ impl Member {
                 Some(proxy.map_err(|why| unusable("spec.proxyURL", why))?)
             }
         };
-        Endpoint::of_server(&spec.api_endpoint, self.ca.clone(), spec.insecure_skip_tls_verification, proxy)
-            .map_err(|why| unusable("spec.apiEndpoint", why))
+        let is_proxied = proxy.is_some();
+        let endpoint = Endpoint::of_server(
+            &spec.api_endpoint,
+            self.ca.clone(),
+            spec.insecure_skip_tls_verification,
+            proxy,
+        )
+        .map_err(|why| unusable("spec.apiEndpoint", why))?;
+        self.may_be_asked(&endpoint, is_proxied).map_err(|why| unusable("spec.apiEndpoint", why))?;
+        Ok(endpoint)
+    }
+
+    /// Whether the hub shows itself there. Of what a proxy dials only the name is seen here; what it may not reach is for
+    /// its owner to say.
+    fn may_be_asked(&self, endpoint: &Endpoint, is_proxied: bool) -> Result<(), String> {
+        let host = endpoint.server.host().unwrap_or_default().trim_matches(['[', ']']);
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        let is_local = host == "localhost" || host.ends_with(".localhost");
+        let address: Option<IpAddr> =
+            if is_local { Some(Ipv4Addr::LOCALHOST.into()) } else { host.parse().ok() };
+        let address = address.map(|address| address.to_canonical());
+        if is_proxied && let Some(why) = address.and_then(self.refuses()) {
+            return Err(format!("{host} is not asked for at a proxy: it is {why}"));
+        }
+        let stays_here = !is_proxied && address.is_some_and(|address| address.is_loopback());
+        if endpoint.tls.is_none() && !stays_here {
+            return Err("a token is sent by https alone".to_owned());
+        }
+        Ok(())
     }
 
     /// Which addresses are not dialled for it.
@@ -115,6 +153,21 @@ pub fn worked_on(cluster: &Cluster, secret: &Value) -> Result<(Endpoint, u64), S
     Ok((Endpoint { credentials: Credentials::Token(token), ..endpoint }, print))
 }
 
+/// Whether a Secret of this place can be one that [`worked_on`] goes by.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn worked_on_at(place: &LocalSecretReference) -> Result<(), String> {
+    let plain = |text: &str| {
+        let signs = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+        !text.is_empty() && text.len() <= 253 && text.bytes().all(signs)
+    };
+    if plain(&place.namespace) && plain(&place.name) {
+        return Ok(());
+    }
+    Err(format!("spec.secretRef: {:?} in {:?} is no name of a Secret", place.name, place.namespace))
+}
+
 /// Tells two ways to a member apart.
 fn print(spec: &ClusterSpec, ca: Option<&[u8]>, token: &str) -> u64 {
     let mut print = DefaultHasher::new();
@@ -125,7 +178,7 @@ fn print(spec: &ClusterSpec, ca: Option<&[u8]>, token: &str) -> u64 {
 }
 
 /// What is no member's address: above all, where clouds tell machines their credentials.
-fn nowhere(address: IpAddr) -> Option<&'static str> {
+pub fn nowhere(address: IpAddr) -> Option<&'static str> {
     let link_local = match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
@@ -262,6 +315,49 @@ mod tests {
             ("ff02::1", true),
         ] {
             assert_eq!(nowhere(address.parse().unwrap()).is_some(), refused, "{address}");
+        }
+    }
+
+    #[test]
+    fn to_whom_the_hub_shows_itself() {
+        for (mode, server, proxy, says) in [
+            ("Push", "https://m", "", ""),
+            ("Push", "https://127.0.0.1:6443", "", ""),
+            ("Push", "http://127.0.0.1:6443", "", ""),
+            ("Push", "http://[::1]:6443", "", ""),
+            ("Push", "http://localhost:6443", "", ""),
+            ("Push", "http://m", "", "by https alone"),
+            ("Push", "http://10.0.0.1", "", "by https alone"),
+            ("Pull", "http://m", "", "by https alone"),
+            ("Push", "http://169.254.169.254", "", "by https alone"),
+            ("Push", "https://m", "http://squid:3128", ""),
+            ("Push", "http://127.0.0.1", "http://squid:3128", "by https alone"),
+            ("Push", "https://169.254.169.254", "http://squid:3128", "not asked for at a proxy"),
+            ("Push", "https://localhost", "http://squid:3128", ""),
+            ("Pull", "https://localhost", "http://squid:3128", "not asked for at a proxy"),
+            ("Pull", "https://LOCALHOST.", "http://squid:3128", "not asked for at a proxy"),
+            ("Pull", "https://[::ffff:127.0.0.1]", "http://squid:3128", "not asked for at a proxy"),
+            ("Pull", "https://[fe80::1]", "socks5://s:1080", "not asked for at a proxy"),
+            ("Pull", "https://10.0.0.1", "http://squid:3128", ""),
+        ] {
+            let spec = json!({
+                "syncMode": mode, "apiEndpoint": server, "proxyURL": proxy, "insecureSkipTLSVerification": true,
+            });
+            let member = Member {
+                name: "m".to_owned(),
+                spec: serde_json::from_value(spec).unwrap(),
+                ca: None,
+                token: "t".to_owned(),
+                print: 0,
+            };
+            match member.endpoint() {
+                Ok(_) => assert_eq!(says, "", "{mode} {server} {proxy}"),
+                Err(status) => assert!(
+                    !says.is_empty() && status.message.contains(says),
+                    "{mode} {server} {proxy}: {}",
+                    status.message
+                ),
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is asked of a member: where, and how long that may take.
 
-use http::Uri;
+use http::{Method, StatusCode, Uri};
+use karmada_client::place::goes_down;
 
 /// Subresources whose answers last as long as somebody listens.
 const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
@@ -11,9 +12,8 @@ const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 /// What is wrong with the path, for the client.
 pub(crate) fn place(server: &Uri, path: &str, query: Option<&str>) -> Result<Uri, String> {
     // A server may decode a path before it takes steps back.
-    let decoded = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
-    if decoded.split(['/', '\\']).any(|part| matches!(part, "." | "..")) {
-        return Err("the path has . or .. in it".to_owned());
+    if !goes_down(path) {
+        return Err("the path has . or .. in it, or signs that belong in no URL".to_owned());
     }
     let prefix = server.path().trim_end_matches('/');
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
@@ -28,13 +28,21 @@ pub(crate) fn place(server: &Uri, path: &str, query: Option<&str>) -> Result<Uri
 }
 
 /// What stands behind the server's own path in a place that a member names, if that is on the member: a path, as
-/// kube-apiserver's redirects are. The rest begins with a slash.
+/// kube-apiserver's redirects are. The rest begins with a slash, and has no step back in it: behind the hub's own path that
+/// would be a place of the hub's, or on another member.
 pub(crate) fn inside<'a>(server: &Uri, to: &'a str) -> Option<&'a str> {
-    if !to.starts_with('/') || to.starts_with("//") || to.starts_with("/\\") {
+    if !to.starts_with('/') || to.starts_with("//") || !goes_down(to) || to.contains('\\') {
         return None;
     }
     let rest = to.strip_prefix(server.path().trim_end_matches('/'))?;
     rest.starts_with('/').then_some(rest)
+}
+
+/// Whether an answer has the client do the same again elsewhere, though that may change something: it is the user, not a
+/// member, who says what is done. kube-apiserver answers so for nothing of its own.
+pub(crate) fn repeats(method: &Method, code: StatusCode) -> bool {
+    matches!(code, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
+        && !matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// Whether an answer lasts as long as somebody listens: a watch, logs, or what goes to Pods themselves.
@@ -95,6 +103,15 @@ mod tests {
             ("https://m:6443", "//elsewhere/x", None),
             ("https://m:6443", "/\\elsewhere", None),
             ("https://m:6443", "api", None),
+            ("https://m:6443", "/../../other/proxy/api/v1/secrets", None),
+            ("https://m:6443", "/api/../..", None),
+            ("https://m:6443", "/api/%2e%2E/x", None),
+            ("https://m:6443", "/api%2f..%2f..%2fx", None),
+            ("https://m:6443", "/api/..\\x", None),
+            ("https://m:6443", "/.\t./x", None),
+            ("https://m/k8s", "/k8s/../x", None),
+            ("https://m/k8s", "/x/../k8s/", None),
+            ("https://m:6443", "/api?from=/../x", Some("/api?from=/../x")),
             ("https://m:6443", "", None),
         ] {
             assert_eq!(inside(&server.parse().unwrap(), to), want, "{to}");

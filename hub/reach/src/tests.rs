@@ -20,7 +20,7 @@ use super::*;
 type Acts = fn(Request<Body>) -> BoxFuture<'static, Response<Body>>;
 
 /// Serves on a port of the loopback, over connections that may change their protocol.
-async fn serve(
+pub(crate) async fn serve(
     acts: impl Fn(Request<Body>) -> BoxFuture<'static, Response<Body>> + Clone + Send + Sync + 'static,
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -55,6 +55,14 @@ impl Registry for One {
     fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {
         let found = self.secrets.get(name).filter(|_| namespace == "karmada-cluster").cloned();
         Box::pin(ready(Ok(found)))
+    }
+
+    fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>> {
+        Box::pin(ready(Ok(self.cluster.metadata.name.clone().into_iter().collect())))
+    }
+
+    fn own<'a>(&'a self, _: &'a UserInfo, _: Request<Body>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(ready(Err(Status::internal("nobody is asked"))))
     }
 
     fn call<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), Status>> {
@@ -104,7 +112,7 @@ async fn hub_before(acts: Acts) -> SocketAddr {
     hub(one(&format!("http://{member}/prefix"))).await
 }
 
-async fn ask(hub: SocketAddr, request: Request<Body>) -> (StatusCode, Value) {
+pub(crate) async fn ask(hub: SocketAddr, request: Request<Body>) -> (StatusCode, Value) {
     let client: legacy::Client<_, Body> =
         legacy::Client::builder(TokioExecutor::new()).build(legacy::connect::HttpConnector::new());
     let (mut parts, body) = request.into_parts();
@@ -342,6 +350,8 @@ async fn a_member_sends_nobody_elsewhere_and_nobody_away() {
         ("302 Found", "location: http://elsewhere/\r\n", "http/1.1 502 ", ""),
         ("307 Found", "location: //elsewhere/x\r\n", "http/1.1 502 ", ""),
         ("302 Found", "location: /admin\r\n", "http/1.1 502 ", ""),
+        ("302 Found", "location: /prefix/../../n/proxy/api\r\n", "http/1.1 502 ", ""),
+        ("307 Found", "location: /prefix/%2e%2e/x\r\n", "http/1.1 502 ", ""),
         ("304 Not Modified", "etag: x\r\n", "http/1.1 304 ", "etag: x\r\n"),
         ("401 Unauthorized", "www-authenticate: Bearer\r\n", "http/1.1 502 ", ""),
         ("101 Switching", "connection: upgrade\r\nupgrade: h2c\r\n", "http/1.1 502 ", ""),
@@ -352,6 +362,21 @@ async fn a_member_sends_nobody_elsewhere_and_nobody_away() {
         stream.write_all(b"GET /api/v1 HTTP/1.1\r\nhost: hub\r\n\r\n").await.unwrap();
         let headers = answer(&mut stream).await;
         assert!(headers.starts_with(want) && headers.contains(says), "{status}: {headers}");
+    }
+    for (method, status, want) in [
+        ("DELETE", "307 Found", "http/1.1 502 "),
+        ("POST", "308 Moved", "http/1.1 502 "),
+        ("POST", "303 See Other", "http/1.1 303 "),
+        ("HEAD", "307 Found", "http/1.1 307 "),
+    ] {
+        let text: &'static str =
+            format!("HTTP/1.1 {status}\r\nlocation: /prefix/api/v1/pods/x\r\n{empty}").leak();
+        let (hub, _told) = raw(text).await;
+        let mut stream = TcpStream::connect(hub).await.unwrap();
+        let asked = format!("{method} /api/v1 HTTP/1.1\r\nhost: hub\r\ncontent-length: 0\r\n\r\n");
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        let headers = answer(&mut stream).await;
+        assert!(headers.starts_with(want), "{method} {status}: {headers}");
     }
 }
 

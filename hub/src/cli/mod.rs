@@ -38,6 +38,7 @@ pub fn run(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
             eprintln!("karmada-hub: {}", one_line(&reason));
             ExitCode::FAILURE
         }
+        Err(Parsed::Failure(Failure::Ended(code))) => ExitCode::from(code),
     }
 }
 
@@ -123,7 +124,7 @@ mod tests {
     fn refusal(args: &[&str]) -> String {
         match parse(args.iter().map(Into::into)) {
             Err(Parsed::Failure(Failure::Usage(reason))) => one_line(&reason),
-            Err(Parsed::Failure(Failure::Failed(reason))) => panic!("wrong class: {reason}"),
+            Err(Parsed::Failure(failure)) => panic!("wrong class: {failure:?}"),
             Err(Parsed::Help(_)) => panic!("help instead of a refusal"),
             Ok(_) => panic!("{args:?} was accepted"),
         }

@@ -56,6 +56,8 @@ pub(crate) struct ClusterController {
     waiting: Waiting,
     /// The uids of Clusters that are noted on the roles of their agents.
     noted: Mutex<BTreeMap<String, String>>,
+    /// The uids of those in push mode of which an agent's credentials have been ended.
+    displaced: Mutex<BTreeMap<String, String>>,
 }
 
 impl ClusterController {
@@ -89,7 +91,13 @@ impl ClusterController {
         context.resync.tell(&context.known.clusters, move |cluster, _| again.add(cluster.name.clone()));
         context.figures.queue("cluster", &queue);
         let waiting = Waiting::new(context.env.clone(), context.accounts.judgement.removal());
-        Self { context: context.clone(), queue, waiting, noted: Mutex::default() }
+        Self {
+            context: context.clone(),
+            queue,
+            waiting,
+            noted: Mutex::default(),
+            displaced: Mutex::default(),
+        }
     }
 
     /// Runs until told to stop.
@@ -107,6 +115,7 @@ impl ClusterController {
         let key = Key::cluster_scoped(name);
         let Some(mut cluster) = objects.get(&CLUSTERS, &key).await? else {
             self.waiting.forget(&key.name);
+            self.displaced.lock().remove(&key.name);
             return self.keep_to(&key.name, None).await;
         };
         if object::deletion_timestamp(&cluster).is_some() {
@@ -114,6 +123,7 @@ impl ClusterController {
         }
         // Before it can be deleted with the hub's finalizer off.
         self.keep_to(&key.name, Some(object::uid(&cluster))).await?;
+        self.displace(&key.name, &cluster).await?;
         let before = cluster.clone();
         if object::add_finalizer(&mut cluster, finalizer::CLUSTER) {
             // Before anything is made that the finalizer is to take down. An API server without our admission has not
@@ -159,6 +169,28 @@ impl ClusterController {
             Err(error) => return Err(error),
         }
         Ok(Next::Done)
+    }
+
+    /// Ends what agents of this name were given where the hub works on the cluster by itself. It is not to count when the
+    /// Cluster is handed to an agent again, nor is another to be got by it.
+    async fn displace(&self, name: &str, cluster: &Value) -> Result<(), Error> {
+        let uid = object::uid(cluster);
+        if cluster["spec"]["syncMode"] != "Push" {
+            self.displaced.lock().remove(name);
+            return Ok(());
+        }
+        let shown = self.context.epochs.as_ref().is_some_and(|epochs| epochs.was_shown(name));
+        if !shown && self.displaced.lock().get(name).is_some_and(|noted| noted == uid) {
+            return Ok(());
+        }
+        if self.context.epochs.is_some() {
+            let now = self.context.env.wall();
+            self.write_record(name, |record| record.displace(uid, shown, now)).await?;
+        } else {
+            self.take_back(name).await?;
+        }
+        self.displaced.lock().insert(name.to_owned(), uid.to_owned());
+        Ok(())
     }
 
     /// Says of a Cluster that its member is known by another name. The embedded API does not let that happen; on
@@ -405,16 +437,26 @@ impl ClusterController {
             // Those of another API server are ended there.
             return Ok(());
         }
-        let (objects, now) = (&self.context.writer.objects, self.context.env.wall());
+        let now = self.context.env.wall();
+        self.write_record(cluster, |record| record.end(End::Deleted, uid, now)).await
+    }
+
+    /// Writes what becomes of the record of a cluster's credentials; one that cannot be read lets nobody in as it is.
+    async fn write_record(
+        &self,
+        cluster: &str,
+        becomes: impl Fn(&Record) -> Option<Record>,
+    ) -> Result<(), Error> {
+        let objects = &self.context.writer.objects;
         let key = Key::new(epochs::NAMESPACE, Record::name(cluster));
-        let end = |secret: &mut Value| {
-            let next = Record::read(secret).ok().and_then(|record| record.end(End::Deleted, uid, now));
+        let change = |secret: &mut Value| {
+            let next = Record::read(secret).ok().and_then(|record| becomes(&record));
             let Some(next) = next else { return false };
             *secret = next.write(cluster, Some(secret.take()));
             true
         };
-        if objects.modify(&SECRETS, &key, Part::Main, end).await?.is_none()
-            && let Some(first) = Record::default().end(End::Deleted, uid, now)
+        if objects.modify(&SECRETS, &key, Part::Main, change).await?.is_none()
+            && let Some(first) = becomes(&Record::default())
         {
             objects.create(&SECRETS, &first.write(cluster, None)).await?;
         }

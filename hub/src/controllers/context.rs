@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use karmada_apiserver::authn::epochs::Epochs;
 use karmada_client::{Error, Resource, WatchConfig, WorkQueue, latest, watch::Health};
-use karmada_core::skip::Skip;
+use karmada_core::{services::slices, skip::Skip};
 use karmada_env::Env;
 use karmada_meta::object;
 use karmada_objects::{
@@ -25,8 +25,9 @@ use crate::{
     known::{
         Known,
         heads::{
-            BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, RemedyHead, TaintPolicyHead,
-            TemplateHead, WorkHead,
+            BindingHead, ClusterHead, CronHead, DefinitionHead, ImportHead, ImportedHead, LeaseHead,
+            MultiHead, OverrideHead, RemedyHead, RoleBindingHead, RoleHead, TaintPolicyHead, TemplateHead,
+            WorkHead,
         },
         index::{Index, follow},
     },
@@ -212,6 +213,18 @@ impl Context {
             TaintPolicyHead::project,
         );
         self.follow(running, "remedies", &self.known.remedies, all(&kinds::REMEDIES), RemedyHead::project);
+        let crons = all(&kinds::CRON_FEDERATED_HPAS);
+        self.follow(running, "cronfederatedhpas", &self.known.crons, crons, CronHead::project);
+        self.follow(running, "roles", &self.known.roles, all(&kinds::CLUSTER_ROLES), RoleHead::project);
+        let bindings = all(&kinds::CLUSTER_ROLE_BINDINGS);
+        self.follow(running, "rolebindings", &self.known.role_bindings, bindings, RoleBindingHead::project);
+        let imports = all(&kinds::SERVICE_IMPORTS);
+        self.follow(running, "serviceimports", &self.known.imports, imports, ImportHead::project);
+        let multi = all(&kinds::MULTI_CLUSTER_SERVICES);
+        self.follow(running, "multiclusterservices", &self.known.multi, multi, MultiHead::project);
+        let ours = format!("{}={}", slices::MANAGED_BY, slices::IMPORTER);
+        let imported = WatchConfig::new(all(&kinds::ENDPOINT_SLICES)).labels(ours);
+        self.follow_by(running, "endpointslices", &self.known.imported, imported, ImportedHead::project);
         let services = all(&kinds::RESOURCE_INTERPRETER_WEBHOOK_CONFIGURATIONS);
         self.follow(running, "interpreter-webhooks", &self.rules.webhooks, services, hooks::project);
         let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
@@ -227,10 +240,20 @@ impl Context {
         path: String,
         project: impl Fn(&Value) -> P + Send + Sync + 'static,
     ) -> latest::Receiver<Health> {
+        self.follow_by(running, name, index, WatchConfig::new(path), project)
+    }
+
+    fn follow_by<P: PartialEq + Send + Sync + 'static>(
+        &self,
+        running: &mut JoinSet<&'static str>,
+        name: &'static str,
+        index: &Arc<Index<P>>,
+        config: WatchConfig,
+        project: impl Fn(&Value) -> P + Send + Sync + 'static,
+    ) -> latest::Receiver<Health> {
         self.figures.visits(name, index.visits());
         let client = self.client.clone();
-        let (health, following) =
-            follow(index.clone(), client, WatchConfig::new(path), self.env.clone(), project);
+        let (health, following) = follow(index.clone(), client, config, self.env.clone(), project);
         let stop = self.stop.clone();
         running.spawn(async move {
             tokio::select! {
@@ -273,6 +296,12 @@ impl Context {
             self.known.leases.synced().await;
             self.known.taint_policies.synced().await;
             self.known.remedies.synced().await;
+            self.known.crons.synced().await;
+            self.known.roles.synced().await;
+            self.known.role_bindings.synced().await;
+            self.known.imports.synced().await;
+            self.known.imported.synced().await;
+            self.known.multi.synced().await;
             self.known.definitions.synced().await;
             self.rules.customizations.synced().await;
             self.accounts.quotas.synced().await;

@@ -110,16 +110,19 @@ impl LeaseMonitor {
     /// One look at all clusters.
     fn judge(&self, watching: bool) {
         let (judgement, clusters) = (&self.context.accounts.judgement, self.context.known.clusters.all());
-        let pulled: Vec<_> = clusters
+        let leases = &self.context.known.leases;
+        let judged: Vec<_> = clusters
             .iter()
-            .filter(|(_, head)| head.cluster.spec.sync_mode == ClusterSyncMode::Pull)
+            .filter(|(key, head)| {
+                let has_lease = || leases.get(&Key::new(namespace::CLUSTER, key.name.as_str())).is_some();
+                is_judged(head.cluster.spec.sync_mode, head.ready(), has_lease)
+            })
             .map(|(key, head)| (key.name.as_str(), head))
             .collect();
-        let leases = &self.context.known.leases;
         let lease = |name: &str| leases.get(&Key::new(namespace::CLUSTER, name))?.duration;
         let verdict = judgement.tick(
             watching,
-            pulled.iter().map(|(name, head)| judge::Cluster {
+            judged.iter().map(|(name, head)| judge::Cluster {
                 name,
                 ready: head.ready(),
                 grace: grace::Said {
@@ -128,6 +131,7 @@ impl LeaseMonitor {
                 },
                 history: head.annotation(extension::LINK_HISTORY),
                 held: brake::held_since(head.conditions()),
+                windows: head.annotation(extension::LINK_WINDOWS),
             }),
         );
         for (name, grace) in &verdict.conflicts {
@@ -137,10 +141,10 @@ impl LeaseMonitor {
         let expired: BTreeMap<&str, Expired> =
             verdict.expired.iter().map(|(name, how)| (name.as_str(), *how)).collect();
         let now = Time::now(&self.context.env);
-        let mut seen = Vec::with_capacity(pulled.len());
+        let mut seen = Vec::with_capacity(judged.len());
         let mut pending = self.pending.lock();
         pending.expired.clear();
-        for (name, head) in pulled {
+        for (name, head) in judged {
             if let Some(how) = expired.get(name) {
                 tracing::warn!(cluster = name, reason = how.reason(), "the cluster gives no sign of life");
                 pending.expired.insert(name.to_owned(), (*how, head.ready()));
@@ -195,9 +199,7 @@ impl LeaseMonitor {
     async fn show(&self, name: &str) -> Result<(), Error> {
         let key = Key::cluster_scoped(name);
         let Some(head) = self.context.known.clusters.get(&key) else { return Ok(()) };
-        if head.cluster.spec.sync_mode != ClusterSyncMode::Pull {
-            return Ok(());
-        }
+        let is_pulled = head.cluster.spec.sync_mode == ClusterSyncMode::Pull;
         let now = Time::now(&self.context.env);
         let mut expired = self.pending.lock().expired.get(name).copied();
         if expired.is_some()
@@ -219,7 +221,7 @@ impl LeaseMonitor {
             }
             let ready =
                 Ready::from_status(conditions::find(list, condition::READY).map(|c| c.status.as_str()));
-            self.context.accounts.judgement.opinion(name, ready).show(list, now) || changed
+            is_pulled && self.context.accounts.judgement.opinion(name, ready).show(list, now) || changed
         };
         if !revise(&mut head.conditions().to_vec()) {
             return Ok(());
@@ -306,6 +308,15 @@ impl LeaseMonitor {
         }
         let held = self.context.accounts.judgement.opinion(name, head.ready()).held_until.is_some();
         flaps::taints(by_condition.as_deref().unwrap_or(&spec.taints), held, now).or(by_condition)
+    }
+}
+
+/// Whether a cluster is judged by its Lease. One in push mode while it is said to be well, if what works on it has ever renewed
+/// one: why it is not well is for that, or the hub, to say.
+fn is_judged(mode: ClusterSyncMode, ready: Ready, has_lease: impl Fn() -> bool) -> bool {
+    match mode {
+        ClusterSyncMode::Pull => true,
+        ClusterSyncMode::Push => ready == Ready::True && has_lease(),
     }
 }
 

@@ -14,7 +14,10 @@
 //!   requests for certificates ─▶ certificates ─▶ approved or denied, agents' roles (on an API server that is not the hub's)
 //!   agents' certificates that end soon ─▶ credentials ─▶ clusters' conditions
 //!   ClusterTaintPolicies, conditions ─▶ taint_policy ─▶ clusters' taints
+//!   roles for clusters/proxy, bindings ─▶ unified_auth ─▶ Works: in whose names the hub may act on members
 //!   autoscalers, members' replicas ─▶ scaling ─▶ templates
+//!   collected slices, ServiceImports ─▶ services ─▶ EndpointSlices and Services that dependencies bring along
+//!   CronFederatedHPAs, the clock ─▶ cron ─▶ templates, FederatedHPAs
 //! ```
 //!
 //! Each is level-triggered: a key in its queue says "look at this", never what happened. It reads what is there,
@@ -27,6 +30,7 @@ pub(crate) mod certificates;
 pub(crate) mod cluster;
 pub(crate) mod context;
 pub(crate) mod credentials;
+pub(crate) mod cron;
 pub(crate) mod dependencies;
 pub(crate) mod detector;
 pub(crate) mod evictor;
@@ -40,8 +44,10 @@ pub(crate) mod remedy;
 pub(crate) mod resync;
 pub(crate) mod scaling;
 pub(crate) mod scheduler;
+pub(crate) mod services;
 pub(crate) mod status;
 pub(crate) mod taint_policy;
+pub(crate) mod unified_auth;
 
 use std::{fmt, time::Duration};
 

@@ -106,7 +106,7 @@ impl Embedded {
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
         server.call_webhooks(Arc::new(AdmissionClient::of_hub(env)));
-        let reach = members::reach(server.registry(), env);
+        let reach = members::reach(&server, env);
         let reaching = reach.figures().clone();
         server.carry_path(&reach.tunnels());
         server.carry(&reach.subresource());

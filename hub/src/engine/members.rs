@@ -2,13 +2,16 @@
 
 use std::sync::{Arc, Weak};
 
+use axum::body::Body;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _, ready};
+use http::{Request, Response};
 use karmada_api::{cluster::Cluster, consts::extension};
 use karmada_apiserver::{
+    ApiServer, Handle,
     authn::UserInfo,
     listener::to_members,
-    options::WriteOptions,
+    options::{ListOptions, WriteOptions},
     registry::{Caller, Registry, Target, patch::PatchType},
 };
 use karmada_client::Resource;
@@ -24,18 +27,18 @@ use serde_json::{Value, json};
 const AGENT: &str = "karmada-tunnels";
 
 /// What carries requests to them.
-pub(super) fn reach(registry: &Arc<Registry>, env: &Env) -> Reach {
+pub(super) fn reach(server: &ApiServer, env: &Env) -> Reach {
     let files = getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
-    Reach::new(Arc::new(Stored::of(registry)), to_members(files), env.clone())
+    Reach::new(Arc::new(Stored::of(server)), to_members(files), env.clone())
 }
 
 /// Reads them where they are. The server holds this, and is not held by it.
-struct Stored(Weak<Registry>);
+struct Stored(Weak<Registry>, Handle);
 
 impl Stored {
-    fn of(registry: &Arc<Registry>) -> Self {
-        Self(Arc::downgrade(registry))
+    fn of(server: &ApiServer) -> Self {
+        Self(Arc::downgrade(server.registry()), server.handle())
     }
 
     fn registry(&self) -> Result<Arc<Registry>, Status> {
@@ -60,6 +63,29 @@ impl karmada_reach::Registry for Stored {
             Cluster::deserialize(&cluster).map(Some).map_err(unreadable)
         };
         ready(read()).boxed()
+    }
+
+    fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>> {
+        let list = || {
+            let registry = self.registry()?;
+            let kinds = registry.kinds();
+            let kind = kinds.by_resource(&CLUSTERS.group, &CLUSTERS.version, &CLUSTERS.plural);
+            let page =
+                registry.list(kind.ok_or_else(Status::no_such_resource)?, "", &ListOptions::default())?;
+            Ok(page.items.iter().map(|cluster| cluster.key.name.to_string()).collect())
+        };
+        ready(list()).boxed()
+    }
+
+    fn own<'a>(
+        &'a self,
+        user: &'a UserInfo,
+        request: Request<Body>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(async move {
+            let answer = self.1.answer(user.clone(), request).await;
+            answer.ok_or_else(|| Status::service_unavailable("the API server is ending"))
+        })
     }
 
     fn call<'a>(&'a self, cluster: &'a str, number: &'a str) -> BoxFuture<'a, Result<(), Status>> {

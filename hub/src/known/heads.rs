@@ -1,7 +1,10 @@
 //! What the hub keeps of each object: the few fields that decide whether something is to be done, and a digest of
 //! the rest.
 
+mod access;
 mod binding;
+mod cron;
+mod services;
 mod work;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -9,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use karmada_api::{
     cluster::Cluster,
     conditions,
-    consts::{condition, extension, label},
+    consts::{condition, extension, label, reason},
     policy::{ClusterOverridePolicy, ClusterTaintPolicy, OverridePolicy, OverrideSpec},
     remedy::{RemedyClusterAffinity, RemedySpec},
 };
@@ -27,7 +30,10 @@ use serde_json::{Value, json};
 use crate::known::digest::{digest, digest_without};
 
 pub(crate) use self::{
+    access::{RoleBindingHead, RoleHead},
     binding::BindingHead,
+    cron::CronHead,
+    services::{Carries, ImportHead, ImportedHead, MultiHead, SliceHead},
     work::{Said, WorkHead},
 };
 
@@ -77,9 +83,21 @@ impl ClusterHead {
         Ready::from_status(conditions::find(self.conditions(), condition::READY).map(|c| c.status.as_str()))
     }
 
-    /// Whether its agent reports: Ready is True or False, not Unknown, and there is one.
+    /// Whether its agent reports: Ready is True or False, not Unknown, and there is one. That nothing works on a cluster in push
+    /// mode is the hub's own word.
     pub(crate) fn reporting(&self) -> bool {
+        let ready = conditions::find(self.conditions(), condition::READY);
         matches!(self.ready(), Ready::True | Ready::False)
+            && ready.is_some_and(|ready| ready.reason != reason::STATUS_COLLECTION_FAILED)
+    }
+
+    /// Whether it knows EndpointSlices, as far as is known.
+    pub(crate) fn serves_slices(&self) -> bool {
+        let complete = conditions::is_true(self.conditions(), condition::COMPLETE_API_ENABLEMENTS);
+        let enabled = self.cluster.status.iter().flat_map(|status| &status.api_enablements);
+        let mut slices = enabled.filter(|group| group.group_version == "discovery.k8s.io/v1");
+        !complete
+            || slices.any(|group| group.resources.iter().any(|resource| resource.kind == "EndpointSlice"))
     }
 
     /// Whether its agent says that it holds removals back.

@@ -33,8 +33,8 @@ use self::{
     by_cluster::ByCluster,
     by_placement::ByPlacement,
     heads::{
-        BindingHead, ClusterHead, DefinitionHead, LeaseHead, OverrideHead, RemedyHead, TaintPolicyHead,
-        TemplateHead, WorkHead,
+        BindingHead, ClusterHead, CronHead, DefinitionHead, ImportHead, ImportedHead, LeaseHead, MultiHead,
+        OverrideHead, RemedyHead, RoleBindingHead, RoleHead, TaintPolicyHead, TemplateHead, WorkHead,
     },
     index::Index,
     templates::Templates,
@@ -54,6 +54,15 @@ pub(crate) struct Known {
     pub(crate) leases: Arc<Index<LeaseHead>>,
     pub(crate) taint_policies: Arc<Index<TaintPolicyHead>>,
     pub(crate) remedies: Arc<Index<RemedyHead>>,
+    pub(crate) crons: Arc<Index<CronHead>>,
+    /// Which clusters ClusterRoles open.
+    pub(crate) roles: Arc<Index<RoleHead>>,
+    /// To whom.
+    pub(crate) role_bindings: Arc<Index<RoleBindingHead>>,
+    pub(crate) imports: Arc<Index<ImportHead>>,
+    pub(crate) multi: Arc<Index<MultiHead>>,
+    /// EndpointSlices of exported Services.
+    pub(crate) imported: Arc<Index<ImportedHead>>,
     /// Wishes that objects be placed anew, by their generation.
     pub(crate) rebalancers: Arc<Index<i64>>,
     pub(crate) definitions: Arc<Index<DefinitionHead>>,
@@ -111,6 +120,12 @@ impl Known {
             leases: Index::new(),
             taint_policies: Index::new(),
             remedies: Index::grouped_by(RemedyHead::groups),
+            crons: Index::new(),
+            roles: Index::grouped_by(RoleHead::groups),
+            role_bindings: Index::grouped_by(RoleBindingHead::groups),
+            imports: Index::new(),
+            multi: Index::grouped_by(MultiHead::groups),
+            imported: Index::grouped_by(ImportedHead::groups),
             rebalancers: Index::new(),
             definitions: Index::new(),
             templates: Arc::new(Templates::new()),
@@ -144,8 +159,14 @@ impl Known {
         if work.binding.is_some() {
             return self.binding_wants(key, work);
         }
+        let cluster = names::cluster_of_namespace(&key.namespace).map(Key::cluster_scoped);
+        let cluster = cluster.and_then(|cluster| self.clusters.get(&cluster)).filter(|head| !head.deleting);
+        let of_cluster = cluster.is_some_and(|head| {
+            head.cluster.spec.impersonator_secret_ref.is_some()
+                && head.cluster.metadata.uid.as_ref() == Some(&work.owner)
+        });
         let owners = self.namespaces.group(&TemplateHead::of_uid(&work.owner));
-        work.quota.is_some() || owners.iter().any(|(_, namespace)| stays(namespace))
+        work.quota.is_some() || of_cluster || owners.iter().any(|(_, namespace)| stays(namespace))
     }
 
     /// The bindings that name a cluster, in whatever way, and that are `concerned`.

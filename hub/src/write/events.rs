@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Everything in the hub that reports events.
-const COMPONENTS: [&str; 20] = [
+const COMPONENTS: [&str; 26] = [
     component::CLUSTER,
     component::CSR_APPROVER,
     component::DETECTOR,
@@ -31,6 +31,12 @@ const COMPONENTS: [&str; 20] = [
     component::QUOTA_SYNC,
     component::QUOTA_STATUS,
     component::QUOTA_ENFORCEMENT,
+    component::CRON_FEDERATED_HPA,
+    component::UNIFIED_AUTH,
+    component::ENDPOINT_SLICE,
+    component::SERVICE_IMPORT,
+    component::MULTI_CLUSTER_SERVICE,
+    component::ENDPOINT_SLICE_DISPATCH,
 ];
 
 /// One recorder per component.

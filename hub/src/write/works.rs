@@ -1,6 +1,6 @@
 //! Making Works what their makers want, and taking away what nobody wants.
 //!
-//! Both makers of Works, the binding and the namespace controller, come through here.
+//! All makers of Works come through here: bindings, namespaces, quotas, and what is made for a cluster alone.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -27,7 +27,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    known::{heads::WorkHead, index::Change},
+    known::{
+        heads::{Carries, WorkHead},
+        index::Change,
+    },
     write::{Writer, checks},
 };
 
@@ -41,8 +44,12 @@ pub(crate) enum Maker<'a> {
     Binding(&'a BindingKey),
     /// The namespace controller's, for the Namespace of this uid.
     Namespace(&'a str),
+    /// The unified-auth controller's, for the Cluster of this uid.
+    Cluster(&'a str),
     /// The quota controller's, for this FederatedResourceQuota.
     Quota(&'a Key),
+    /// That of this MultiClusterService.
+    Multi(&'a Key),
 }
 
 /// What came of making a Work.
@@ -200,7 +207,14 @@ fn taken(live: &Value, maker: &Maker<'_>) -> Option<String> {
         }
         (Maker::Binding(_), Some(_)) => None,
         (Maker::Quota(ours), _) if head.quota.as_ref() == Some(*ours) => None,
+        (Maker::Cluster(_), Some(theirs)) => Some(format!("Work {key} is that of {theirs}")),
+        (Maker::Cluster(uid), None) if head.owner == *uid => None,
+        // On a hub that was moved it has no owner any more.
+        (Maker::Cluster(_), None) if head.owner.is_empty() && is_the_hubs(live) => None,
+        (Maker::Cluster(_), None) => Some(format!("Work {key} was not made for the Cluster")),
         (Maker::Quota(_), _) => Some(format!("Work {key} is not that of the quota")),
+        (Maker::Multi(ours), _) if is_of_multi(&head, ours) => None,
+        (Maker::Multi(ours), _) => Some(format!("Work {key} is not that of MultiClusterService {ours}")),
         // The binding of a Namespace takes over what the namespace controller made for it.
         (Maker::Binding(_), None) if !head.owner.is_empty() && is_namespace(live) => None,
         (Maker::Binding(_), None) => Some(format!("Work {key} was not made by the hub")),
@@ -210,8 +224,20 @@ fn taken(live: &Value, maker: &Maker<'_>) -> Option<String> {
     }
 }
 
+fn is_of_multi(head: &WorkHead, service: &Key) -> bool {
+    let of = head.slice.as_ref().filter(|slice| slice.carries != Carries::Collected);
+    of.and_then(|slice| slice.multi.as_ref())
+        .is_some_and(|of| (&of.namespace, &of.name) == (&service.namespace, &service.name))
+}
+
 fn is_namespace(work: &Value) -> bool {
     work.pointer("/spec/workload/manifests/0").is_some_and(|m| object::kind(m) == "Namespace")
+}
+
+/// Whether a Work carries something of the hub's own.
+fn is_the_hubs(work: &Value) -> bool {
+    let manifest = work.pointer("/spec/workload/manifests/0");
+    manifest.is_some_and(|m| object::label(m, label::SYSTEM) == Some(label::SYSTEM_VALUE))
 }
 
 fn refused(errors: &[FieldError]) -> Made {
@@ -397,7 +423,10 @@ mod tests {
         let ours = BindingKey::of_template("ConfigMap", "shop", "n");
         let of = |name: &str| json!({"resourcebinding.karmada.io/namespace": "shop", "resourcebinding.karmada.io/name": name});
         let owner = json!([{"kind": "Namespace", "uid": "u", "controller": true}]);
+        let cluster = json!([{"kind": "Cluster", "uid": "c", "controller": true}]);
         let none = json!([]);
+        let mut moved = work(json!({}), none.clone(), "ClusterRole");
+        object::set_label(&mut moved["spec"]["workload"]["manifests"][0], label::SYSTEM, "true");
         let binding = Maker::Binding(&ours);
         let table = [
             ("ours", work(of("n-configmap"), none.clone(), "ConfigMap"), binding.clone(), false),
@@ -411,6 +440,10 @@ mod tests {
                 Maker::Namespace("v"),
                 false,
             ),
+            ("a cluster's", work(json!({}), cluster.clone(), "ClusterRole"), Maker::Cluster("c"), false),
+            ("another cluster's", work(json!({}), cluster, "ClusterRole"), Maker::Cluster("d"), true),
+            ("one that was moved", moved, Maker::Cluster("c"), false),
+            ("a user's role", work(json!({}), none.clone(), "ClusterRole"), Maker::Cluster("c"), true),
             ("bound", work(of("n-namespace"), none.clone(), "Namespace"), Maker::Namespace("u"), true),
             ("a user's, again", work(json!({}), none, "ConfigMap"), Maker::Namespace("u"), true),
         ];

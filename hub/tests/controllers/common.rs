@@ -103,6 +103,7 @@ pub(crate) struct World {
     hub: JoinHandle<Result<(), HubError>>,
     config: HubConfig,
     soon: Duration,
+    pushes: bool,
 }
 
 /// How long things may take; under paused time this costs nothing.
@@ -118,13 +119,19 @@ impl World {
 
     pub(crate) async fn start_with(config: HubConfig) -> Self {
         let env = Env::seeded(Paused(Instant::now()), 11);
-        Self::over_after(Memory::new(), env, config, SOON, async |_| {}).await
+        Self::over_after(Memory::new(), env, config, SOON, false, async |_| {}).await
+    }
+
+    /// One that works itself on clusters in push mode.
+    pub(crate) async fn start_pushing() -> Self {
+        let env = Env::seeded(Paused(Instant::now()), 11);
+        Self::over_after(Memory::new(), env, HubConfig::default(), SOON, true, async |_| {}).await
     }
 
     /// For a test whose time is not paused.
     pub(crate) async fn start_in_real_time() -> Self {
         let env = Env::seeded(Paused(Instant::now()), 11);
-        Self::over_after(Memory::new(), env, HubConfig::default(), PATIENCE, async |_| {}).await
+        Self::over_after(Memory::new(), env, HubConfig::default(), PATIENCE, false, async |_| {}).await
     }
 
     async fn over_after(
@@ -132,12 +139,14 @@ impl World {
         env: Env,
         config: HubConfig,
         soon: Duration,
+        pushes: bool,
         before: impl AsyncFnOnce(Rest),
     ) -> Self {
         let stop = CancellationToken::new();
         let embedded = Embedded::start(engine.clone(), &env, stop.clone()).await.expect("the store opens");
         before(Rest::new(embedded.client())).await;
         let hub = embedded.hub(config.clone(), &env).expect("the configuration is good");
+        let hub = if pushes { hub.pushing() } else { hub };
         let asked = Asked::default();
         let hub = hub.with_client(asked.through(embedded.client()));
         let figures = hub.figures().clone();
@@ -145,7 +154,7 @@ impl World {
         let hub = tokio::spawn(hub.run(stop.clone()));
         timeout(soon, ready.wait_for(|ready| *ready)).await.expect("the hub becomes ready").expect("it runs");
         let rest = Rest::new(embedded.client());
-        Self { rest, asked, figures, env, embedded, engine, stop, hub, config, soon }
+        Self { rest, asked, figures, env, embedded, engine, stop, hub, config, soon, pushes }
     }
 
     /// How often the scheduler has tried to place something.
@@ -162,11 +171,11 @@ impl World {
 
     /// The same, and something happens while the API is there and no controller.
     pub(crate) async fn restart_after(self, before: impl AsyncFnOnce(Rest)) -> Self {
-        let Self { env, engine, embedded, stop, hub, config, soon, .. } = self;
+        let Self { env, engine, embedded, stop, hub, config, soon, pushes, .. } = self;
         stop.cancel();
         timeout(soon, hub).await.expect("the hub stops").expect("without a panic").expect("without an error");
         embedded.close().await.expect("everything is written");
-        Self::over_after(engine, env, config, soon, before).await
+        Self::over_after(engine, env, config, soon, pushes, before).await
     }
 
     pub(crate) async fn stop(self) {
@@ -284,11 +293,15 @@ impl World {
                 "apiEnablements": [
                     {"groupVersion": "v1", "resources": [
                         {"name": "configmaps", "kind": "ConfigMap"}, {"name": "secrets", "kind": "Secret"},
-                        {"name": "namespaces", "kind": "Namespace"}]},
+                        {"name": "namespaces", "kind": "Namespace"}, {"name": "services", "kind": "Service"}]},
                     {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
                     {"groupVersion": "rbac.authorization.k8s.io/v1",
                      "resources": [{"name": "clusterroles", "kind": "ClusterRole"}]},
                     {"groupVersion": "example.com/v1", "resources": [{"name": "widgets", "kind": "Widget"}]},
+                    {"groupVersion": "multicluster.x-k8s.io/v1alpha1", "resources": [
+                        {"name": "serviceexports", "kind": "ServiceExport"}, {"name": "serviceimports", "kind": "ServiceImport"}]},
+                    {"groupVersion": "discovery.k8s.io/v1",
+                     "resources": [{"name": "endpointslices", "kind": "EndpointSlice"}]},
                 ],
                 "conditions": conditions,
             });

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::common::{Member, World, configmap, configmaps, policy};
+use karmada_client::Patch;
 use karmada_meta::object;
 use karmada_objects::kinds::{CLUSTERS, NAMESPACES, PROPAGATION_POLICIES, WORKS};
 use serde_json::{Value, json};
@@ -180,5 +181,43 @@ async fn a_slow_agent_is_waited_for() {
         member.rest.put(&path, &work).await.expect("it lets go");
     }
     world.gone(&CLUSTERS, "", "m").await;
+    world.stop().await;
+}
+
+/// The credential of an agent whose cluster the hub takes over, or of somebody who had one in store for the name.
+#[tokio::test(start_paused = true)]
+async fn an_agent_has_no_business_in_what_the_hub_works_on_by_itself() {
+    let world = World::start().await;
+    let member = world.join("m", json!({})).await;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "m"}, "stringData": {"token": "t"},
+    });
+    let secrets = "/api/v1/namespaces/karmada-cluster/secrets";
+    world.rest.post(secrets, &secret).await.expect("made");
+    let path = format!("{secrets}/m");
+    assert!(member.rest.get(&path).await.is_ok(), "its own while it is in pull mode");
+    let push = json!({"spec": {
+        "syncMode": "Push", "apiEndpoint": "https://m", "secretRef": {"namespace": "karmada-cluster", "name": "m"},
+    }});
+    let cluster = CLUSTERS.object(None, "m");
+    world.rest.patch(&cluster, Patch::Merge, &push).await.expect("the platform turns it");
+    // At once, and not when a controller has come round to it.
+    let refused = member.rest.get(&path).await.expect_err("the token is the hub's");
+    assert!(refused.is_forbidden() && refused.to_string().contains("is in push mode"), "{refused}");
+    let works = member.rest.get(&WORKS.collection(Some("karmada-es-m"))).await;
+    assert!(works.expect_err("the hub's").is_forbidden());
+    assert!(member.rest.get(&cluster).await.is_ok(), "it may see what has become of it");
+    let ended = || async {
+        let record = world.rest.get(&format!("{secrets}/agent.m")).await.ok()?;
+        let how = object::annotation(&record, "hub.karmada.io/credential-ended")?;
+        (how == "revoked")
+            .then(|| object::annotation(&record, "hub.karmada.io/credential-epoch").map(str::to_owned))
+    };
+    let epoch = world.within(Duration::from_secs(3), "its credentials end", ended).await;
+    world.settle().await;
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    world.rest.patch(&cluster, Patch::Merge, &label).await.expect("changed");
+    world.settle().await;
+    assert_eq!(ended().await, Some(epoch), "once");
     world.stop().await;
 }

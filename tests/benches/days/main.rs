@@ -1,6 +1,7 @@
 //! What a day costs on a link that is paid for by the byte: one cluster, a hub, and a day of paused time each.
 //!
 //!     cargo bench -p karmada-tests --bench days [-- --only quiet,away,failing,change,again,return] [--hours N] [--works N]
+//!         [--link lan|cellular|satellite|scheduled]
 //!
 //! Bytes are counted on the agent's wire, TLS included, and TCP's own left out. Nothing is asserted.
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use karmada_agent::{Memory, Place};
 use karmada_client::Patch;
+use karmada_core::links::Link;
 use karmada_env::{Random as _, SplitMix};
 use karmada_tests::{
     bench::{Report, figures},
@@ -51,6 +53,9 @@ struct Args {
     /// Works that the cluster has besides.
     #[arg(long, default_value_t = 20)]
     works: usize,
+    /// What kind of link the agent is told that it has.
+    #[arg(long)]
+    link: Option<Link>,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -77,7 +82,10 @@ async fn measure(args: &Args) -> Report {
         match figure {
             Figure::Quiet => {
                 sleep(day).await;
-                report.add(format!("{} quiet hours", args.hours), since(begin), "", "");
+                let (sent, received) = wire.bytes();
+                let rate = (sent + received - begin.0 - begin.1) as f64 / day.as_secs_f64();
+                let measured = format!("{}: {rate:.1} B/s", since(begin));
+                report.add(format!("{} quiet hours", args.hours), measured, "", "");
             }
             Figure::Away => {
                 wire.set(Mode::BlackHole);
@@ -171,12 +179,14 @@ async fn change(world: &World, count: usize) {
 /// A hub and a member that are settled.
 async fn world(args: &Args) -> World {
     let mut world = World::start(7, 0).await;
+    world.link = args.link;
     world.join_with("member1", &Config::default(), Place::Memory(Memory::default())).await;
     world.create([samples::policy("all", samples::selector("v1", "ConfigMap", ""), &["member1"])]).await;
     for n in 0..args.works {
         world.create([samples::config_map(&format!("c{n}"), &text(n as u64))]).await;
     }
     world.ready("member1", PATIENCE).await;
-    sleep(Duration::from_secs(120)).await;
+    // Until what was gathered is told.
+    sleep(Duration::from_secs(900)).await;
     world
 }

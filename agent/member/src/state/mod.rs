@@ -93,7 +93,7 @@ use crate::{
     rights::Rights,
     rules::Heard,
     works::{
-        desired::{Desired, DesiredWork, ObjectId},
+        desired::{Desired, DesiredWork, ObjectId, is_another},
         sync::Executor,
     },
 };
@@ -452,12 +452,15 @@ impl State {
         let desired = &self.parts.desired;
         if let Some(open) = &inner.open {
             let mut changes = BTreeMap::new();
+            // Whose name one was told of last.
+            let mut named: BTreeMap<&str, &str> = BTreeMap::new();
             for (event, life) in &events {
                 match event {
                     Event::Init => {}
                     Event::Upsert(work) => {
                         // Against what is kept, or will be after this.
                         if desired.is_news(work, *life) {
+                            named.insert(&work.name, &work.uid);
                             match open.changed(work) {
                                 Some((key, value)) => drop(changes.insert(key, value)),
                                 None => {
@@ -472,7 +475,15 @@ impl State {
                             }
                         }
                     }
-                    Event::Delete(work) => drop(changes.insert(work_key(&work.name), None)),
+                    Event::Delete(work) => {
+                        let is_another = match named.get(work.name.as_str()) {
+                            Some(uid) => is_another(uid, &work.uid),
+                            None => desired.is_anothers(work),
+                        };
+                        if !is_another {
+                            changes.insert(work_key(&work.name), None);
+                        }
+                    }
                     Event::Synced => {
                         let listed = desired.listed();
                         let gone = open.digests.keys().filter_map(|key| {
@@ -594,8 +605,8 @@ impl State {
     /// restart.
     pub(crate) async fn keep_statuses(&self) {
         let mut inner = self.inner.lock().await;
-        let works = self.parts.desired.take_unkept();
         let Some(open) = &inner.open else { return };
+        let works = self.parts.desired.take_unkept();
         let is_kept = |work: &Arc<DesiredWork>| !open.differs(&work_key(&work.name), work.digest());
         let changes = works.iter().filter(|work| is_kept(work)).map(|work| stage::work(work)).collect();
         self.commit(&mut inner, changes, PATIENCE).await;

@@ -29,7 +29,7 @@ mod who;
 pub use self::{
     asked::{Asked, Object, Target, Verb},
     limits::{Limits, Mode, Pattern},
-    who::Who,
+    who::{Guests, Who},
 };
 
 /// Why a request is not passed on.

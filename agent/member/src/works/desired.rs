@@ -3,6 +3,7 @@
 //! Manifests are kept as the bytes they came as; everything else is small. Nothing here decides: a Work that is missing
 //! is just missing. What is kept beyond the process is [`crate::state`]'s.
 
+mod asked;
 mod essence;
 mod kept;
 mod tally;
@@ -229,7 +230,9 @@ impl DesiredWork {
         let before = known.past.left.iter().chain(known.manifests.iter().map(|m| &m.id));
         self.past.left = before.filter(|id| !listed.contains(id)).cloned().collect();
         let on_hub = known.on_hub.lock();
-        if self.revision().is_before(on_hub.revision) {
+        let own = self.revision();
+        let is_told = own.number().is_none() && on_hub.revision.number().is_some();
+        if own.is_before(on_hub.revision) || is_told {
             // An answer to a report has overtaken it: of the status more is known.
             *self.on_hub.lock() = on_hub.clone();
         }
@@ -300,6 +303,8 @@ pub struct Desired {
     inner: Mutex<Inner>,
     /// Everything on the hub is to be listed anew.
     anew: Wake,
+    /// Other Services may be asked for.
+    services: Wake,
 }
 
 #[derive(Debug)]
@@ -331,11 +336,22 @@ impl Default for Inner {
     }
 }
 
+/// Whether two uids, if both are known, are of two objects.
+pub(crate) fn is_another(one: &str, other: &str) -> bool {
+    !one.is_empty() && !other.is_empty() && one != other
+}
+
 impl Inner {
     fn insert(&mut self, work: DesiredWork) {
         let before = self.works.get(&work.name).map(Arc::as_ref);
         self.tally.change(before, Some(&work));
         self.works.insert(work.name.clone(), Arc::new(work));
+    }
+
+    /// Whether the name of a Work that is gone is another's by now: a list may have told of that one before the watch tells
+    /// of the end of the first.
+    fn has_another(&self, gone: &DesiredWork) -> bool {
+        self.works.get(&gone.name).is_some_and(|known| is_another(&known.uid, &gone.uid))
     }
 
     fn remove(&mut self, name: &str) {
@@ -379,6 +395,11 @@ impl Desired {
         work.life == self.life() && work.past.left.contains(id)
     }
 
+    /// Whether the name of a Work that is gone is that of another one.
+    pub(crate) fn is_anothers(&self, gone: &DesiredWork) -> bool {
+        self.inner.lock().has_another(gone)
+    }
+
     /// Takes in what a watch tells that was begun in some life of the hub, and answers which Works there is something to
     /// do about.
     pub fn apply(&self, event: Event<DesiredWork>, life: u64) -> Vec<String> {
@@ -400,15 +421,26 @@ impl Desired {
                     }
                     work.succeed(known);
                 }
+                let before = inner.works.get(&name).is_some_and(|known| asked::concerns(known));
+                if before || asked::concerns(&work) {
+                    self.services.wake();
+                }
                 inner.insert(work);
                 vec![name]
             }
             Event::Delete(work) => {
+                if inner.has_another(&work) {
+                    return Vec::new();
+                }
+                if inner.works.get(&work.name).is_some_and(|known| asked::concerns(known)) {
+                    self.services.wake();
+                }
                 inner.remove(&work.name);
                 vec![work.name]
             }
             Event::Synced => {
                 inner.synced = true;
+                self.services.wake();
                 let mut listed = inner.listing.take().unwrap_or_default();
                 listed.sort_unstable();
                 let gone: Vec<String> =
@@ -631,6 +663,33 @@ mod tests {
         assert!(desired.hear(Event::Upsert(work("a", 7))).is_empty());
         assert_eq!(desired.hear(Event::Upsert(work("a", 10))), ["a"]);
         assert!(desired.get("a").unwrap().status().manifest_statuses.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_one_is_not_that_of_the_next_of_its_name() {
+        let desired = Desired::default();
+        assert_eq!(desired.hear(Event::Upsert(DesiredWork { uid: "next".into(), ..work("a", 5) })), ["a"]);
+        assert!(desired.hear(Event::Delete(work("a", 4))).is_empty());
+        assert_eq!(desired.get("a").unwrap().uid, "next");
+        // Of one that is told without its uid there is nothing to compare.
+        assert_eq!(desired.hear(Event::Delete(DesiredWork { uid: String::new(), ..work("a", 6) })), ["a"]);
+        assert!(desired.get("a").is_none());
+    }
+
+    #[test]
+    fn of_one_that_is_told_again_the_answer_to_a_report_stays() {
+        let desired = Desired::default();
+        desired.hear(Event::Upsert(work("a", 5)));
+        let life = desired.life();
+        let first = desired.get("a").unwrap().again("6", life);
+        desired.hear(Event::Upsert(first));
+        // It is told once more, while a report is answered.
+        let second = desired.get("a").unwrap().again("7", life);
+        let status = WorkStatus { conditions: Vec::new(), manifest_statuses: vec![Default::default()] };
+        desired.reported(&desired.get("a").unwrap(), "9", &status);
+        desired.hear(Event::Upsert(second));
+        let known = desired.get("a").unwrap();
+        assert_eq!((known.revision().number(), &*known.status()), (Some(9), &status));
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) struct Journey {
     /// The end of the way, and for which key.
     arrived: Option<(Arrived, String)>,
     counters: Arc<Counters>,
+    /// Which of the hub's addresses has its turn.
+    config: Option<LinkConfig>,
 }
 
 impl Journey {
@@ -58,6 +60,7 @@ impl Journey {
             is_taken: false,
             arrived: None,
             counters: Arc::default(),
+            config: None,
         }
     }
 
@@ -81,14 +84,15 @@ impl Journey {
         let (tls, shown) = unproved(&server).map_err(unreachable)?;
         let endpoint = Endpoint {
             server: server.clone(),
-            tls: Some(tls),
+            tls: Some(tls.clone()),
             credentials: Credentials::None,
             namespace: "default".to_owned(),
             proxy: self.invitation.proxy.clone(),
             others: self.invitation.others.clone(),
         };
-        let config = LinkConfig::new(endpoint, self.user_agent);
-        let opened = Contact::open(&config, Arc::clone(&self.counters), self.env.clone()).await;
+        let config = self.config.get_or_insert_with(|| LinkConfig::new(endpoint, self.user_agent));
+        config.tls = Some(tls);
+        let opened = Contact::open(config, Arc::clone(&self.counters), self.env.clone()).await;
         let mut contact = opened.map_err(unreachable)?;
         let begun = self.env.now();
         let answered = contact.ask(Method::GET, discovery::PATH, None, None).await;

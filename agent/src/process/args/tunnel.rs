@@ -1,6 +1,6 @@
 //! Flags of the member's owner about who reaches it through the hub.
 
-use karmada_member::tunnel::{Limits, Mode, Pattern};
+use karmada_member::tunnel::{Guests, Limits, Mode, Pattern};
 
 use crate::tunnel::Settings;
 
@@ -25,6 +25,12 @@ pub(super) struct TunnelFlags {
     /// Lets administrators of the hub, who are in the group system:masters, do everything here.
     #[arg(long)]
     tunnel_masters: bool,
+    /// Lets these users in though their names begin with system:. ServiceAccounts of the hub are let in by none.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tunnel_users: Vec<String>,
+    /// Lets in who is in these groups though their names begin with system:, or kubeadm:cluster-admins.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tunnel_groups: Vec<String>,
 }
 
 impl TunnelFlags {
@@ -35,6 +41,8 @@ impl TunnelFlags {
             ("--tunnel-deny", !self.tunnel_deny.is_empty()),
             ("--tunnel-namespaces", !self.tunnel_namespaces.is_empty()),
             ("--tunnel-masters", self.tunnel_masters),
+            ("--tunnel-users", !self.tunnel_users.is_empty()),
+            ("--tunnel-groups", !self.tunnel_groups.is_empty()),
         ];
         if self.tunnel == Mode::Off {
             return match bounded.iter().find(|(_, given)| *given) {
@@ -48,7 +56,9 @@ impl TunnelFlags {
         };
         let limits =
             Limits { mode: self.tunnel, allow: self.tunnel_allow, deny: self.tunnel_deny, namespaces };
-        Ok(Some(Settings { limits, masters: self.tunnel_masters }))
+        let guests =
+            Guests { masters: self.tunnel_masters, users: self.tunnel_users, groups: self.tunnel_groups };
+        Ok(Some(Settings { limits, guests }))
     }
 }
 
@@ -79,6 +89,7 @@ mod tests {
             ("--tunnel=Full", "read-only"),
             ("--tunnel-deny=secrets", "--tunnel-deny wants"),
             ("--tunnel-masters", "--tunnel-masters wants"),
+            ("--tunnel-users=system:x", "--tunnel-users wants"),
             ("--tunnel=full --tunnel-allow=Pods", "names no kind"),
         ] {
             assert!(check(line, &[]).unwrap_err().contains(wrong), "{line}");
@@ -90,8 +101,11 @@ mod tests {
         let all =
             check("--tunnel full --tunnel-allow pods,pods/log --tunnel-deny secrets --tunnel-masters", &[]);
         let all = all.unwrap().unwrap();
-        assert_eq!((all.limits.mode, all.limits.allow.len(), all.masters), (Mode::Full, 2, true));
+        assert_eq!((all.limits.mode, all.limits.allow.len(), all.guests.masters), (Mode::Full, 2, true));
         let names = |line: &str| check(line, &["shop"]).unwrap().unwrap().limits.namespaces;
+        let guests = "--tunnel=full --tunnel-users=system:a,b --tunnel-groups=system:monitoring";
+        let guests = check(guests, &[]).unwrap().unwrap().guests;
+        assert_eq!((guests.users.len(), guests.groups.len(), guests.masters), (2, 1, false));
         assert_eq!(names("--tunnel=read-only"), ["shop"]);
         assert_eq!(names("--tunnel=read-only --tunnel-namespaces=a,b"), ["a", "b"]);
     }

@@ -44,6 +44,38 @@ pub(super) fn authorize_name(cluster: &str, attributes: &Attributes<'_>) -> Deci
     if allowed { Decision::Allow } else { Decision::Deny(refusal(cluster)) }
 }
 
+/// What is left to an agent whose Cluster is in push mode.
+const LOOKS: [&str; 3] = ["get", "list", "watch"];
+
+/// Judges a request of an agent, or of who makes its roles, while the hub itself works on the cluster: it may see that.
+pub(super) fn authorize_displaced(cluster: &str, attributes: &Attributes<'_>) -> Decision {
+    let sees = || match attributes.target {
+        Target::Path(_) => false,
+        Target::Resource(target) => {
+            LOOKS.contains(&attributes.verb) && OWN_CLUSTER.allows(cluster, attributes.verb, &target)
+        }
+    };
+    if is_everyones(attributes) || sees() {
+        return Decision::Allow;
+    }
+    Decision::Deny(format!(
+        "cluster {cluster:?} is in push mode: the hub itself works on it, and an agent may only read its Cluster"
+    ))
+}
+
+/// The same, to be told.
+pub(super) fn rights_displaced(cluster: &str, user: &UserInfo) -> Rights {
+    let mut rights = Rights::default();
+    add_everyones(user.in_group(AUTHENTICATED), &mut rights);
+    rights.resources.push(Right {
+        verbs: owned(&LOOKS),
+        groups: owned(&[OWN_CLUSTER.group]),
+        resources: owned(&[OWN_CLUSTER.resource]),
+        names: OWN_CLUSTER.names(cluster),
+    });
+    rights
+}
+
 fn refusal(cluster: &str) -> String {
     format!(
         "the agent of cluster {cluster:?} has rights on its own cluster's objects only, whatever roles are bound to it"
@@ -179,6 +211,15 @@ const fn rule(
     Rule { group, resource, place, name, verbs }
 }
 
+const OWN_CLUSTER: Rule = rule(
+    "cluster.karmada.io",
+    "clusters",
+    Place::Anywhere,
+    Name::Own,
+    // delete: a member leaves with the credentials that it joined with, as under Karmada.
+    &["get", "list", "watch", "create", "update", "patch", "delete"],
+);
+
 /// What an agent may do for its own cluster.
 pub const AGENT_RULES: &[Rule] = &[
     rule(
@@ -191,14 +232,7 @@ pub const AGENT_RULES: &[Rule] = &[
         &["get", "list", "watch", "create", "update", "patch", "delete"],
     ),
     rule("work.karmada.io", "works/status", Place::Execution, Name::Any, &["get", "update", "patch"]),
-    rule(
-        "cluster.karmada.io",
-        "clusters",
-        Place::Anywhere,
-        Name::Own,
-        // delete: a member leaves with the credentials that it joined with, as under Karmada.
-        &["get", "list", "watch", "create", "update", "patch", "delete"],
-    ),
+    OWN_CLUSTER,
     rule("cluster.karmada.io", "clusters/status", Place::Anywhere, Name::Own, &["get", "update", "patch"]),
     rule("coordination.k8s.io", "leases", Place::Clusters, Name::Own, &["get", "create", "update", "patch"]),
     rule("", "events", Place::Execution, Name::Any, &["create", "update", "patch"]),

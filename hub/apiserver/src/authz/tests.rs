@@ -447,3 +447,37 @@ fn no_role_adds_to_what_an_agent_may() {
         );
     }
 }
+
+#[test]
+fn an_agent_has_no_business_where_the_hub_works_by_itself() {
+    let roles = Roles::new(Arc::new(rbac::tests::default_roles())).with_pushed(Arc::new(Pushed::of(&["m1"])));
+    let mut generator = UserInfo::new("system:karmada:agent:rbac-generator", [AGENTS]);
+    generator.extra.insert(crate::identity::GENERATES_FOR.to_owned(), vec!["m1".to_owned()]);
+    for (verb, asked, m1, m2) in [
+        ("get", "cluster.karmada.io/clusters /m1", true, false),
+        ("watch", "cluster.karmada.io/clusters /m1", true, false),
+        ("patch", "cluster.karmada.io/clusters /m1", false, false),
+        ("delete", "cluster.karmada.io/clusters /m1", false, false),
+        ("update", "cluster.karmada.io/clusters/status /m1", false, false),
+        ("get", "-/secrets karmada-cluster/m1", false, false),
+        ("patch", "-/secrets karmada-cluster/m1-impersonator", false, false),
+        ("create", "-/secrets karmada-cluster/", false, true),
+        ("list", "work.karmada.io/works karmada-es-m1/", false, false),
+        ("delete", "work.karmada.io/works karmada-es-m1/w", false, false),
+        ("list", "work.karmada.io/works karmada-es-m2/", false, true),
+        ("create", "certificates.k8s.io/certificatesigningrequests /", false, true),
+        ("update", "coordination.k8s.io/leases karmada-cluster/m2", false, true),
+    ] {
+        for (who, want) in [("m1", m1), ("m2", m2)] {
+            let (user, target) = (agent(who), Target::Resource(target(asked)));
+            let decision = roles.authorize(&Attributes { user: &user, verb, target });
+            assert_eq!(decision == Decision::Allow, want, "{who}: {verb} {asked}: {decision:?}");
+        }
+    }
+    let create = Target::Resource(target("rbac.authorization.k8s.io/roles karmada-cluster/"));
+    let decision = roles.authorize(&Attributes { user: &generator, verb: "create", target: create });
+    assert!(matches!(decision, Decision::Deny(_)), "{decision:?}");
+    assert_eq!(roles.rules(&generator, "karmada-cluster"), []);
+    let told = roles.rights(&agent("m1"), "karmada-cluster").resources;
+    assert!(!told.iter().any(|right| right.resources.contains(&"secrets".to_owned())), "{told:?}");
+}

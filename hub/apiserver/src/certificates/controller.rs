@@ -26,6 +26,7 @@ use crate::{
         bootstrap::{self, BootstrapTokens},
         epochs,
     },
+    authz::pushed::is_pushed,
     identity::UserInfo,
     options::DeleteOptions,
     pki::ClientSubject,
@@ -167,6 +168,7 @@ impl Controller {
                 token: value.as_ref(),
                 epoch: record.as_ref().map_or(0, |record| record.record.epoch),
                 leaving: cluster.is_some_and(|cluster| self.is_leaving(cluster)),
+                pushed: cluster.is_some_and(|cluster| self.is_pushed(cluster)),
                 free: taken.map_or(Ok(()), Err),
                 registered: registered
                     .is_some_and(|(token, cluster)| self.has_registered_since(token, cluster)),
@@ -309,6 +311,11 @@ impl Controller {
     fn is_leaving(&self, cluster: &str) -> bool {
         let there = self.registry.store.get(&Key::new(CLUSTERS, "", cluster));
         there.is_some_and(|there| there.header.deleting)
+    }
+
+    fn is_pushed(&self, cluster: &str) -> bool {
+        let there = self.registry.store.get(&Key::new(CLUSTERS, "", cluster));
+        there.is_some_and(|there| is_pushed(&there.value))
     }
 
     /// The record from then on, when a certificate is given to somebody who has none that counts: whoever renews has.

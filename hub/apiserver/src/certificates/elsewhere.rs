@@ -217,6 +217,7 @@ impl<'a> Asked<'a> {
                 .zip(beside.cluster)
                 .is_some_and(|(token, there)| policy::has_registered(there) && is_older(token, there)),
             leaving: beside.cluster.is_some_and(is_leaving),
+            pushed: beside.cluster.is_some_and(|cluster| cluster["spec"]["syncMode"] == "Push"),
             free: Err("a certificate cannot be taken back on this API server"),
             now: beside.now,
         };
@@ -394,6 +395,8 @@ mod tests {
         unknown["metadata"]["creationTimestamp"] = "once".into();
         let mut leaving = older.clone();
         leaving["metadata"]["deletionTimestamp"] = "1970-01-01T00:01:00Z".into();
+        let mut pushed = older.clone();
+        pushed["spec"]["syncMode"] = "Push".into();
         let mut yet_to_come = newer.clone();
         yet_to_come["status"] = json!({});
         let m1 = request("m1-abcde", TOKEN, "m1");
@@ -430,10 +433,12 @@ mod tests {
             (m1.clone(), Some(&ours), Some(&yet_to_come), "approve", ""),
             (m1.clone(), Some(&left("1")), Some(&newer), "approve", ""),
             (m1.clone(), Some(&left("0")), Some(&newer), "deny", "used as often as it may be"),
-            (m1, Some(&ours), Some(&leaving), "deny", "is leaving: ask again"),
+            (m1.clone(), Some(&ours), Some(&leaving), "deny", "is leaving: ask again"),
+            (m1, Some(&ours), Some(&pushed), "deny", "is in push mode"),
             // Renewals.
             (agents("m1"), None, Some(&newer), "approve", "renews its own"),
             (agents("m1"), None, Some(&yet_to_come), "approve", "renews its own"),
+            (agents("m1"), None, Some(&pushed), "deny", "is in push mode"),
             (agents("m1"), None, None, "deny", "has to join again by a token"),
             (agents("m1"), None, Some(&leaving), "deny", "has to join again by a token"),
             (agents("m2"), None, Some(&newer), "deny", "the agent of cluster \"m2\" asks for cluster \"m1\""),

@@ -92,6 +92,8 @@ pub(super) struct Known<'a> {
     pub(super) registered: bool,
     /// Whether a Cluster of this name is being deleted.
     pub(super) leaving: bool,
+    /// Whether the hub itself works on a Cluster of this name.
+    pub(super) pushed: bool,
     /// Whether a token may become that of a cluster of this name, or why not.
     pub(super) free: Result<(), &'a str>,
     /// Now.
@@ -113,6 +115,12 @@ pub(super) fn decide(spec: &Value, requested: &Result<Requested, String>, known:
         Err(why) => return Verdict::Deny("NotAnAgent", why),
     };
     let cluster = whose.cluster();
+    if known.pushed {
+        let why = format!(
+            "cluster {cluster:?} is in push mode: the hub itself works on it, and an agent has no business there"
+        );
+        return Verdict::Deny("PushMode", why);
+    }
     match requester {
         Requester::Agent { .. } if whose == Whose::Generator(cluster) => {
             Verdict::Deny("NotAnAgent", format!("an agent asks for no certificate of {RBAC_GENERATOR}"))

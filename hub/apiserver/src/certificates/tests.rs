@@ -55,7 +55,16 @@ fn secret(groups: &str, annotations: Value) -> Value {
 }
 
 fn known(token: Option<&Value>) -> Known<'_> {
-    Known { name: "m1-abcde", token, epoch: 0, registered: false, leaving: false, free: Ok(()), now: at(100) }
+    Known {
+        name: "m1-abcde",
+        token,
+        epoch: 0,
+        registered: false,
+        leaving: false,
+        pushed: false,
+        free: Ok(()),
+        now: at(100),
+    }
 }
 
 /// A word for a verdict, and what it says.
@@ -201,6 +210,12 @@ fn a_token_ends_with_the_credentials_of_its_cluster_and_with_its_agent() {
         "approve",
         "it renews to the end"
     );
+    // Nobody is let in where the hub works by itself, renewals included.
+    let pushed = |token| Known { pushed: true, ..known(token) };
+    for (spec, token) in [(by_token(), Some(&of("0", &[]))), (agent(None), None)] {
+        let (got, why) = said(decide(&spec, &Ok(requested("m1")), pushed(token)));
+        assert!(got == "deny" && why.contains("is in push mode"), "{spec}: {why}");
+    }
     // Whose key it was is noted of tokens without a count, too.
     match decide(&by_token(), &Ok(requested("m1")), known(Some(&secret(group, json!({}))))) {
         Verdict::Approve { token: Some(secret), .. } => {

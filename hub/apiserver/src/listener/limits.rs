@@ -35,6 +35,9 @@ pub struct Limits {
     pub stranger_streams: u32,
     /// How often a quiet HTTP/2 peer is asked whether it is there.
     pub ping: Duration,
+    /// The same of one that has shown a certificate. An agent says by itself that it lives, as often as its link bears, and each
+    /// question may have to be paid for.
+    pub ping_certified: Duration,
     /// How long it may take to say so. A peer that is gone is noticed within both, also on a connection that only carries
     /// watches.
     pub pong: Duration,
@@ -77,6 +80,7 @@ impl Default for Limits {
             streams: 1_000,
             stranger_streams: 100,
             ping: Duration::from_secs(30),
+            ping_certified: Duration::from_secs(300),
             pong: Duration::from_secs(20),
             stall: Duration::from_secs(180),
             send_buffer: 64 << 10,

@@ -7,13 +7,14 @@
 //! | an aggregated ClusterRole | everything there is: its rules may become anything |
 //! | a binding | all rules of the role, or the verb `bind` on the role |
 //! | a change of owners and finalizers alone | nothing |
+//! | where a Cluster's member is ([`reaching`]) | to get the Secrets whose tokens the hub sends there |
 //!
 //! Rules are those that the writer has in the namespace of the object, at the cluster scope if it has none.
 
 use karmada_meta::{gvk::GroupResource, object, status::Status};
 use serde_json::Value;
 
-use super::{Caller, Registry};
+use super::{Caller, Registry, reaching};
 use crate::{
     authz::{
         Attributes, Authorizer, Decision, ResourceTarget, Target,
@@ -50,6 +51,9 @@ impl Registry {
         new: &Value,
     ) -> Result<(), Status> {
         let storage = &*attempt.target.kind.storage;
+        if storage == reaching::CLUSTERS {
+            return judge_reaching(caller, attempt, new);
+        }
         if ![ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS].contains(&storage) {
             return Ok(());
         }
@@ -84,6 +88,26 @@ impl Registry {
         let stored: Value = serde_json::from_slice(&stored.value).map_err(Status::internal)?;
         writer.has(&PolicyRule::all_of(&stored))
     }
+}
+
+/// Judges a Cluster that says where the hub sends tokens.
+fn judge_reaching(caller: &Caller<'_>, attempt: &Attempt<'_>, new: &Value) -> Result<(), Status> {
+    let Some(authorizer) = caller.authorizer else { return Ok(()) };
+    if caller.user.in_group(MASTERS) {
+        return Ok(());
+    }
+    let writer = Writer { caller, authorizer, attempt, name: object::name(new) };
+    for (namespace, name) in reaching::sent_elsewhere(attempt.old, new) {
+        let secret = ResourceTarget { resource: "secrets", namespace, name, ..ResourceTarget::default() };
+        if !writer.may("get", secret) {
+            return Err(writer.forbidden(&format!(
+                "user {:?} is attempting to change where the hub sends the token in Secret {namespace}/{name}, and may not \
+                 get that",
+                caller.user.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Who writes what.

@@ -32,6 +32,9 @@ use crate::{
     sums, watch,
 };
 
+/// So many objects of a namespace are counted before they are listed.
+const FEW: usize = 1_000;
+
 /// A request for a kind, in a namespace or in none.
 pub(super) struct Handler<'a> {
     pub(super) inner: &'a Inner,
@@ -115,9 +118,14 @@ impl<'a> Handler<'a> {
         }
         // Every object is looked at, and held against every requirement; one takes about as long as some bytes.
         let terms = options.labels.requirements().len() + options.fields.requirements().len();
-        let all = self.inner.registry.store.snapshot().count(&self.kind.storage, None);
-        // Those of a namespace are not counted beforehand; there are mostly few.
-        let objects = if self.namespace.is_empty() { all } else { all.min(1_000) };
+        let snapshot = self.inner.registry.store.snapshot();
+        let all = snapshot.count(&self.kind.storage, None);
+        // Those of a namespace are counted while they are few.
+        let here = || snapshot.range(&self.kind.storage, Some(self.namespace), None).take(FEW).count();
+        let objects = match self.namespace.is_empty() {
+            true => all,
+            false => Some(here()).filter(|few| *few < FEW).unwrap_or(all),
+        };
         // A bucket is found by the digest of a name.
         let digests = if options.within.is_some() { 64 } else { 0 };
         let weight = objects.saturating_mul(8 * terms + 1 + digests);
@@ -132,7 +140,9 @@ impl<'a> Handler<'a> {
         let options = self.list_options(true)?;
         let include = self.include(&accepted)?;
         let (registry, shutdown) = (&self.inner.registry, self.inner.shutdown.clone());
-        let life = watch::Life { shutdown, lasts: self.inner.front.gate.limits().watch_timeout };
+        let lasts = self.inner.front.gate.limits().watch_timeout;
+        let bookmarks = watch::bookmarks_every(&self.exchange.query)?;
+        let life = watch::Life { shutdown, lasts, bookmarks };
         watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, life)
     }
 

@@ -13,7 +13,7 @@ use crate::{
     negotiate::{Accepted, Encoding, Form},
     registry::{Shown, Written, list::Page},
     respond::{self, Answer},
-    storage::{Framer, quoted},
+    storage::{Framer, Object, quoted},
     sums,
     table::{self, Include},
 };
@@ -117,7 +117,7 @@ impl Handler<'_> {
     ) -> Result<Response<Body>, Status> {
         let size: usize = page.items.iter().map(|o| o.value.len() + 64).sum();
         if accepted.form == Form::Sums {
-            return self.show_sums(page, size, accepted).await;
+            return self.show_sums(page, accepted).await;
         }
         let room = self.inner.front.gate.list(&self.exchange.guest, size)?;
         if size >= stream::LONG && self.is_copied(page, &accepted) {
@@ -131,23 +131,30 @@ impl Handler<'_> {
     }
 
     /// Answers with the sums of a list.
-    async fn show_sums(
-        &self,
-        page: &Page,
-        size: usize,
-        accepted: Accepted,
-    ) -> Result<Response<Body>, Status> {
+    async fn show_sums(&self, page: &Page, accepted: Accepted) -> Result<Response<Body>, Status> {
         let asked = sums::Asked::parse(&self.exchange.query)?;
-        // Each object is read and written once.
-        let weight = size.saturating_mul(4);
-        self.exchange.caller.weigh(weight).await?;
+        // Each object is read once for good; one at a time is in memory.
+        let untold = page.items.iter().filter(|object| object.header.told.get().is_none());
+        let (bytes, largest) = untold.fold((0_usize, 0_usize), |(bytes, largest), object| {
+            (bytes.saturating_add(object.value.len()), largest.max(object.value.len()))
+        });
+        self.exchange.caller.weigh(largest.saturating_mul(4)).await?;
         let make = || {
-            let told = page.items.iter().map(|object| {
-                (&*object.key.name, Sum::told(&self.inner.registry.value_of(self.kind, object)))
-            });
+            let told = page.items.iter().map(|object| (&*object.key.name, self.sum(object)));
             Answer::ok(asked.answer(told, page.revision).into(), accepted).for_exchange(self.exchange)
         };
+        // A bucket is found by the digest of a name.
+        let weight = bytes.saturating_mul(4).saturating_add(page.items.len().saturating_mul(64));
         self.inner.registry.pool.run(weight, make).await
+    }
+
+    /// What tells an object from others. Kept with what is stored, where it is served as that.
+    fn sum(&self, object: &Object) -> Sum {
+        let make = || Sum::told(&self.inner.registry.value_of(self.kind, object));
+        match self.kind.serves_as_stored(Some(object.revision)) {
+            true => object.header.told.get_or(make),
+            false => make(),
+        }
     }
 
     /// Whether a list is no more than its objects' bytes one after another.

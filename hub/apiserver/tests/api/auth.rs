@@ -486,3 +486,42 @@ async fn a_peer_is_authenticated_here_and_what_does_not_hold_is_a_counted_401() 
         assert!(figures.contains(want), "{want} in {figures}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_short_renewal_is_judged_and_carried_out_as_what_it_stands_for() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases";
+    let server = Server::start().await;
+    let namespace = json!({"metadata": {"name": "karmada-cluster"}});
+    assert_eq!(server.call("POST", "/api/v1/namespaces", namespace).await.code, 201);
+    for name in ["a", "b"] {
+        let lease = json!({"metadata": {"name": name, "namespace": "karmada-cluster"},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": "2026-01-01T00:00:00.000000Z"}});
+        assert_eq!(server.call("POST", LEASES, lease).await.code, 201);
+    }
+    let agent = || UserInfo::new("system:karmada:agent:a", ["system:karmada:agents", "system:authenticated"]);
+    let version = async |name: &str| {
+        let lease = server.get(&format!("{LEASES}/{name}")).await;
+        lease.body["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+    };
+    let renew = async |user: UserInfo, method: &str, name: &str, version: &str| {
+        let path = format!("/karmada/renewals/{name}?v={version}&t=1795170972886356");
+        server.send_body(user, method, &path, &[], Vec::new()).await.code
+    };
+    let (of_a, of_b) = (version("a").await, version("b").await);
+    assert_eq!(renew(agent(), "PATCH", "b", &of_b).await, 403, "another cluster's");
+    assert_eq!(renew(UserInfo::new("u", ["g"]), "PATCH", "a", &of_a).await, 403, "a user without rights");
+    assert_eq!(renew(agent(), "PATCH", "a", &of_b).await, 409, "not the version that is there");
+    assert_eq!(renew(Server::admin(), "PATCH", "c", "1").await, 404);
+    for odd in ["x", "-1", ""] {
+        assert_eq!(renew(Server::admin(), "PATCH", "a", odd).await, 404, "{odd:?} stands for nothing");
+    }
+    assert_eq!(renew(Server::admin(), "GET", "a", &of_a).await, 404);
+    assert_eq!(version("a").await, of_a);
+
+    assert_eq!(renew(agent(), "PATCH", "a", &of_a).await, 204);
+    let lease = server.get(&format!("{LEASES}/a")).await.body;
+    assert_eq!(lease["spec"]["renewTime"], "2026-11-20T10:36:12.886356Z");
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
+    assert_eq!(renew(agent(), "PATCH", "a", &of_a).await, 409, "it has a new version");
+    assert_eq!(version("b").await, of_b);
+}

@@ -57,6 +57,29 @@ async fn a_quiet_watch_says_where_it_stands_and_ends_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_pays_for_bytes_asks_for_fewer_bookmarks() {
+    let server = Server::start().await;
+    // What is asked for, and how many come in 700 s, with the one before the end.
+    for (asked, want) in [("", 12), ("1", 12), ("200", 4), ("300", 3), ("100000", 3)] {
+        let query = format!(
+            "watch=1&resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=700&bookmarkSeconds={asked}"
+        );
+        let mut events = server.watch(&format!("{MAPS}?{query}")).await;
+        let mut count = 0;
+        while events.next().await.is_some() {
+            count += 1;
+        }
+        assert_eq!(count, want, "{asked:?}");
+    }
+    let odd = server.get(&format!("{MAPS}?watch=1&bookmarkSeconds=soon")).await;
+    assert!(
+        odd.code == 400 && odd.body["message"].as_str().unwrap().starts_with("bookmarkSeconds: "),
+        "{}",
+        odd.body
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn shutdown_ends_watches() {
     let server = Server::start().await;
     let mut events = server.watch(&format!("{MAPS}?watch=1&resourceVersion=1")).await;

@@ -58,17 +58,26 @@ pub(super) fn date(headers: &HeaderMap) -> Option<SystemTime> {
 }
 
 impl Contact {
-    /// Makes a connection. Its bytes are counted in `counters`.
+    /// Makes a connection, by the first way that leads to the server. Its bytes are counted in `counters`.
     ///
     /// # Errors
     /// What failed, in words.
     pub async fn open(config: &LinkConfig, counters: Arc<Counters>, env: Env) -> Result<Self, String> {
-        let making = dial::establish(Arc::clone(&config.dialer), config.tls.clone(), counters, env);
-        let established = timeout(ATTEMPT_LIMIT, making)
-            .await
-            .unwrap_or_else(|_| Err(format!("no connection within {}s", ATTEMPT_LIMIT.as_secs())))?;
-        let (server, user_agent) = (config.server.clone(), config.user_agent.clone());
-        Ok(Self { established, server, user_agent, limit: config.headers_timeout })
+        let mut failures = Vec::new();
+        for _ in 0..config.dialer.ways() {
+            let (counters, dialer) = (Arc::clone(&counters), Arc::clone(&config.dialer));
+            let tls = config.tls.clone();
+            let making = dial::establish(dialer, None, tls, config.patience, counters, env.clone());
+            let made = timeout(ATTEMPT_LIMIT, making).await;
+            match made.unwrap_or_else(|_| Err(format!("no connection within {}s", ATTEMPT_LIMIT.as_secs()))) {
+                Ok(established) => {
+                    let (server, user_agent) = (config.server.clone(), config.user_agent.clone());
+                    return Ok(Self { established, server, user_agent, limit: config.patience.answer });
+                }
+                Err(error) => failures.push(error),
+            }
+        }
+        Err(failures.join("; "))
     }
 
     /// Asks, with a bearer token if one is given. JSON is sent, if anything.

@@ -3,11 +3,15 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use http::StatusCode;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::Body;
@@ -17,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Protocol,
+    Patience, Protocol,
     io::{Counted, Counters, Io},
     pace,
 };
@@ -26,14 +30,6 @@ use karmada_env::Env;
 
 /// The next address is tried beside the first after this long (RFC 8305 recommends 250 ms).
 const ADDRESS_STAGGER: Duration = Duration::from_millis(250);
-
-/// An idle connection is asked for a sign of life after this much silence. Longer than the 10 s between lease
-/// renewals, which keep an agent's connection from being idle at all: pings cost nothing where there is traffic.
-const PING_AFTER: Duration = Duration::from_secs(11);
-
-/// How long its peer may then bring nothing. Together with [`PING_AFTER`]: a dead link is known after 17 s, and what
-/// [`pace::silence`] adds for bytes that are on their way.
-const PING_ANSWER: Duration = Duration::from_secs(6);
 
 /// A ping waits behind whatever is being uploaded, so that its own answer has more time. It is what ends a connection
 /// that only ever brings.
@@ -52,7 +48,17 @@ pub trait Dial: Send + Sync + 'static {
     /// One attempt. The caller bounds it in time.
     fn dial(&self) -> BoxFuture<'static, io::Result<(Box<dyn Io>, String)>>;
 
-    /// The server has shown itself to be the one that is meant, on a connection with this peer.
+    /// The same to where a connection with this peer leads.
+    fn dial_like(&self, _peer: &str) -> BoxFuture<'static, io::Result<(Box<dyn Io>, String)>> {
+        self.dial()
+    }
+
+    /// How many ways it tries in turn.
+    fn ways(&self) -> usize {
+        1
+    }
+
+    /// The server that is meant has answered, on a connection with this peer.
     fn worked(&self, _peer: &str) {}
 }
 
@@ -177,8 +183,12 @@ pub(super) struct Established {
     pub(super) ended: CancellationToken,
     /// Whether the server said that it reads requests in gzip.
     pub(super) takes_gzip: AtomicBool,
+    /// Whether it has answered anything yet.
+    pub(super) works: AtomicBool,
     /// What is under way on it, but for watches.
     pub(super) busy: TaskTracker,
+    /// How long it may bring nothing, though it was asked to.
+    silence: Duration,
 }
 
 impl fmt::Debug for Established {
@@ -206,12 +216,19 @@ impl Established {
         }
         loop {
             let (heard, unanswered) = counters.heard();
-            let end = heard + pace::silence(PING_AFTER + PING_ANSWER, unanswered);
+            let end = heard + pace::silence(self.silence, unanswered);
             let left = end.saturating_sub(env.now());
             if left.is_zero() {
                 return;
             }
             tokio::time::sleep(left).await;
+        }
+    }
+
+    /// It has answered with this code. A server that only says that it cannot is no better than another way to it.
+    pub(super) fn answered(&self, code: StatusCode, dialer: &dyn Dial) {
+        if !code.is_server_error() && !self.works.swap(true, Ordering::Relaxed) {
+            dialer.worked(&self.peer);
         }
     }
 
@@ -223,14 +240,17 @@ impl Established {
     }
 }
 
-/// One attempt at a connection, from dialing to HTTP. Says in words what failed.
+/// One attempt at a connection, from dialing to HTTP; to where another one leads, if one is named. Says in words what failed.
 pub(super) async fn establish(
     dialer: Arc<dyn Dial>,
+    like: Option<String>,
     tls: Option<Tls>,
+    patience: Patience,
     counters: Arc<Counters>,
     env: Env,
 ) -> Result<Established, String> {
-    let (io, peer) = dialer.dial().await.map_err(|error| format!("cannot connect: {error}"))?;
+    let dialing = like.map_or_else(|| dialer.dial(), |peer| dialer.dial_like(&peer));
+    let (io, peer) = dialing.await.map_err(|error| format!("cannot connect: {error}"))?;
     let kill = CancellationToken::new();
     let io = Counted::new(io, Arc::clone(&counters), env, kill.clone());
     let (io, h2): (Box<dyn Io>, bool) = match tls {
@@ -244,7 +264,6 @@ pub(super) async fn establish(
             (Box::new(stream), h2)
         }
     };
-    dialer.worked(&peer);
     let io = TokioIo::new(io);
     let ended = CancellationToken::new();
     let end = ended.clone().drop_guard();
@@ -253,7 +272,7 @@ pub(super) async fn establish(
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .keep_alive_interval(PING_AFTER)
+            .keep_alive_interval(patience.ping_after)
             .keep_alive_timeout(PING_LIMIT)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -279,8 +298,9 @@ pub(super) async fn establish(
         Sender::H1(Some(sender))
     };
     counters.connected();
-    let (takes_gzip, busy) = (AtomicBool::new(false), TaskTracker::new());
-    Ok(Established { sender, peer, kill, ended, takes_gzip, busy })
+    let (takes_gzip, works, busy) = (AtomicBool::new(false), AtomicBool::new(false), TaskTracker::new());
+    let silence = patience.ping_after + patience.ping_answer;
+    Ok(Established { sender, peer, kill, ended, takes_gzip, works, busy, silence })
 }
 
 #[cfg(test)]

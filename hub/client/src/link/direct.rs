@@ -3,8 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use http::{HeaderValue, Uri};
+use http::{HeaderValue, Request, Response, Uri, header};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use kube::client::Body;
 use tokio_rustls::TlsConnector;
+use tower::BoxError;
 
 use super::{TcpDialer, dial::Refuses, dialer_by, io::Io, proxy::Proxy};
 use crate::{
@@ -102,6 +106,44 @@ pub fn authorization(credentials: &Credentials) -> Result<Option<HeaderValue>, S
         HeaderValue::from_str(&text).map_err(|_| "the credential is none for a header".to_owned())?;
     value.set_sensitive(true);
     Ok(Some(value))
+}
+
+/// A client that makes a connection for each request, which may change its protocol: for what lasts. The paths that it asks for
+/// stand behind `prefix`. It waits for as long as whoever asks.
+pub fn client(endpoint: &Endpoint, prefix: &str, user_agent: &'static str) -> kube::Client {
+    let endpoint = Arc::new(endpoint.clone());
+    let before = format!("{}{prefix}", endpoint.server.path().trim_end_matches('/'));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (endpoint, before) = (Arc::clone(&endpoint), before.clone());
+        async move { ask(&endpoint, &before, user_agent, request).await }
+    });
+    kube::Client::new(service, "default")
+}
+
+async fn ask(
+    endpoint: &Endpoint,
+    before: &str,
+    user_agent: &'static str,
+    request: Request<Body>,
+) -> Result<Response<Incoming>, BoxError> {
+    let (mut parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    parts.uri = format!("{before}{path}").parse()?;
+    let host = endpoint.server.authority().map_or("", http::uri::Authority::as_str);
+    parts.headers.insert(header::HOST, HeaderValue::from_str(host)?);
+    parts.headers.insert(header::USER_AGENT, HeaderValue::from_static(user_agent));
+    if let Some(shown) = authorization(&endpoint.credentials)? {
+        parts.headers.insert(header::AUTHORIZATION, shown);
+    }
+    let io = connect(endpoint, |_| None).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io)).await?;
+    // Ends with the answer, or with whatever the connection becomes.
+    tokio::spawn(async move {
+        if let Err(error) = connection.with_upgrades().await {
+            tracing::debug!(%error, "a connection has ended badly");
+        }
+    });
+    Ok(sender.send_request(Request::from_parts(parts, body)).await?)
 }
 
 #[derive(Debug)]

@@ -76,9 +76,8 @@ use crate::{
     wake::Wake,
 };
 
-/// Waits between attempts that failed at once. The cap is what lets an agent be back within seconds of its hub; what
-/// it costs while the hub is away is a TCP SYN every second. Full jitter, since a whole fleet loses a hub at once.
-pub const REDIAL: Policy = Policy::full(Duration::from_millis(250), Duration::from_millis(1500));
+/// Waits between attempts that failed at once begin so. Full jitter, since a whole fleet loses a hub at once.
+const REDIAL: Duration = Duration::from_millis(250);
 
 /// An attempt that has not finished after this long gets a competitor: its packets may be lost in a black hole whose
 /// other end has opened since, and the kernel repeats them ever more rarely.
@@ -111,9 +110,8 @@ pub struct LinkConfig {
     pub user_agent: HeaderValue,
     /// Makes the byte streams.
     pub dialer: Arc<dyn Dial>,
-    /// How long a request may wait for its answer's headers, beyond what it and others on the connection have to bring.
-    /// Distinct from the other limits around ten seconds.
-    pub headers_timeout: Duration,
+    /// How long it waits for what.
+    pub patience: Patience,
     /// Bytes are dear: they go in gzip, both ways where the server takes that, and answers are wanted without what
     /// nobody here reads (`Prefer: return=minimal`), managedFields above all.
     pub narrow: bool,
@@ -121,6 +119,45 @@ pub struct LinkConfig {
     pub proxy: Option<Proxy>,
     /// Where else than at `server` it dials.
     pub others: Vec<Address>,
+    /// Which addresses `dialer` does not dial.
+    pub refuses: Option<Refuses>,
+}
+
+/// How long a link waits before it asks, gives up, or tries again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// An idle connection is asked for a sign of life after this much silence.
+    pub ping_after: Duration,
+    /// How long its peer may then bring nothing, beside what the bytes take that are on their way.
+    pub ping_answer: Duration,
+    /// How long a request may wait for its answer's headers, beyond what it and others on the connection have to bring.
+    pub answer: Duration,
+    /// The longest pause between attempts to connect that fail at once.
+    pub redial: Duration,
+}
+
+impl Default for Patience {
+    /// For links that lose packets and are there all the time. The first is longer than the 10 s between renewals of Leases,
+    /// which keep an agent's connection from being idle at all: pings cost nothing where there is traffic. A dead link is known
+    /// after 17 s. The last lets an agent be back within seconds of its hub; what it costs while the hub is away is a TCP SYN
+    /// every second. The answer's time is distinct from the other limits around ten seconds.
+    fn default() -> Self {
+        Self {
+            ping_after: Duration::from_secs(11),
+            ping_answer: Duration::from_secs(6),
+            answer: Duration::from_secs(13),
+            redial: Duration::from_millis(1500),
+        }
+    }
+}
+
+/// How a client speaks over a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// See [`LinkConfig::narrow`].
+    pub narrow: bool,
+    /// How long it waits for what.
+    pub patience: Patience,
 }
 
 impl fmt::Debug for LinkConfig {
@@ -132,8 +169,18 @@ impl fmt::Debug for LinkConfig {
 impl LinkConfig {
     /// The usual way to an endpoint: by TCP, through its proxy if it has one.
     pub fn new(endpoint: Endpoint, user_agent: &'static str) -> Self {
-        let dialer = dialer(&endpoint);
+        Self::made(endpoint, user_agent, None)
+    }
+
+    /// The same to no address that is refused: whoever says where the server is may mean another.
+    pub fn careful(endpoint: Endpoint, user_agent: &'static str, refuses: Refuses) -> Self {
+        Self::made(endpoint, user_agent, Some(refuses))
+    }
+
+    fn made(endpoint: Endpoint, user_agent: &'static str, refuses: Option<Refuses>) -> Self {
+        let dialer = dialer(&endpoint, refuses);
         Self {
+            refuses,
             proxy: endpoint.proxy,
             others: endpoint.others,
             server: endpoint.server,
@@ -141,7 +188,7 @@ impl LinkConfig {
             credentials: endpoint.credentials,
             user_agent: HeaderValue::from_static(user_agent),
             dialer,
-            headers_timeout: Duration::from_secs(13),
+            patience: Patience::default(),
             narrow: false,
         }
     }
@@ -151,7 +198,7 @@ impl LinkConfig {
         let is_there =
             endpoint.server == self.server && endpoint.proxy == self.proxy && endpoint.others == self.others;
         Self {
-            dialer: if is_there { Arc::clone(&self.dialer) } else { dialer(&endpoint) },
+            dialer: if is_there { Arc::clone(&self.dialer) } else { dialer(&endpoint, self.refuses) },
             server: endpoint.server,
             tls: endpoint.tls,
             credentials: endpoint.credentials,
@@ -163,12 +210,16 @@ impl LinkConfig {
 }
 
 /// Who dials an endpoint.
-fn dialer(endpoint: &Endpoint) -> Arc<dyn Dial> {
-    let first = dialer_by(endpoint, TcpDialer::new);
+fn dialer(endpoint: &Endpoint, refuses: Option<Refuses>) -> Arc<dyn Dial> {
+    let tcp = |host: String, port| match refuses {
+        Some(refuses) => TcpDialer::new(host, port).careful(refuses),
+        None => TcpDialer::new(host, port),
+    };
+    let first = dialer_by(endpoint, tcp);
     if endpoint.others.is_empty() {
         return first;
     }
-    let others = endpoint.others.iter().map(|address| dialer_to(endpoint, address.clone(), TcpDialer::new));
+    let others = endpoint.others.iter().map(|address| dialer_to(endpoint, address.clone(), tcp));
     Arc::new(Turns::new([first].into_iter().chain(others).collect()))
 }
 
@@ -359,6 +410,17 @@ pub fn client_for(endpoint: Endpoint, user_agent: &'static str, env: Env) -> (ku
     client_over(LinkConfig::new(endpoint, user_agent), &namespace, env)
 }
 
+/// [`client_for`] to no address that is refused.
+pub fn careful_client_for(
+    endpoint: Endpoint,
+    user_agent: &'static str,
+    refuses: Refuses,
+    env: Env,
+) -> (kube::Client, LinkStatus) {
+    let namespace = endpoint.namespace.clone();
+    client_over(LinkConfig::careful(endpoint, user_agent, refuses), &namespace, env)
+}
+
 /// [`client_for`] where bytes are dear.
 pub fn narrow_client_for(
     endpoint: Endpoint,
@@ -374,10 +436,10 @@ pub fn renewable_client_for(
     endpoint: Endpoint,
     user_agent: &'static str,
     env: Env,
-    narrow: bool,
+    Manner { narrow, patience }: Manner,
 ) -> (kube::Client, LinkStatus, Identity) {
     let namespace = endpoint.namespace.clone();
-    let link = Link::new(LinkConfig { narrow, ..LinkConfig::new(endpoint, user_agent) }, env);
+    let link = Link::new(LinkConfig { narrow, patience, ..LinkConfig::new(endpoint, user_agent) }, env);
     let (status, identity) = (link.status(), link.identity());
     (kube::Client::new(link, namespace), status, identity)
 }
@@ -390,7 +452,7 @@ fn client_over(config: LinkConfig, namespace: &str, env: Env) -> (kube::Client, 
 
 /// Keeps a connection: makes one, waits for its end, makes the next.
 async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
-    let mut backoff = Backoff::new(REDIAL);
+    let mut backoff = Backoff::new(Policy::full(REDIAL, shared.config().patience.redial.max(REDIAL)));
     let mut first = Duration::ZERO;
     let mut heard = false;
     'open: loop {
@@ -430,7 +492,7 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
         if shared.env.now().saturating_sub(since) >= HEALTHY_AFTER {
             backoff.reset();
             // A server that ends one connection ends those of the whole fleet.
-            let spread = if heard { REDIAL.min } else { Duration::ZERO };
+            let spread = if heard { REDIAL } else { Duration::ZERO };
             first = Duration::from_micros(shared.env.below(spread.as_micros() as u64 + 1));
         } else {
             first = backoff.next(&shared.env);
@@ -478,7 +540,7 @@ async fn connect(
             () = sleep_until(next), if attempts.len() < ATTEMPTS => {
                 // It has had its time.
                 heard &= attempts.is_empty();
-                attempts.push(Box::pin(shared.attempt()));
+                attempts.push(Box::pin(shared.attempt(None)));
                 next = Instant::now() + if heard { BUSY_HEDGE } else { ATTEMPT_HEDGE };
             }
         }
@@ -525,10 +587,14 @@ impl Shared {
         connection
     }
 
-    fn attempt(self: &Arc<Self>) -> impl Future<Output = Result<Established, Failed>> + Send + use<> {
+    fn attempt(
+        self: &Arc<Self>,
+        like: Option<String>,
+    ) -> impl Future<Output = Result<Established, Failed>> + Send + use<> {
         let config = self.config();
         let (dialer, tls) = (Arc::clone(&config.dialer), config.tls.clone());
-        let attempt = dial::establish(dialer, tls, Arc::clone(&self.counters), self.env.clone());
+        let counters = Arc::clone(&self.counters);
+        let attempt = dial::establish(dialer, like, tls, config.patience, counters, self.env.clone());
         async move {
             match timeout(ATTEMPT_LIMIT, attempt).await {
                 Ok(answer) => answer.map_err(|error| Failed { error, in_time: true }),
@@ -567,7 +633,7 @@ impl Shared {
                 }
             }
         };
-        match timeout(self.config().headers_timeout, wait).await {
+        match timeout(self.config().patience.answer, wait).await {
             Ok(result) => result,
             Err(_) => Err(self.down("the server does not answer".into())),
         }

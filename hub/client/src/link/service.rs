@@ -129,6 +129,7 @@ impl Shared {
             match answer {
                 Ok(Ok((response, sender))) => {
                     self.counters.answered();
+                    connection.answered(response.status(), &*config.dialer);
                     self.read_clock(response.headers(), sent);
                     if response.status() == StatusCode::UNAUTHORIZED {
                         // The token may have been replaced before its time.
@@ -159,7 +160,7 @@ impl Shared {
                 Err(after) => {
                     let first = self.counters.missed(sent);
                     let deaf =
-                        first < sent && self.env.now().saturating_sub(first) >= config.headers_timeout * DEAF;
+                        first < sent && self.env.now().saturating_sub(first) >= config.patience.answer * DEAF;
                     if deaf || self.counters.last_read() <= sent {
                         tracing::info!(server = %config.server, "nothing is heard any more, connecting anew");
                         connection.kill.cancel();
@@ -176,7 +177,7 @@ impl Shared {
         let (_upload, others) = counters.upload(body);
         let body = body.saturating_add(others);
         let (begun, sent, received) = (Instant::now(), counters.sent(), counters.received());
-        let limit = self.config().headers_timeout;
+        let limit = self.config().patience.answer;
         let mut answer = std::pin::pin!(answer);
         let mut patience = pace::patience(limit, body, 0, 0);
         loop {
@@ -267,7 +268,8 @@ impl Shared {
                 None => break,
             }
         }
-        match self.attempt().await {
+        // By the way of the first: others may lead nowhere.
+        match self.attempt(Some(first.peer.clone())).await {
             Ok(Established { sender: Sender::H1(Some(mut sender)), .. }) => {
                 sender.ready().await.map_err(|error| LinkError::hyper(&error))?;
                 Ok(sender)

@@ -418,3 +418,19 @@ async fn the_last_clone_closes_the_link() {
         .expect("closed")
         .unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_is_refused_is_not_dialled() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let endpoint = Endpoint::of_server(&address, None, false, None).unwrap();
+    let link = Link::new(LinkConfig::careful(endpoint, "test", |_| Some("refused")), env(11));
+    let mut state = link.status().state();
+    let told = |state: &LinkState| matches!(state, LinkState::Connecting { error: Some(_), .. });
+    match &*state.wait_for(told).await.unwrap() {
+        LinkState::Connecting { error: Some(error), .. } => {
+            assert!(error.contains("127.0.0.1 is refused"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,4 +1,4 @@
-//! Several addresses of one server: each attempt goes to the next, and the first one after a connection to where that was.
+//! Several addresses of one server: each attempt goes to the next, and the first one after an answer to where that came from.
 
 use std::{
     io,
@@ -28,6 +28,10 @@ impl Turns {
         let peers = Arc::new(Mutex::new(vec![None; ways.len()]));
         Self { ways, next: AtomicUsize::new(0), peers }
     }
+
+    fn way_to(&self, peer: &str) -> Option<usize> {
+        self.peers.lock().iter().position(|known| known.as_deref() == Some(peer))
+    }
 }
 
 impl Dial for Turns {
@@ -44,9 +48,17 @@ impl Dial for Turns {
         })
     }
 
+    fn dial_like(&self, peer: &str) -> BoxFuture<'static, io::Result<(Box<dyn Io>, String)>> {
+        let way = self.way_to(peer).and_then(|at| self.ways.get(at));
+        way.map_or_else(|| self.dial(), |way| way.dial_like(peer))
+    }
+
+    fn ways(&self) -> usize {
+        self.ways.len()
+    }
+
     fn worked(&self, peer: &str) {
-        let at = self.peers.lock().iter().position(|known| known.as_deref() == Some(peer));
-        if let Some(at) = at {
+        if let Some(at) = self.way_to(peer) {
             self.next.store(at, Ordering::Relaxed);
         }
     }
@@ -90,5 +102,8 @@ mod tests {
         assert_eq!([dial(), dial(), dial()], ["c", "not a", "b"]);
         turns.worked("somebody else");
         assert_eq!(dial(), "c");
+        // One more to where there is a connection takes nobody's turn.
+        let like = |peer| turns.dial_like(peer).now_or_never().unwrap().unwrap().1;
+        assert_eq!([like("b"), like("b"), dial()], ["b".to_owned(), "b".to_owned(), "not a".to_owned()]);
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::{IDLE, RETRY, SESSION};
 use crate::{backoff::Policy, rest::query_value, wake::Wake};
 
+/// How late a bookmark may be on a slow line.
+const LATE: Duration = Duration::from_secs(30);
+
 /// What to watch and how.
 #[derive(Clone, Debug)]
 pub struct WatchConfig {
@@ -23,6 +26,8 @@ pub struct WatchConfig {
     pub news: bool,
     /// See [`IDLE`].
     pub idle: Duration,
+    /// How often a quiet watch is to say where it stands. Heeded by a hub of ours; others do so about once a minute.
+    pub bookmarks: Option<Duration>,
     /// See [`SESSION`].
     pub session: Duration,
     /// See [`RETRY`].
@@ -47,6 +52,7 @@ impl WatchConfig {
             metadata_only: false,
             news: false,
             idle: IDLE,
+            bookmarks: None,
             session: SESSION,
             retry: RETRY,
             wake: Wake::new(),
@@ -97,6 +103,13 @@ impl WatchConfig {
         self
     }
 
+    /// Quiet watches say more rarely where they stand, and are taken to be dead later.
+    pub fn seldom(mut self, bookmarks: Duration) -> Self {
+        self.bookmarks = Some(bookmarks);
+        self.idle = self.idle.max(bookmarks * 2 + LATE);
+        self
+    }
+
     fn query(&self) -> String {
         let mut query = String::new();
         for (key, value) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
@@ -107,8 +120,8 @@ impl WatchConfig {
         query
     }
 
-    pub(super) fn list_path(&self, page: Option<&str>) -> String {
-        let mut path = format!("{}?limit={}{}", self.path, self.page_size, self.query());
+    pub(super) fn list_path(&self, page: Option<&str>, page_size: u32) -> String {
+        let mut path = format!("{}?limit={}{}", self.path, page_size, self.query());
         if let Some(token) = page {
             path.push_str(&format!("&continue={}", query_value(token)));
         }
@@ -116,10 +129,12 @@ impl WatchConfig {
     }
 
     pub(super) fn watch_path(&self, revision: &str, seconds: u64) -> String {
+        let bookmarks = self.bookmarks.map(|every| format!("&bookmarkSeconds={}", every.as_secs()));
         format!(
-            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={seconds}{}",
+            "{}?watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={seconds}{}{}",
             self.path,
             query_value(revision),
+            bookmarks.unwrap_or_default(),
             self.query()
         )
     }

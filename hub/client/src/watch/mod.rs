@@ -64,6 +64,12 @@ const GARBLED_LIMIT: u32 = 3;
 /// So many watches in a row without a frame, and the watcher lists anew.
 const SILENT_LIMIT: u32 = 2;
 
+/// By what the objects on a page are divided where they are too large together.
+const SMALLER: u32 = 5;
+
+/// Where there are too many objects it is looked so seldom whether there still are.
+const CROWDED: Duration = Duration::from_secs(300);
+
 /// The least time between two lists of a server whose revisions went back.
 const LAGGING: Duration = Duration::from_secs(1);
 
@@ -139,6 +145,10 @@ pub struct Watcher<T> {
     heard: Option<Duration>,
     /// [`Env::now`] when the next session begins with a list.
     relist: Option<Duration>,
+    /// Objects on a page: fewer where those of the usual ones are too large together.
+    page_size: u32,
+    /// Objects in the collection, as far as it was read.
+    objects: usize,
 }
 
 impl<T> fmt::Debug for Watcher<T> {
@@ -269,8 +279,20 @@ impl<T> Watcher<T> {
         env: Env,
         project: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
+        Self::over(Rest::new(client), config, env, project)
+    }
+
+    /// The same of a server of which no more is taken than this.
+    pub fn over(
+        rest: Rest,
+        config: WatchConfig,
+        env: Env,
+        project: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            rest: Rest::new(client),
+            page_size: config.page_size,
+            objects: 0,
+            rest,
             backoff: Backoff::new(config.retry),
             listener: config.wake.listen(),
             anew: config.anew.listen(),
@@ -448,8 +470,11 @@ impl<T> Watcher<T> {
                     return State::ListBy { request: lister() };
                 }
                 let page = if let Step::List(page) = step { page } else { None };
-                let (rest, path, accept) =
-                    (self.rest.clone(), self.config.list_path(page.as_deref()), self.config.accept(true));
+                let (rest, path, accept) = (
+                    self.rest.clone(),
+                    self.config.list_path(page.as_deref(), self.page_size),
+                    self.config.accept(true),
+                );
                 State::List { request: Box::pin(async move { rest.get_bytes(&path, accept).await }), page }
             }
         }
@@ -470,8 +495,13 @@ impl<T> Watcher<T> {
                 self.begin_history();
             }
             self.out.push_back(Event::Init);
+            self.objects = 0;
         }
-        for item in list.items.unwrap_or_default() {
+        let items = list.items.unwrap_or_default();
+        if !self.has_room(items.len()) {
+            return;
+        }
+        for item in items {
             self.emit(item.get(), Event::Upsert);
         }
         match list.metadata.token.filter(|token| !token.is_empty()) {
@@ -480,12 +510,26 @@ impl<T> Watcher<T> {
         }
     }
 
+    /// Counts so many objects more. Where there are too many nothing more is read, and it is looked again after a while.
+    fn has_room(&mut self, more: usize) -> bool {
+        let most = self.rest.bounds().objects;
+        self.objects = self.objects.saturating_add(more);
+        if self.objects <= most {
+            return true;
+        }
+        let text = format!("there are more than {most} objects: they are not looked at");
+        let trouble = Trouble::Failed { text, code: None, retry_after: Some(CROWDED) };
+        self.trouble(&trouble, Step::Begin);
+        false
+    }
+
     fn listed_by(&mut self, listed: Listed<T>) {
         self.heard = Some(self.env.now());
         if went_back(self.revision.as_deref(), &listed.revision) {
             self.begin_history();
         }
         self.out.push_back(Event::Init);
+        self.objects = listed.items.len();
         self.out.extend(listed.items.into_iter().map(Event::Upsert));
         self.complete(listed.revision);
     }
@@ -501,7 +545,11 @@ impl<T> Watcher<T> {
     }
 
     fn frame(&mut self, line: &[u8]) {
-        match Frame::parse(line) {
+        let frame = match rest::is_dense(line) {
+            true => Err("a frame has more values than its length lets expect".to_owned()),
+            false => Frame::parse(line),
+        };
+        match frame {
             Ok(Frame::Object { revision, .. } | Frame::Bookmark { revision })
                 if went_back(self.revision.as_deref(), &revision) =>
             {
@@ -509,6 +557,11 @@ impl<T> Watcher<T> {
                 self.trouble(&Trouble::WentBack, Step::Watch);
             }
             Ok(Frame::Object { kind, object, revision }) => {
+                match kind {
+                    frames::Change::Added if !self.has_room(1) => return,
+                    frames::Change::Deleted => self.objects = self.objects.saturating_sub(1),
+                    _ => {}
+                }
                 self.emit(object, if kind.is_deletion() { Event::Delete } else { Event::Upsert });
                 self.advance(revision);
             }
@@ -538,7 +591,14 @@ impl<T> Watcher<T> {
     }
 
     fn failed(&mut self, error: &Error, step: Step) {
-        let trouble = if error.is_gone() {
+        let too_large = matches!((error, &step), (Error::TooLarge { .. }, Step::List(_)));
+        let in_vain = too_large && self.page_size == 1;
+        if too_large {
+            self.page_size = (self.page_size / SMALLER).max(1);
+        }
+        let trouble = if in_vain {
+            Trouble::Failed { text: error.to_string(), code: None, retry_after: Some(CROWDED) }
+        } else if error.is_gone() {
             Trouble::Gone
         } else {
             let (code, retry_after) = (error.code(), error.retry_after());

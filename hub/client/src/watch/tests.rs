@@ -92,8 +92,12 @@ impl Server {
     }
 
     fn watcher(&self) -> Watcher<(String, u64)> {
-        Watcher::new(
-            self.client(),
+        self.bounded(rest::Bounds::default())
+    }
+
+    fn bounded(&self, bounds: rest::Bounds) -> Watcher<(String, u64)> {
+        Watcher::over(
+            Rest::new(self.client()).bounded(bounds),
             WatchConfig::new("/api/v1/configmaps").labels("a=b"),
             self.env.clone(),
             |text| {
@@ -534,4 +538,67 @@ fn where_the_loop_goes_on() {
     for (trouble, step, count, want) in rows {
         assert_eq!(after(&trouble, step, count), want, "{trouble:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
+    let large = || json!({"metadata": {}, "items": [], "padding": "x".repeat(5000)});
+    let replies = vec![
+        list(7, "t", vec![object("a", 5)]),
+        Reply::Json(200, large()),
+        Reply::Json(200, large()),
+        list(7, "", vec![object("b", 6)]),
+    ];
+    let server = Server::new(replies);
+    let mut watcher = server.bounded(rest::Bounds { answer: 4096, objects: 10 });
+    let mut names = Vec::new();
+    loop {
+        match watcher.next().await {
+            Event::Upsert((name, _)) => names.push(name),
+            Event::Synced => break,
+            Event::Init | Event::Delete(_) => {}
+        }
+    }
+    assert_eq!(names, ["a", "b"]);
+    let limits: Vec<_> = server
+        .asked()
+        .iter()
+        .map(|path| path.split(['=', '&']).nth(1).unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(limits, ["100", "100", "20", "4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_more_is_read_of_a_collection_that_has_too_many_objects() {
+    let bounds = rest::Bounds { objects: 2, ..rest::Bounds::default() };
+    // As a list.
+    let three = || vec![object("a", 1), object("b", 2), object("c", 3)];
+    let server = Server::new(vec![list(7, "", three()), list(8, "", vec![object("a", 1)])]);
+    let mut watcher = server.bounded(bounds);
+    let begun = Instant::now();
+    assert_eq!(watcher.next().await, Event::Init);
+    assert_eq!(watcher.next().await, Event::Init, "nothing of the first");
+    assert!(begun.elapsed() >= CROWDED);
+    assert!(
+        watcher.health().borrow().error.as_ref().is_some_and(|error| error.contains("more than 2 objects"))
+    );
+    // By what comes.
+    let lines = vec![
+        frame("ADDED", object("b", 8)),
+        frame("MODIFIED", object("b", 9)),
+        frame("DELETED", object("b", 10)),
+        frame("ADDED", object("b", 11)),
+        frame("ADDED", object("c", 12)),
+        frame("ADDED", object("d", 13)),
+    ];
+    let replies = vec![list(7, "", vec![object("a", 1)]), Reply::Watch(lines, Then::Nothing), Reply::Hang];
+    let mut watcher = Server::new(replies).bounded(bounds);
+    let mut added = 0;
+    let all = async {
+        loop {
+            added += u32::from(matches!(watcher.next().await, Event::Upsert((name, _)) if name != "a"));
+        }
+    };
+    assert!(timeout(Duration::from_secs(60), all).await.is_err());
+    assert_eq!(added, 3, "b, as it was changed, and made again");
 }

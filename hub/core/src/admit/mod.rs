@@ -11,8 +11,10 @@
 
 pub mod agent;
 mod annotations;
+mod autoscaling;
 mod cluster;
 mod idle;
+mod networking;
 mod overrides;
 mod policy;
 mod quota;
@@ -21,7 +23,7 @@ mod taint_policy;
 mod work;
 
 use karmada_api::{
-    KarmadaKind,
+    KarmadaKind, autoscaling as api,
     cluster::Cluster,
     consts::{finalizer, label},
     policy::{
@@ -36,7 +38,7 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-use crate::hold::Whose;
+use crate::{hold::Whose, services};
 
 pub use self::{
     cluster::{duplicate_id, duplicate_id_for_agent},
@@ -128,6 +130,9 @@ enum Known {
     ClusterResourceBinding,
     Work,
     Cluster,
+    CronFederatedHpa,
+    MultiClusterService,
+    FederatedHpa,
 }
 
 impl Known {
@@ -145,6 +150,9 @@ impl Known {
             (ClusterResourceBinding::GROUP, ClusterResourceBinding::KIND) => Self::ClusterResourceBinding,
             (Work::GROUP, Work::KIND) => Self::Work,
             (Cluster::GROUP, Cluster::KIND) => Self::Cluster,
+            (api::GROUP, api::CRON_FEDERATED_HPA) => Self::CronFederatedHpa,
+            (api::GROUP, api::FEDERATED_HPA) => Self::FederatedHpa,
+            (services::NETWORKING, services::MULTI_CLUSTER_SERVICE) => Self::MultiClusterService,
             _ => return None,
         };
         Some(known)
@@ -157,10 +165,13 @@ impl Known {
             Self::ResourceBinding => Some(label::RESOURCE_BINDING_ID),
             Self::ClusterResourceBinding => Some(label::CLUSTER_RESOURCE_BINDING_ID),
             Self::Work => Some(label::WORK_ID),
+            Self::MultiClusterService => Some(label::MULTI_CLUSTER_SERVICE_ID),
             Self::ClusterTaintPolicy
             | Self::FederatedResourceQuota
             | Self::OverridePolicy
             | Self::ClusterOverridePolicy
+            | Self::CronFederatedHpa
+            | Self::FederatedHpa
             | Self::Cluster => None,
         }
     }
@@ -184,6 +195,9 @@ impl Known {
             Self::FederatedResourceQuota => &quota::SHAPE,
             Self::Work => &work::WORK_SHAPE,
             Self::Cluster => &cluster::SHAPE,
+            Self::CronFederatedHpa => &autoscaling::CRON_SHAPE,
+            Self::FederatedHpa => &autoscaling::HPA_SHAPE,
+            Self::MultiClusterService => &networking::SHAPE,
         }
     }
 
@@ -196,10 +210,13 @@ impl Known {
             Self::ClusterPropagationPolicy => policy::default(obj),
             Self::OverridePolicy => selector_namespaces(obj),
             Self::Work => work::stamp(obj),
+            Self::FederatedHpa => crate::autoscale::hpa::default(obj),
             Self::Cluster => cluster::default(obj, now),
             Self::ClusterTaintPolicy
             | Self::FederatedResourceQuota
             | Self::ClusterOverridePolicy
+            | Self::CronFederatedHpa
+            | Self::MultiClusterService
             | Self::ResourceBinding
             | Self::ClusterResourceBinding => {}
         }
@@ -234,6 +251,9 @@ impl Known {
             }
             Self::Work => shape::read::<Work>(obj).map(|_| work::warnings(obj)),
             Self::Cluster => cluster::validate(old, &shape::read(obj)?),
+            Self::CronFederatedHpa => autoscaling::validate_cron(obj),
+            Self::FederatedHpa => autoscaling::validate_hpa(obj),
+            Self::MultiClusterService => networking::validate(old, obj),
         }
     }
 }

@@ -35,6 +35,7 @@ use crate::{
     evict::{self, Allowance, Ask},
     health::{self, Expired, Listed, Moment, Monitor, Ready},
     leave,
+    links::{self, Expected},
 };
 
 pub use opinion::Opinion;
@@ -117,6 +118,8 @@ pub struct Cluster<'a> {
     pub history: Option<&'a str>,
     /// Since when evictions from it are held because many vanished with it, by its condition.
     pub held: Option<Time>,
+    /// At which times its link is there, if not always: the Cluster's annotation.
+    pub windows: Option<&'a str>,
 }
 
 /// What a hub writes down of a link, as JSON in an annotation.
@@ -175,6 +178,8 @@ struct Link {
     /// The present hold's end, and how people read it.
     held: Option<(Duration, Time)>,
     grace: Option<grace::Grace>,
+    /// What is said of the times at which its link is there, and whether that can be read.
+    schedule: Option<Result<String, String>>,
     /// What was last said not to go together, and when.
     said: Option<(grace::Conflict, Duration)>,
     record: Option<Record>,
@@ -321,7 +326,17 @@ impl Judge {
             let grace = link.silences.grace(cluster.grace, now.monotonic, &settings.grace());
             // The hub's own is the monitor's, with its rules for beginners.
             let own = (grace.length != settings.health.grace).then_some(grace.length);
-            listed.push(Listed { name: cluster.name, ready: cluster.ready, grace: own });
+            let expected = links::expected(cluster.windows, std::time::UNIX_EPOCH + now.wall);
+            let expected_for = match &expected {
+                Expected::Always | Expected::Unreadable(_) => None,
+                Expected::For(length) => Some(*length),
+                Expected::From(_) => Some(Duration::ZERO),
+            };
+            link.schedule = cluster.windows.map(|windows| match expected {
+                Expected::Unreadable(why) => Err(why),
+                _ => Ok(windows.to_owned()),
+            });
+            listed.push(Listed { name: cluster.name, ready: cluster.ready, grace: own, expected_for });
             if link.has_news(grace.conflict, now.monotonic) {
                 conflicts.push((cluster.name.to_owned(), grace.clone()));
             }
@@ -341,7 +356,9 @@ impl Judge {
         let sightings: Vec<_> = listed
             .iter()
             .map(|cluster| {
+                let expected = cluster.expected_for.map(|length| now.monotonic.saturating_sub(length));
                 let heard = self.monitor.heard(cluster.name).unwrap_or(now.monotonic);
+                let heard = heard.max(expected.unwrap_or_default());
                 let grace = cluster.grace.unwrap_or(self.settings.health.grace);
                 let silent = now.monotonic.saturating_sub(heard) > grace / 2;
                 let lost_before = self.monitor.lost_before(cluster.name);
@@ -421,6 +438,7 @@ impl Judge {
         let known = !self.monitor.lost_before(cluster);
         Opinion {
             grace: link.and_then(|link| link.grace.clone()),
+            schedule: link.and_then(|link| link.schedule.clone()),
             held_until: link.and_then(|link| link.held).map(|(_, until)| until),
             losses: link.map_or(0, |link| link.flaps.recent(now.monotonic, &self.settings.flaps)),
             stale: ready == Ready::Unknown,

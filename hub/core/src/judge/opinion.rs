@@ -5,6 +5,8 @@
 //! |---|---|---|
 //! | `LinkGrace` | `GraceAnnotated`, `GraceLearnt`, `GraceInvalid` | its grace is not the hub's |
 //! | | `GraceRaised`, `LeaseTooLong` | settings of the hub and of its agent do not go together |
+//! | `LinkScheduled` | `LinkWindows` | its link is there at certain times alone; at others its silence is no loss |
+//! | | `LinkWindowsInvalid` | what is said of these times cannot be read |
 //! | `LinkFlapping` | `HeldOut` | it comes and goes, and gets nothing new for a while |
 //! | `StatusStale` | `NotReported` | since `lastTransitionTime` nothing has been heard; all figures are older |
 //! | `EvictionsHeld` | `MassOutage` | it is lost with many others, and nothing is moved away |
@@ -29,6 +31,8 @@ use super::{brake::Cause, grace::Grace};
 pub struct Opinion {
     /// How long it may be silent.
     pub grace: Option<Grace>,
+    /// At which times its link is there, if not always; or why what is said of them cannot be read.
+    pub schedule: Option<Result<String, String>>,
     /// Until when it is held out of new scheduling.
     pub held_until: Option<Time>,
     /// Losses that count at present.
@@ -42,8 +46,13 @@ pub struct Opinion {
 }
 
 /// The conditions that are ours to set and to remove.
-const OURS: [&str; 4] =
-    [extension::LINK_GRACE, extension::LINK_FLAPPING, extension::STATUS_STALE, extension::EVICTIONS_HELD];
+const OURS: [&str; 5] = [
+    extension::LINK_GRACE,
+    extension::LINK_SCHEDULED,
+    extension::LINK_FLAPPING,
+    extension::STATUS_STALE,
+    extension::EVICTIONS_HELD,
+];
 
 impl Opinion {
     /// Makes a Cluster's conditions say it. Answers whether anything changed.
@@ -71,6 +80,18 @@ impl Opinion {
             && let Some(reason) = grace.reason()
         {
             wanted.push(holds(extension::LINK_GRACE, reason, grace.to_string(), now));
+        }
+        match &self.schedule {
+            Some(Ok(windows)) => {
+                let message = format!("its link is there {windows}; at other times its silence is no loss");
+                wanted.push(holds(extension::LINK_SCHEDULED, "LinkWindows", message, now));
+            }
+            Some(Err(why)) => {
+                let annotation = extension::LINK_WINDOWS;
+                let message = format!("the annotation {annotation} counts for nothing: {why}");
+                wanted.push(holds(extension::LINK_SCHEDULED, "LinkWindowsInvalid", message, now));
+            }
+            None => {}
         }
         if let Some(until) = self.held_until {
             let message =

@@ -1,3 +1,5 @@
+use karmada_api::{conditions, consts::extension};
+
 use super::*;
 
 /// A fleet whose clusters renew every ten seconds unless they are silent, judged so often as its settings say.
@@ -19,6 +21,7 @@ struct Member {
     lease: Option<u64>,
     history: Option<String>,
     held: Option<Time>,
+    windows: Option<&'static str>,
 }
 
 fn at(seconds: u64) -> Moment {
@@ -35,6 +38,7 @@ impl Fleet {
             lease: None,
             history: None,
             held: None,
+            windows: None,
         };
         Self {
             judge: Judge::new(settings, at(0)),
@@ -68,6 +72,7 @@ impl Fleet {
                     },
                     history: member.history.as_deref(),
                     held: member.held,
+                    windows: member.windows,
                 });
                 let verdict = self.judge.tick(at(now), self.watching, clusters);
                 self.conflicts.extend(verdict.conflicts.into_iter().map(|(name, grace)| (now, name, grace)));
@@ -425,4 +430,55 @@ fn a_lease_of_ten_years_hides_no_loss() {
     fleet.clusters[0].lease = Some(60);
     fleet.until(fleet.now + 7200);
     assert_eq!(fleet.conflicts.len(), 1, "what was mended and comes back is news");
+}
+
+#[test]
+fn silence_at_times_at_which_no_link_is_to_be_there_is_no_loss() {
+    // The clocks start at midnight, UTC.
+    let hour = 3600;
+    let mut fleet = Fleet::new(12, Settings::default());
+    for member in &mut fleet.clusters {
+        member.windows = Some("02:00-04:00");
+    }
+    fleet.clusters[11].windows = Some("at night");
+    fleet.until(60);
+    fleet.clusters.iter_mut().for_each(|member| member.silent = true);
+    fleet.until(2 * hour - 1);
+    // Nothing can be read of the last one's times: it is lost as any.
+    let lost = |fleet: &Fleet| {
+        fleet
+            .clusters
+            .iter()
+            .filter(|member| member.ready == Ready::Unknown)
+            .map(|m| m.name.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lost(&fleet), ["m11"]);
+    // Then they have as long as any cluster has, from the beginning of the window on.
+    for member in &mut fleet.clusters[1..11] {
+        member.silent = false;
+    }
+    fleet.until(2 * hour + 35);
+    assert_eq!(lost(&fleet), ["m11"]);
+    fleet.until(2 * hour + 60);
+    assert_eq!(lost(&fleet), ["m0", "m11"]);
+    let said = |name: &str| {
+        let mut list = Vec::new();
+        fleet
+            .judge
+            .opinion(name, Ready::True, at(fleet.now))
+            .show(&mut list, Time::from_system(std::time::UNIX_EPOCH));
+        let found = conditions::find(&list, extension::LINK_SCHEDULED);
+        found.map(|condition| (condition.reason.clone(), condition.message.clone())).unwrap_or_default()
+    };
+    assert_eq!(
+        said("m1"),
+        (
+            "LinkWindows".to_owned(),
+            "its link is there 02:00-04:00; at other times its silence is no loss".to_owned()
+        )
+    );
+    assert!(
+        said("m11").0 == "LinkWindowsInvalid" && said("m11").1.contains("cluster.karmada.io/link-windows")
+    );
 }

@@ -42,7 +42,7 @@ use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, sleep_until, timeout, timeout_at},
 };
 
 use self::book::{Book, Found, Outcome, Unasked};
@@ -75,7 +75,52 @@ const WINDOWS: u32 = (STREAMS as u32 + 1) * WINDOW;
 const HEADERS: u32 = 64 << 10;
 /// While something is under way, the agent is asked whether it is there so often, and has so long to say so.
 const PING: Duration = Duration::from_secs(10);
-const PONG: Duration = Duration::from_secs(6);
+/// The answer waits behind whatever is under way, up to [`WINDOWS`] at whatever the link carries: that nothing at all comes says
+/// more, and sooner ([`SILENCE`]).
+const PONG: Duration = Duration::from_secs(60);
+
+/// Of a tunnel that works something is read more often than that: its agent asks every ten seconds whether the hub is there, and the
+/// hub asks it. So one that has brought nothing for as long has broken, whatever has told of it.
+const SILENCE: Duration = Duration::from_secs(16);
+/// Longer by what was sent since, which its answer waits behind, at so many bytes a second;
+const SLOW: u64 = 4 << 10;
+/// and never longer than that.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// When something was read of a connection last, and how much was written since.
+#[derive(Clone, Debug)]
+struct Heard(Arc<Mutex<(Instant, u64)>>);
+
+impl Heard {
+    fn now() -> Self {
+        Self(Arc::new(Mutex::new((Instant::now(), 0))))
+    }
+
+    fn read(&self) {
+        *self.0.lock() = (Instant::now(), 0);
+    }
+
+    fn written(&self, bytes: usize) {
+        self.0.lock().1 += bytes as u64;
+    }
+
+    /// When it has broken, if nothing comes until then.
+    fn until(&self) -> Instant {
+        let (last, written) = *self.0.lock();
+        last + (SILENCE + Duration::from_secs(written / SLOW)).min(LONGEST)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.until() <= Instant::now()
+    }
+
+    /// Returns when nothing was read for too long.
+    async fn ends(&self) {
+        while !self.is_silent() {
+            sleep_until(self.until()).await;
+        }
+    }
+}
 
 /// An open tunnel.
 #[derive(Clone)]
@@ -83,6 +128,7 @@ pub(crate) struct Tunnel {
     sender: http2::SendRequest<Body>,
     places: Arc<Semaphore>,
     server: Uri,
+    heard: Heard,
 }
 
 /// Why a request got no answer.
@@ -97,6 +143,11 @@ impl Tunnel {
     /// What stands before the paths that are asked.
     pub(crate) fn server(&self) -> &Uri {
         &self.server
+    }
+
+    /// Whether it can be asked by.
+    fn works(&self) -> bool {
+        !self.sender.is_closed() && !self.heard.is_silent()
     }
 
     /// Asks something. What comes with the answer is held until that has ended.
@@ -174,8 +225,7 @@ impl Tunnels {
     /// # Errors
     /// 503 where its agent was not or could not be asked, 504 where it has not come in time.
     pub(crate) async fn to(self: &Arc<Self>, cluster: &str) -> Result<Tunnel, Status> {
-        let works = |tunnel: &Tunnel| !tunnel.sender.is_closed();
-        let found = self.book.lock().find(cluster, Instant::now(), works, || self.env.uuid())?;
+        let found = self.book.lock().find(cluster, Instant::now(), Tunnel::works, || self.env.uuid())?;
         let (until, hears) = match found {
             Found::Open(tunnel) => return Ok(tunnel),
             Found::Wait(until, hears) => (until, hears),
@@ -231,9 +281,11 @@ impl Tunnels {
     }
 
     async fn converse(&self, cluster: &str, number: &str, upgrade: hyper::upgrade::OnUpgrade) -> String {
+        let heard = Heard::now();
         let io = match timeout(book::CALL, upgrade).await {
             Ok(Ok(io)) => Counted {
                 io: TokioIo::new(io),
+                heard: heard.clone(),
                 received: self.figures.tunnel(cluster, "received"),
                 sent: self.figures.tunnel(cluster, "sent"),
             },
@@ -257,15 +309,19 @@ impl Tunnels {
             Err(error) => return error.to_string(),
         };
         let server = Uri::from_static("https://member");
-        let tunnel = Tunnel { sender, places: Arc::new(Semaphore::new(STREAMS)), server };
+        let tunnel =
+            Tunnel { sender, places: Arc::new(Semaphore::new(STREAMS)), server, heard: heard.clone() };
         if !self.book.lock().opens(cluster, number, tunnel) {
             return "it came too late".to_owned();
         }
         self.figures.call("opened");
         let _open = self.figures.open();
-        match connection.await {
-            Ok(()) => "its agent has closed it".to_owned(),
-            Err(error) => error.to_string(),
+        tokio::select! {
+            ended = connection => match ended {
+                Ok(()) => "its agent has closed it".to_owned(),
+                Err(error) => error.to_string(),
+            },
+            () = heard.ends() => "nothing was heard of its agent for too long".to_owned(),
         }
     }
 }
@@ -332,6 +388,7 @@ fn let_in(tunnels: &Arc<Tunnels>, call: Call) -> Result<Response<Body>, Status> 
 /// A connection whose bytes are counted.
 struct Counted<T> {
     io: T,
+    heard: Heard,
     received: Counter,
     sent: Counter,
 }
@@ -344,7 +401,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
     ) -> Poll<std::io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.io).poll_read(context, buffer);
-        self.received.inc_by((buffer.filled().len() - before) as u64);
+        let count = buffer.filled().len() - before;
+        if count > 0 {
+            self.heard.read();
+        }
+        self.received.inc_by(count as u64);
         read
     }
 }
@@ -357,6 +418,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
     ) -> Poll<std::io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
         if let Poll::Ready(Ok(count)) = &written {
+            self.heard.written(*count);
             self.sent.inc_by(*count as u64);
         }
         written
@@ -369,6 +431,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
     ) -> Poll<std::io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
         if let Poll::Ready(Ok(count)) = &written {
+            self.heard.written(*count);
             self.sent.inc_by(*count as u64);
         }
         written
@@ -384,5 +447,52 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+        time::sleep,
+    };
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_brings_something_is_there_and_whoever_brings_nothing_is_not() {
+        let (near, mut far) = duplex(1 << 10);
+        let heard = Heard::now();
+        let mut counted = Counted {
+            io: near,
+            heard: heard.clone(),
+            received: Counter::default(),
+            sent: Counter::default(),
+        };
+        let begun = Instant::now();
+        let ends = tokio::spawn({
+            let heard = heard.clone();
+            async move {
+                heard.ends().await;
+                begun.elapsed()
+            }
+        });
+        for _ in 0..10 {
+            sleep(SILENCE / 2).await;
+            far.write_all(b"x").await.unwrap();
+            counted.read_exact(&mut [0]).await.unwrap();
+            // What is written says nothing of the other end.
+            counted.write_all(b"y").await.unwrap();
+            assert!(!heard.is_silent());
+        }
+        let last = begun.elapsed();
+        let ended = ends.await.unwrap();
+        assert_eq!(ended, last + SILENCE);
+        // An answer waits behind what is on its way.
+        for (sent, patience) in [(SLOW, 1), (10 * SLOW, 10), (1000 * SLOW, 44)] {
+            heard.read();
+            heard.written(usize::try_from(sent).unwrap());
+            assert_eq!(heard.until(), Instant::now() + SILENCE + Duration::from_secs(patience), "{sent}");
+        }
     }
 }

@@ -64,7 +64,7 @@ impl Detector {
         }
     }
 
-    /// The kinds that policies select, bindings hold and workloads need.
+    /// The kinds that policies select, bindings hold and workloads need, and what MultiClusterServices are about.
     fn wanted_kinds(&self) -> BTreeSet<GroupVersionKind> {
         let mut wanted = BTreeSet::new();
         for (_, index) in self.context.known.policies.both() {
@@ -75,6 +75,9 @@ impl Detector {
             wanted.extend(kinds.iter().filter_map(|name| BindingHead::kind_of_group(name)));
         }
         wanted.extend(self.context.accounts.needs.kinds());
+        if !self.context.known.multi.is_empty() {
+            wanted.extend(GroupVersionKind::from_api_version("v1", "Service"));
+        }
         wanted
     }
 }

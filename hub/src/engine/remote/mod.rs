@@ -293,7 +293,8 @@ impl Remote {
         let hub = Hub::new(self.config.hub.clone(), client.clone(), self.env.clone())
             .map_err(hub_error)?
             .with_figures(self.figures.clone())
-            .approving_agents();
+            .approving_agents()
+            .not_pushing();
         let mut ready = hub.ready();
         let halt = CancellationToken::new();
         let running = hub.run(halt.clone());

@@ -13,6 +13,7 @@ use karmada_objects::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::SliceHead;
 use crate::known::digest::{digest, digest_of};
 
 /// A Work.
@@ -42,6 +43,8 @@ pub(crate) struct WorkHead {
     pub said: Said,
     /// A Namespace of its that stays on the member although the hub wants it gone, and the agent's words for it.
     pub released: Option<Box<(String, String)>>,
+    /// That it brings a Service of one cluster to others.
+    pub slice: Option<Box<SliceHead>>,
 }
 
 /// What a Work's status says of its object. It is kept as text, which is small: a Work has a few hundred bytes of it, and
@@ -108,6 +111,7 @@ impl WorkHead {
             status: digest(&value["status"]),
             said,
             released: Self::released_of(value),
+            slice: SliceHead::project(value),
         }
     }
 
@@ -169,7 +173,12 @@ impl WorkHead {
     /// The groups by which Works are found: their binding, and the name of their cluster's namespace is the range.
     pub(crate) fn groups(_: &Key, head: &Self) -> Vec<String> {
         let quota = head.quota.iter().map(Self::of_quota);
-        head.binding.iter().map(ToString::to_string).chain(quota).collect()
+        head.binding
+            .iter()
+            .map(ToString::to_string)
+            .chain(quota)
+            .chain(head.slice.iter().flat_map(|slice| slice.groups()))
+            .collect()
     }
 }
 

@@ -175,6 +175,18 @@ impl Record {
         Some(Self { epoch, ended: Some(ended), issued: None })
     }
 
+    /// The record when the hub has begun to work on a Cluster (`uid`) by itself: whoever was its agent, or had a certificate
+    /// in store for the name, is that no more, and is not again when the Cluster is handed to an agent later. None if that was
+    /// noted, and since then nothing was given, or `shown`.
+    #[must_use]
+    pub fn displace(&self, uid: &str, shown: bool, now: SystemTime) -> Option<Self> {
+        let noted = self.ended.as_ref().is_some_and(|last| last.how == End::Revoked && last.uid == uid);
+        if noted && !shown && !self.is_issued() {
+            return None;
+        }
+        self.end(End::Revoked, uid, now)
+    }
+
     /// Whether a certificate of the epoch that counts was given.
     pub const fn is_issued(&self) -> bool {
         self.issued.is_some()
@@ -251,6 +263,27 @@ mod tests {
 
     fn at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_an_agent_was_given_ends_once_when_the_hub_takes_over() {
+        let grant = Grant { by: "t", to: Some("k"), several: false };
+        let given = Record::default().grant(grant, false, at(1)).expect("given");
+        let taken = given.displace("u1", false, at(5)).expect("an epoch");
+        assert!(taken.epoch > given.epoch && !taken.is_issued());
+        assert_eq!(Record::read(&taken.write("m1", None)), Ok(taken.clone()));
+        assert_eq!(taken.displace("u1", false, at(9)), None, "it is noted once");
+        for again in [
+            // Somebody was let in again, or shows what nobody noted; it is another Cluster.
+            taken.grant(grant, false, at(6)).and_then(|record| record.displace("u1", false, at(9))),
+            taken.displace("u1", true, at(9)),
+            taken.displace("u2", false, at(9)),
+            // A certificate may be there of which no record says.
+            Record::default().displace("u1", false, at(9)),
+            Record::default().end(End::Revoked, "", at(8)).and_then(|end| end.displace("u1", false, at(9))),
+        ] {
+            assert_eq!(again.map(|record| record.epoch), Some(9));
+        }
     }
 
     #[test]

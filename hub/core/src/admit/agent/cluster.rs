@@ -97,8 +97,9 @@ pub const CLUSTER: &[Row] = &[
 ];
 
 /// Conditions that the hub alone sets and removes.
-pub const HUB_CONDITIONS: [&str; 5] = [
+pub const HUB_CONDITIONS: [&str; 6] = [
     extension::LINK_GRACE,
+    extension::LINK_SCHEDULED,
     extension::LINK_FLAPPING,
     extension::STATUS_STALE,
     extension::EVICTIONS_HELD,
@@ -106,7 +107,7 @@ pub const HUB_CONDITIONS: [&str; 5] = [
 ];
 
 /// Annotations that are a report of the agent's.
-const REPORTS: [&str; 3] = [extension::NODES, extension::QUOTAS, extension::TUNNEL];
+const REPORTS: [&str; 4] = [extension::NODES, extension::QUOTAS, extension::TUNNEL, extension::LINK];
 
 /// How far an agent has come.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
 
+mod commands;
+mod karmadactl;
+
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -155,6 +158,20 @@ async fn kubectl_reaches_a_member_by_another_server() {
             (done || line.contains("--watch")) && said.contains(wanted),
             "kubectl {line}: no {wanted:?} in\n{said}"
         );
+    }
+    // All clusters at once: there is one that answers, and one that does not.
+    register(&hub.rest, "away", "https://127.0.0.1:1", None, "none").await;
+    for (line, wanted) in [
+        ("get namespaces", "CLUSTER"),
+        ("get namespaces", "cluster away is missing: "),
+        ("get namespaces -o yaml", "resource.karmada.io/query-from-cluster: m"),
+        ("get namespace kube-system -o name", "namespace/kube-system"),
+        ("get namespace nowhere", "resource not found or don't have permission to get it"),
+        ("apply -f map.yaml", "Request verb create is not support"),
+        ("api-resources --api-group=cluster.karmada.io", "clusters"),
+    ] {
+        let (_, said) = kubectl(&hub, dir.path(), "*", line);
+        assert!(said.contains(wanted), "kubectl {line} of all: no {wanted:?} in\n{said}");
     }
     // The same by a kubeconfig of its own.
     let admin = hub.kubeconfig.to_str().unwrap();

@@ -1,0 +1,146 @@
+//! Arguments of the commands that reach into a member cluster through the hub.
+
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use karmada_meta::duration;
+
+use super::ServerArgs;
+
+/// Arguments of `logs`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct LogsArgs {
+    /// The cluster.
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
+    /// The Pod.
+    #[arg(value_name = "POD")]
+    pub pod: String,
+    /// The container, where there are several.
+    #[arg(short = 'c', long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// Go on with what is written from now on.
+    #[arg(short = 'f', long)]
+    pub follow: bool,
+    /// What the container before this one has written.
+    #[arg(short = 'p', long)]
+    pub previous: bool,
+    /// The last lines alone.
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<u32>,
+    /// What is no older, like 10m.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub since: Option<Duration>,
+    /// Put a time before each line.
+    #[arg(long)]
+    pub timestamps: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// How commands are run, for `exec --help`.
+pub const EXEC_HELP: &str = "\
+  karmada-hub exec shop-17 web-5d4b9 -- ls /var/log          a command, and what it writes
+  karmada-hub exec shop-17 web-5d4b9 -it -- sh               a shell in this terminal
+  tar c . | karmada-hub exec shop-17 web-5d4b9 -i -- tar x   bytes into it
+
+A link that is cut ends it with exit code 1; what runs in the container may go on.";
+
+/// Arguments of `exec`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct ExecArgs {
+    /// The cluster.
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
+    /// The Pod.
+    #[arg(value_name = "POD")]
+    pub pod: String,
+    /// The command, with its arguments.
+    #[arg(value_name = "COMMAND", last = true, required = true)]
+    pub command: Vec<String>,
+    /// The container, where there are several.
+    #[arg(short = 'c', long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// Pass standard input on.
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
+    /// Give the command a terminal.
+    #[arg(short = 't', long)]
+    pub tty: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Used {
+    #[value(alias = "node", alias = "no")]
+    Nodes,
+    #[value(alias = "pod", alias = "po")]
+    Pods,
+}
+
+/// Arguments of `top`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TopArgs {
+    /// The cluster.
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
+    /// By what.
+    #[arg(value_enum, default_value_t = Used::Pods)]
+    pub what: Used,
+    /// Over all namespaces.
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Only what has these labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Arguments of `port-forward`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct PortForwardArgs {
+    /// The cluster.
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
+    /// The Pod.
+    #[arg(value_name = "POD")]
+    pub pod: String,
+    /// Ports: LOCAL:REMOTE, one for both, or :REMOTE for any local one.
+    #[arg(value_name = "PORTS", required = true, value_parser = ports)]
+    pub ports: Vec<(u16, u16)>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// The port of this machine, 0 for any, and the Pod's.
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let (local, remote) = text.split_once(':').unwrap_or((text, text));
+    let port = |text: &str| {
+        text.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| format!("{text:?} is no port"))
+    };
+    Ok((if local.is_empty() { 0 } else { port(local)? }, port(remote)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_on_both_sides() {
+        for (text, want) in [
+            ("8080:80", Some((8080, 80))),
+            ("80", Some((80, 80))),
+            (":80", Some((0, 80))),
+            ("0:80", None),
+            ("80:", None),
+            ("", None),
+            ("a:80", None),
+            ("70000", None),
+        ] {
+            assert_eq!(ports(text).ok(), want, "{text}");
+        }
+    }
+}

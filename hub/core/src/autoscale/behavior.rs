@@ -1,0 +1,371 @@
+//! How fast replicas may follow what metrics ask for: Kubernetes' stabilisation and policies, as Karmada has them.
+//!
+//! ```text
+//!   desired ─ stabilised: neither below what was asked for lately, nor above ─▶ limited by policies ─▶ within min and max
+//! ```
+
+use std::{collections::VecDeque, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// How replicas may change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Behavior {
+    /// Upwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_up: Option<Rules>,
+    /// Downwards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_down: Option<Rules>,
+}
+
+/// How replicas may change in one direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rules {
+    /// For so long what was asked for counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stabilization_window_seconds: Option<i32>,
+    /// Max, Min or Disabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub select_policy: Option<String>,
+    /// By how much they may change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<Policy>,
+    /// So far from the target nothing is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<serde_json::Value>,
+}
+
+/// By how much replicas may change in a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Policy {
+    /// Pods or Percent.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How many.
+    pub value: i32,
+    /// In how long.
+    pub period_seconds: i32,
+}
+
+/// The bounds of a FederatedHPA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// At least so many.
+    pub min: i64,
+    /// At most so many.
+    pub max: i64,
+}
+
+/// Why replicas are not what metrics ask for: the reason and message of a condition.
+pub type Why = (&'static str, &'static str);
+
+/// What was asked for and done lately. Only in memory, as Karmada's.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    asked: VecDeque<(Duration, i64)>,
+    /// When, and by how much.
+    up: VecDeque<(Duration, i64)>,
+    down: VecDeque<(Duration, i64)>,
+}
+
+/// Nothing older counts for anybody.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// What comes of a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The replicas.
+    pub replicas: i64,
+    /// What AbleToScale says.
+    pub able: Why,
+    /// What ScalingLimited says, and whether it is so.
+    pub limited: (bool, Why),
+}
+
+const READY: Why = ("ReadyForNewScale", "recommended size matches current size");
+const WITHIN: Why = ("DesiredWithinRange", "the desired count is within the acceptable range");
+const TOO_FEW: Why = ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
+const TOO_MANY: Why = ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
+const UP_LIMIT: Why =
+    ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
+const DOWN_LIMIT: Why =
+    ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
+
+impl History {
+    /// Replicas were changed.
+    pub fn scaled(&mut self, now: Duration, from: i64, to: i64) {
+        let (list, by) = if to > from { (&mut self.up, to - from) } else { (&mut self.down, from - to) };
+        list.push_back((now, by));
+        forget(list, now);
+    }
+
+    fn ask(&mut self, now: Duration, replicas: i64) {
+        self.asked.push_back((now, replicas));
+        forget(&mut self.asked, now);
+    }
+
+    fn lately(&self, now: Duration, window: Duration) -> impl Iterator<Item = i64> + '_ {
+        self.asked
+            .iter()
+            .filter(move |(at, _)| now.saturating_sub(*at) < window || *at == now)
+            .map(|(_, n)| *n)
+    }
+
+    fn within(list: &VecDeque<(Duration, i64)>, now: Duration, period: i32) -> i64 {
+        let period = Duration::from_secs(u64::try_from(period).unwrap_or_default());
+        list.iter().filter(|(at, _)| now.saturating_sub(*at) < period).map(|(_, by)| by).sum()
+    }
+
+    /// What comes of a wish at a moment of a clock that only goes forward. `window` is that of scaling down where nothing is said
+    /// about it.
+    pub fn decide(
+        &mut self,
+        now: Duration,
+        behavior: Option<&Behavior>,
+        window: Duration,
+        bounds: Bounds,
+        (current, desired): (i64, i64),
+    ) -> Outcome {
+        self.ask(now, desired);
+        match behavior {
+            None => self.without_behavior(now, window, bounds, current, desired),
+            Some(behavior) => self.with_behavior(now, behavior, window, bounds, current, desired),
+        }
+    }
+
+    fn without_behavior(
+        &self,
+        now: Duration,
+        window: Duration,
+        bounds: Bounds,
+        current: i64,
+        desired: i64,
+    ) -> Outcome {
+        let highest = self.lately(now, window).max().unwrap_or(desired);
+        let able = match highest != desired {
+            true => (
+                "ScaleDownStabilized",
+                "recent recommendations were higher than current one, applying the highest recent recommendation",
+            ),
+            false => READY,
+        };
+        let limit = (2 * current).max(4);
+        let most = bounds.max.min(limit);
+        let (replicas, limited) = if highest < bounds.min {
+            (bounds.min, (true, TOO_FEW))
+        } else if highest > most {
+            (most, (true, if bounds.max > limit { UP_LIMIT } else { TOO_MANY }))
+        } else {
+            (highest, (false, WITHIN))
+        };
+        Outcome { replicas, able, limited }
+    }
+
+    fn with_behavior(
+        &self,
+        now: Duration,
+        behavior: &Behavior,
+        window: Duration,
+        bounds: Bounds,
+        current: i64,
+        desired: i64,
+    ) -> Outcome {
+        let none = Rules::default();
+        let (up, down) =
+            (behavior.scale_up.as_ref().unwrap_or(&none), behavior.scale_down.as_ref().unwrap_or(&none));
+        let seconds = |rules: &Rules, default: Duration| {
+            let seconds = rules.stabilization_window_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            seconds.map_or(default, Duration::from_secs)
+        };
+        let lowest = self.lately(now, seconds(up, Duration::ZERO)).min().unwrap_or(desired).min(desired);
+        let highest = self.lately(now, seconds(down, window)).max().unwrap_or(desired).max(desired);
+        let stable = current.max(lowest).min(highest);
+        let able = if stable == desired {
+            READY
+        } else if desired >= current {
+            (
+                "ScaleUpStabilized",
+                "recent recommendations were lower than current one, applying the lowest recent recommendation",
+            )
+        } else {
+            (
+                "ScaleDownStabilized",
+                "recent recommendations were higher than current one, applying the highest recent recommendation",
+            )
+        };
+        let (replicas, limited) = if stable > current {
+            let limit = self.up_limit(now, up, current).max(current);
+            let most = bounds.max.min(limit);
+            match stable > most {
+                true => (most, (true, if bounds.max > limit { UP_LIMIT } else { TOO_MANY })),
+                false => (stable, (false, WITHIN)),
+            }
+        } else if stable < current {
+            let limit = self.down_limit(now, down, current).min(current);
+            let least = bounds.min.max(limit);
+            match stable < least {
+                true => (least, (true, if bounds.min < limit { DOWN_LIMIT } else { TOO_FEW })),
+                false => (stable, (false, WITHIN)),
+            }
+        } else {
+            (stable, (false, WITHIN))
+        };
+        Outcome { replicas, able, limited }
+    }
+
+    fn up_limit(&self, now: Duration, rules: &Rules, current: i64) -> i64 {
+        let limits = rules.policies.iter().map(|policy| {
+            let (added, removed) = (
+                Self::within(&self.up, now, policy.period_seconds),
+                Self::within(&self.down, now, policy.period_seconds),
+            );
+            let begin = current - added + removed;
+            match policy.kind.as_str() {
+                "Percent" => (begin as f64 * (1.0 + f64::from(policy.value) / 100.0)).ceil() as i64,
+                _ => begin + i64::from(policy.value),
+            }
+        });
+        match rules.select_policy.as_deref() {
+            Some("Disabled") => current,
+            Some("Min") => limits.min().unwrap_or(i64::MAX),
+            _ => limits.max().unwrap_or(i64::MAX),
+        }
+    }
+
+    fn down_limit(&self, now: Duration, rules: &Rules, current: i64) -> i64 {
+        let limits = rules.policies.iter().map(|policy| {
+            let (added, removed) = (
+                Self::within(&self.up, now, policy.period_seconds),
+                Self::within(&self.down, now, policy.period_seconds),
+            );
+            let begin = current - added + removed;
+            match policy.kind.as_str() {
+                "Percent" => (begin as f64 * (1.0 - f64::from(policy.value) / 100.0)) as i64,
+                _ => begin - i64::from(policy.value),
+            }
+        });
+        match rules.select_policy.as_deref() {
+            Some("Disabled") => current,
+            // The largest change leaves the fewest.
+            Some("Min") => limits.max().unwrap_or(i64::MIN),
+            _ => limits.min().unwrap_or(i64::MIN),
+        }
+    }
+}
+
+fn forget(list: &mut VecDeque<(Duration, i64)>, now: Duration) {
+    while list.front().is_some_and(|(at, _)| now.saturating_sub(*at) > LONGEST) {
+        list.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(300);
+    const BOUNDS: Bounds = Bounds { min: 1, max: 100 };
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(10_000 + seconds)
+    }
+
+    fn behavior(value: Value) -> Behavior {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn without_behavior_it_is_kubernetes_first_arithmetic() {
+        let mut history = History::default();
+        let mut decide = |seconds: u64, current: i64, desired: i64, bounds: Bounds| {
+            let outcome = history.decide(at(seconds), None, WINDOW, bounds, (current, desired));
+            (outcome.replicas, outcome.able.0, outcome.limited.1.0)
+        };
+        assert_eq!(decide(0, 10, 12, BOUNDS), (12, "ReadyForNewScale", "DesiredWithinRange"));
+        assert_eq!(decide(15, 12, 3, BOUNDS), (12, "ScaleDownStabilized", "DesiredWithinRange"));
+        assert_eq!(decide(299, 12, 3, BOUNDS), (12, "ScaleDownStabilized", "DesiredWithinRange"));
+        assert_eq!(decide(301, 12, 3, BOUNDS), (3, "ReadyForNewScale", "DesiredWithinRange"));
+        assert_eq!(decide(2000, 1, 9, BOUNDS), (4, "ReadyForNewScale", "ScaleUpLimit"));
+        assert_eq!(decide(4000, 10, 50, BOUNDS), (20, "ReadyForNewScale", "ScaleUpLimit"));
+        assert_eq!(
+            decide(6000, 10, 50, Bounds { min: 1, max: 15 }),
+            (15, "ReadyForNewScale", "TooManyReplicas")
+        );
+        assert_eq!(
+            decide(8000, 10, 0, Bounds { min: 2, max: 15 }),
+            (2, "ReadyForNewScale", "TooFewReplicas")
+        );
+    }
+
+    #[test]
+    fn windows_hold_in_both_directions() {
+        let behavior = behavior(
+            json!({"scaleUp": {"stabilizationWindowSeconds": 60}, "scaleDown": {"stabilizationWindowSeconds": 120}}),
+        );
+        let mut history = History::default();
+        let mut decide = |seconds: u64, current: i64, desired: i64| {
+            let outcome = history.decide(at(seconds), Some(&behavior), WINDOW, BOUNDS, (current, desired));
+            (outcome.replicas, outcome.able.0)
+        };
+        assert_eq!(decide(0, 5, 5), (5, "ReadyForNewScale"));
+        assert_eq!(decide(15, 5, 9), (5, "ScaleUpStabilized"));
+        assert_eq!(decide(59, 5, 9), (5, "ScaleUpStabilized"));
+        assert_eq!(decide(61, 5, 8), (8, "ReadyForNewScale"));
+        assert_eq!(decide(90, 8, 2), (8, "ScaleDownStabilized"));
+        assert_eq!(decide(182, 8, 2), (2, "ReadyForNewScale"));
+    }
+
+    #[test]
+    fn policies_limit_how_fast_it_goes() {
+        let policies = |select: &str| {
+            let rules = json!({"selectPolicy": select, "policies": [
+                {"type": "Pods", "value": 4, "periodSeconds": 60}, {"type": "Percent", "value": 100, "periodSeconds": 60}]});
+            behavior(
+                json!({"scaleUp": rules, "scaleDown": {"stabilizationWindowSeconds": 0, "selectPolicy": select, "policies": [
+                {"type": "Pods", "value": 4, "periodSeconds": 60}, {"type": "Percent", "value": 15, "periodSeconds": 60}]}}),
+            )
+        };
+        // (selected, current, desired, changed within the minute, replicas, why)
+        let rows = [
+            ("Max", 10, 50, 0, 20, "ScaleUpLimit"),
+            ("Min", 10, 50, 0, 14, "ScaleUpLimit"),
+            ("Disabled", 10, 50, 0, 10, "ScaleUpLimit"),
+            ("Max", 2, 50, 0, 6, "ScaleUpLimit"),
+            ("Max", 20, 50, 10, 20, "ScaleUpLimit"),
+            ("Max", 18, 50, 8, 20, "ScaleUpLimit"),
+            ("Max", 40, 5, 0, 34, "ScaleDownLimit"),
+            ("Min", 40, 5, 0, 36, "ScaleDownLimit"),
+            ("Disabled", 40, 5, 0, 40, "ScaleDownLimit"),
+            ("Max", 36, 5, -4, 34, "ScaleDownLimit"),
+            ("Max", 7, 5, 0, 5, "DesiredWithinRange"),
+        ];
+        for (select, current, desired, changed, want, why) in rows {
+            let mut history = History::default();
+            if changed != 0 {
+                history.scaled(at(0), current - changed, current);
+            }
+            let outcome = history.decide(at(30), Some(&policies(select)), WINDOW, BOUNDS, (current, desired));
+            assert_eq!(
+                (outcome.replicas, outcome.limited.1.0),
+                (want, why),
+                "{select} {current} {desired} {changed}"
+            );
+        }
+        // What was done longer ago does not count.
+        let mut history = History::default();
+        history.scaled(at(0), 10, 20);
+        let outcome = history.decide(at(61), Some(&policies("Max")), WINDOW, BOUNDS, (20, 90));
+        assert_eq!(outcome.replicas, 40);
+        let few = Bounds { min: 3, max: 12 };
+        let outcome = history.decide(at(200), Some(&policies("Max")), WINDOW, few, (10, 90));
+        assert_eq!((outcome.replicas, outcome.limited.1.0), (12, "TooManyReplicas"));
+        let outcome = history.decide(at(300), Some(&policies("Max")), WINDOW, few, (5, 1));
+        assert_eq!((outcome.replicas, outcome.limited.1.0), (3, "TooFewReplicas"));
+    }
+}

@@ -1,0 +1,443 @@
+//! CronFederatedHPA: which of its rules are due, and what its status remembers.
+//!
+//! ```text
+//!   rules ─┐
+//!          ├─ look ─▶ what is due now, when to look again
+//!   status ┘             │ scaled, or not
+//!      ▲                 ▼
+//!      └─────────── Done: entries in the history, the next times
+//! ```
+//!
+//! The next time of each rule stands in the status: who looks after a restart, or after another hub, goes on from there. What is
+//! due is done once, however many of a rule's times have passed, and not at all when the last of them is long ago; then that is
+//! said among the failures.
+
+use std::time::Duration;
+
+use karmada_api::autoscaling::{
+    self, CronFederatedHpaRule, CronFederatedHpaSpec, CronFederatedHpaStatus, CrossVersionObjectReference,
+    ExecutionHistory, FailedExecution, SuccessfulExecution,
+};
+use karmada_meta::{
+    path::{FieldError, Path},
+    time::Time,
+};
+
+use super::schedule::{self, Schedule};
+
+/// A time that has passed longer ago is not made up for.
+pub const MISSED: Duration = Duration::from_secs(600);
+
+/// A rule whose time has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Its place among the rules.
+    pub rule: usize,
+    /// When it was to be done.
+    pub at: Time,
+    /// Its time has passed too long ago.
+    pub missed: bool,
+}
+
+/// What there is to be done about a CronFederatedHPA.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// In the order of their times, and in that of the rules.
+    pub due: Vec<Due>,
+    /// By rule, when it is due next; nothing for one that is suspended or cannot be read.
+    pub next: Vec<Option<Time>>,
+    /// What is wrong with rules, by their place.
+    pub wrong: Vec<(usize, String)>,
+}
+
+impl Look {
+    /// When to look again.
+    pub fn again(&self) -> Option<Time> {
+        self.next.iter().flatten().min().copied()
+    }
+}
+
+/// What came of a rule that was due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Which.
+    pub due: Due,
+    /// When.
+    pub at: Time,
+    /// Nothing, or why it was not done.
+    pub failure: Option<String>,
+}
+
+/// Looks at the rules.
+pub fn look(spec: &CronFederatedHpaSpec, status: &CronFederatedHpaStatus, now: Time) -> Look {
+    let mut look = Look::default();
+    for (at, rule) in spec.rules.iter().enumerate() {
+        let mut next = None;
+        if !rule.suspend {
+            match Schedule::parse(&rule.schedule, rule.time_zone.as_deref()) {
+                Ok(schedule) => {
+                    let told = history(status, &rule.name).and_then(|history| history.next_execution_time);
+                    let due = told.filter(|told| *told <= now && schedule.has(*told));
+                    if let Some(first) = due {
+                        let last = schedule.last(first, now);
+                        let missed = last.elapsed(now.timestamp().into()) >= MISSED;
+                        look.due.push(Due { rule: at, at: last, missed });
+                    }
+                    next = match (told, &due) {
+                        // Of one that counts from when it began, the beginning stands in its next time.
+                        (Some(told), None) if told > now && schedule.goes_on(told, now) => Some(told),
+                        (_, Some(_)) => look.due.last().and_then(|due| schedule.after(due.at)),
+                        _ => schedule.after(now),
+                    };
+                }
+                Err(why) => look.wrong.push((at, why)),
+            }
+        }
+        look.next.push(next);
+    }
+    look.due.sort_by_key(|due| (due.at, due.rule));
+    look
+}
+
+/// The status after what was done.
+pub fn status(
+    spec: &CronFederatedHpaSpec,
+    status: &CronFederatedHpaStatus,
+    look: &Look,
+    done: &[Done],
+) -> CronFederatedHpaStatus {
+    let of_rule = |(at, rule): (usize, &CronFederatedHpaRule)| {
+        let mut history = history(status, &rule.name).cloned().unwrap_or_default();
+        history.rule_name.clone_from(&rule.name);
+        history.next_execution_time = look.next.get(at).copied().flatten();
+        for done in done.iter().filter(|done| done.due.rule == at) {
+            let (schedule_time, execution_time) = (done.due.at, done.at);
+            match &done.failure {
+                Some(why) => {
+                    let message = why.clone();
+                    let failed = FailedExecution { schedule_time, execution_time, message };
+                    history.failed_executions.insert(0, failed);
+                }
+                None => {
+                    let bounds = |value: Option<i32>| value.filter(|_| is_bounds(&spec.scale_target_ref));
+                    let applied = SuccessfulExecution {
+                        schedule_time,
+                        execution_time,
+                        applied_replicas: rule.target_replicas.filter(|_| !is_bounds(&spec.scale_target_ref)),
+                        applied_max_replicas: bounds(rule.target_max_replicas),
+                        applied_min_replicas: bounds(rule.target_min_replicas),
+                    };
+                    history.successful_executions.insert(0, applied);
+                }
+            }
+        }
+        let most = |limit: i32| usize::try_from(limit).unwrap_or_default();
+        history.successful_executions.truncate(most(rule.successful_history_limit));
+        history.failed_executions.truncate(most(rule.failed_history_limit));
+        history
+    };
+    CronFederatedHpaStatus { execution_histories: spec.rules.iter().enumerate().map(of_rule).collect() }
+}
+
+fn history<'a>(status: &'a CronFederatedHpaStatus, rule: &str) -> Option<&'a ExecutionHistory> {
+    status.execution_histories.iter().find(|history| history.rule_name == rule)
+}
+
+/// Whether a target has bounds that are set, and no replicas.
+pub fn is_bounds(target: &CrossVersionObjectReference) -> bool {
+    target.api_version == autoscaling::API_VERSION && target.kind == autoscaling::FEDERATED_HPA
+}
+
+/// What is wrong with a CronFederatedHPA.
+pub fn validate(spec: &CronFederatedHpaSpec) -> Vec<FieldError> {
+    let path = Path::new("spec");
+    let mut errors = Vec::new();
+    let target = &spec.scale_target_ref;
+    let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
+    if group == autoscaling::GROUP && target.kind != autoscaling::FEDERATED_HPA {
+        let path = path.child("scaleTargetRef").child("kind");
+        errors.push(FieldError::invalid(&path, target.kind.as_str(), "only support FederatedHPA"));
+    }
+    for (i, rule) in spec.rules.iter().enumerate() {
+        let path = path.child("rules").index(i);
+        if spec.rules[..i].iter().any(|before| before.name == rule.name) {
+            errors.push(FieldError::duplicate(&path.child("name"), rule.name.as_str()));
+        }
+        if let Some(Err(why)) = rule.time_zone.as_deref().map(schedule::zone) {
+            let zone = rule.time_zone.as_deref().unwrap_or_default();
+            errors.push(FieldError::invalid(&path.child("timeZone"), zone, why));
+        }
+        if let Err(why) = Schedule::parse(&rule.schedule, None) {
+            let why = format!("invalid cron format: {why}");
+            errors.push(FieldError::invalid(&path.child("schedule"), rule.schedule.as_str(), why));
+        }
+        errors.extend(targets(target, rule, &path));
+    }
+    errors
+}
+
+/// What is wrong with what a rule scales to.
+fn targets(
+    target: &CrossVersionObjectReference,
+    rule: &CronFederatedHpaRule,
+    path: &Path,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if !is_bounds(target) {
+        match rule.target_replicas {
+            None => {
+                let why = format!("targetReplicas cannot be nil if you want to scale {}", target.kind);
+                errors.push(FieldError::invalid(&path.child("targetReplicas"), "", why));
+            }
+            Some(replicas) if replicas < 0 => {
+                let why = "targetReplicas should be larger than or equal to 0";
+                errors.push(FieldError::invalid(&path.child("targetReplicas"), replicas, why));
+            }
+            Some(_) => {}
+        }
+        return errors;
+    }
+    let bounds =
+        [("targetMinReplicas", rule.target_min_replicas), ("targetMaxReplicas", rule.target_max_replicas)];
+    if bounds.iter().all(|(_, bound)| bound.is_none()) {
+        let why = "targetMinReplicas and targetMaxReplicas cannot be nil at the same time if you want to scale FederatedHPA";
+        errors.push(FieldError::invalid(path, rule.name.as_str(), why));
+    }
+    for (field, bound) in bounds {
+        if let Some(bound) = bound.filter(|bound| *bound <= 0) {
+            errors.push(FieldError::invalid(
+                &path.child(field),
+                bound,
+                format!("{field} should be larger than 0"),
+            ));
+        }
+    }
+    if let (Some(min), Some(max)) = (rule.target_min_replicas, rule.target_max_replicas)
+        && min > max
+    {
+        let why = "targetMaxReplicas should be larger than or equal to targetMinReplicas";
+        errors.push(FieldError::invalid(&path.child("targetMaxReplicas"), max, why));
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn spec(rules: Value) -> CronFederatedHpaSpec {
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+        serde_json::from_value(json!({"scaleTargetRef": target, "rules": rules})).unwrap()
+    }
+
+    fn told(histories: Value) -> CronFederatedHpaStatus {
+        serde_json::from_value(json!({"executionHistories": histories})).unwrap()
+    }
+
+    fn time(text: &str) -> Time {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_time_comes_once_however_late_one_looks() {
+        let rule = |schedule: &str| json!([{"name": "r", "schedule": schedule, "targetReplicas": 4}]);
+        let next = |next: &str| json!([{"ruleName": "r", "nextExecutionTime": next}]);
+        let ten = "2026-11-23T10:00:00Z";
+        // (schedule, what the status says, now, what is due, whether it is missed, what comes next)
+        let rows = [
+            ("never looked at", "0 * * * *", json!([]), "2026-11-23T10:00:00Z", None, "2026-11-23T11:00:00Z"),
+            ("not yet", "0 * * * *", next(ten), "2026-11-23T09:59:59Z", None, ten),
+            ("now", "0 * * * *", next(ten), ten, Some((ten, false)), "2026-11-23T11:00:00Z"),
+            (
+                "late",
+                "0 * * * *",
+                next(ten),
+                "2026-11-23T10:09:59Z",
+                Some((ten, false)),
+                "2026-11-23T11:00:00Z",
+            ),
+            (
+                "too late",
+                "0 * * * *",
+                next(ten),
+                "2026-11-23T10:10:00Z",
+                Some((ten, true)),
+                "2026-11-23T11:00:00Z",
+            ),
+            (
+                "the newest of several",
+                "*/5 * * * *",
+                next("2026-11-20T10:00:00Z"),
+                "2026-11-23T10:02:00Z",
+                Some((ten, false)),
+                "2026-11-23T10:05:00Z",
+            ),
+            (
+                "of another schedule",
+                "30 * * * *",
+                next(ten),
+                "2026-11-23T10:00:30Z",
+                None,
+                "2026-11-23T10:30:00Z",
+            ),
+            ("a sooner one", "30 9 * * *", next(ten), "2026-11-23T09:00:00Z", None, "2026-11-23T09:30:00Z"),
+            (
+                "counted on",
+                "@every 1h",
+                next(ten),
+                "2026-11-23T10:00:05Z",
+                Some((ten, false)),
+                "2026-11-23T11:00:00Z",
+            ),
+            ("counting", "@every 1h", next(ten), "2026-11-23T09:30:00Z", None, ten),
+            ("counts anew", "@every 1m", next(ten), "2026-11-23T09:30:00Z", None, "2026-11-23T09:31:00Z"),
+        ];
+        for (what, schedule, histories, now, due, then) in rows {
+            let look = look(&spec(rule(schedule)), &told(histories), time(now));
+            let found: Vec<_> = look.due.iter().map(|due| (due.at.to_string(), due.missed)).collect();
+            let want: Vec<_> = due.into_iter().map(|(at, missed)| (at.to_owned(), missed)).collect();
+            assert_eq!((found, look.again()), (want, Some(time(then))), "{what}");
+        }
+    }
+
+    #[test]
+    fn rules_that_rest_or_cannot_be_read_are_not_due() {
+        let rules = json!([
+            {"name": "rests", "schedule": "* * * * *", "suspend": true},
+            {"name": "odd", "schedule": "@5minutes"},
+            {"name": "b", "schedule": "0 * * * *"},
+            {"name": "a", "schedule": "30 9 * * *"},
+        ]);
+        let due = json!(["rests", "odd", "b", "a"].map(|name| {
+            let next = if name == "a" { "2026-11-23T09:30:00Z" } else { "2026-11-23T10:00:00Z" };
+            json!({"ruleName": name, "nextExecutionTime": next})
+        }));
+        let spec = spec(rules);
+        let look = look(&spec, &told(due), time("2026-11-23T10:00:01Z"));
+        assert_eq!(look.due.iter().map(|due| due.rule).collect::<Vec<_>>(), [3, 2], "in the order of time");
+        assert_eq!(look.next[..2], [None, None]);
+        assert_eq!(look.wrong.len(), 1);
+        assert!(look.wrong[0].1.contains("@5minutes"));
+    }
+
+    #[test]
+    fn the_history_is_as_long_as_it_is_to_be() {
+        let rules = |successful: i32, failed: i32| {
+            spec(json!([{"name": "r", "schedule": "* * * * *", "targetReplicas": 4,
+                "successfulHistoryLimit": successful, "failedHistoryLimit": failed}]))
+        };
+        let at = |minute: u32| time(&format!("2026-11-23T10:{minute:02}:00Z"));
+        let run = |spec: &CronFederatedHpaSpec| {
+            let mut known =
+                told(json!([{"ruleName": "r", "nextExecutionTime": at(0)}, {"ruleName": "gone"}]));
+            for minute in 0..8 {
+                let look = look(spec, &known, at(minute));
+                assert_eq!(look.due.len(), 1, "minute {minute}");
+                let failure = (minute % 2 == 1).then(|| format!("no {minute}"));
+                let done = Done { due: look.due[0].clone(), at: at(minute), failure };
+                known = status(spec, &known, &look, &[done]);
+            }
+            assert_eq!(known.execution_histories.len(), 1, "of rules that are there");
+            let history = known.execution_histories.remove(0);
+            assert_eq!(history.next_execution_time, Some(at(8)));
+            let times =
+                |times: Vec<Time>| times.into_iter().map(|at| at.timestamp().to_string()).collect::<Vec<_>>();
+            let successful = history.successful_executions.iter().map(|done| done.schedule_time).collect();
+            let failed: Vec<String> =
+                history.failed_executions.iter().map(|done| done.message.clone()).collect();
+            (times(successful).join(" "), failed.join(" "))
+        };
+        let ok = |minutes: &[u32]| {
+            minutes.iter().map(|minute| at(*minute).to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(run(&rules(3, 3)), (ok(&[6, 4, 2]), "no 7 no 5 no 3".to_owned()));
+        assert_eq!(run(&rules(1, 0)), (ok(&[6]), String::new()));
+        assert_eq!(run(&rules(32, 1)), (ok(&[6, 4, 2, 0]), "no 7".to_owned()));
+    }
+
+    #[test]
+    fn what_was_applied_is_told_as_karmada_does() {
+        let known = told(json!([{"ruleName": "every-minute", "nextExecutionTime": "2026-11-22T03:00:00Z",
+            "successfulExecutions": [{"appliedReplicas": 4, "executionTime": "2026-11-22T02:59:00Z", "scheduleTime": "2026-11-22T02:59:00Z"}]}]));
+        let spec = spec(json!([
+            {"name": "every-minute", "schedule": "* * * * *", "targetReplicas": 4},
+            {"name": "never", "schedule": "0 0 1 1 *", "suspend": true, "targetReplicas": 9, "timeZone": "Asia/Shanghai"},
+        ]));
+        let now = time("2026-11-22T03:00:00Z");
+        let look = look(&spec, &known, now);
+        let done = Done { due: look.due[0].clone(), at: now, failure: None };
+        // As a stock Karmada had it.
+        let want = json!({"executionHistories": [
+            {"nextExecutionTime": "2026-11-22T03:01:00Z", "ruleName": "every-minute", "successfulExecutions": [
+                {"appliedReplicas": 4, "executionTime": "2026-11-22T03:00:00Z", "scheduleTime": "2026-11-22T03:00:00Z"},
+                {"appliedReplicas": 4, "executionTime": "2026-11-22T02:59:00Z", "scheduleTime": "2026-11-22T02:59:00Z"},
+            ]},
+            {"ruleName": "never"},
+        ]});
+        assert_eq!(serde_json::to_value(status(&spec, &known, &look, &[done])).unwrap(), want);
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        let hpa =
+            json!({"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"});
+        let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+        let odd = json!({"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "CronFederatedHPA", "name": "web"});
+        let rule = |more: Value| {
+            let mut rule = json!({"name": "r", "schedule": "* * * * *"});
+            for (key, value) in more.as_object().unwrap() {
+                rule[key] = value.clone();
+            }
+            json!([rule])
+        };
+        let rows = [
+            (&web, rule(json!({"targetReplicas": 0})), ""),
+            (
+                &web,
+                rule(json!({})),
+                "spec.rules[0].targetReplicas: Invalid value: \"\": targetReplicas cannot be nil if you want to scale Deployment",
+            ),
+            (&web, rule(json!({"targetReplicas": -1})), "should be larger than or equal to 0"),
+            (
+                &web,
+                rule(json!({"targetReplicas": 1, "schedule": "0 * * * * *"})),
+                "spec.rules[0].schedule: Invalid value: \"0 * * * * *\": invalid cron format",
+            ),
+            (
+                &web,
+                rule(json!({"targetReplicas": 1, "timeZone": "Mars/Olympus"})),
+                "spec.rules[0].timeZone: Invalid value: \"Mars/Olympus\": unknown time zone",
+            ),
+            (
+                &web,
+                json!([{"name": "r", "schedule": "@hourly", "targetReplicas": 1}, {"name": "r", "schedule": "@daily", "targetReplicas": 1}]),
+                "spec.rules[1].name: Duplicate value: \"r\"",
+            ),
+            (&hpa, rule(json!({"targetMinReplicas": 2})), ""),
+            (&hpa, rule(json!({"targetMinReplicas": 2, "targetMaxReplicas": 2})), ""),
+            (&hpa, rule(json!({"targetReplicas": 2})), "cannot be nil at the same time"),
+            (&hpa, rule(json!({"targetMinReplicas": 0})), "targetMinReplicas should be larger than 0"),
+            (
+                &hpa,
+                rule(json!({"targetMinReplicas": 3, "targetMaxReplicas": 2})),
+                "should be larger than or equal to targetMinReplicas",
+            ),
+            (
+                &odd,
+                rule(json!({"targetReplicas": 2})),
+                "spec.scaleTargetRef.kind: Invalid value: \"CronFederatedHPA\": only support FederatedHPA",
+            ),
+        ];
+        for (target, rules, want) in rows {
+            let spec = serde_json::from_value(json!({"scaleTargetRef": target, "rules": rules})).unwrap();
+            let errors = validate(&spec);
+            let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            assert!(
+                if want.is_empty() { errors.is_empty() } else { text.contains(want) },
+                "{rules}: {text}\n wanted {want}"
+            );
+        }
+    }
+}

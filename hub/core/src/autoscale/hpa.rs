@@ -1,0 +1,618 @@
+//! FederatedHPA: how many replicas a workload is to have on all its clusters, by what their agents report.
+//!
+//! ```text
+//!   member: scale, Pods, samples ─ sample ─▶ Report ─▶ status of a Work
+//!   hub:    Reports, silent clusters ─ propose ─▶ the highest of all metrics ─ behavior ─▶ spec.replicas
+//! ```
+//!
+//! A cluster that is silent has its replicas as Pods that nobody has measured, and as long as one is, nothing is scaled down.
+
+use karmada_api::autoscaling::CrossVersionObjectReference;
+use karmada_meta::{
+    path::{FieldError, Path},
+    quantity::Quantity,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    behavior::{Behavior, Rules},
+    metrics::{Proposal, Scale, Sums, Target, calibration},
+};
+
+/// What is scaled, by what, and how far.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spec {
+    /// A workload of the hub.
+    pub scale_target_ref: CrossVersionObjectReference,
+    /// At least so many; one, if nothing is said.
+    pub min_replicas: Option<i32>,
+    /// At most so many.
+    pub max_replicas: i32,
+    /// As Kubernetes has them.
+    pub metrics: Vec<Value>,
+    /// How fast.
+    pub behavior: Option<Behavior>,
+}
+
+/// A metric by which is scaled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// What Pods use of a resource, or one of their containers does.
+    Resource { name: String, container: Option<String>, target: Target },
+    /// What Pods say of themselves.
+    Pods { name: String, selector: Option<Value>, target: i64 },
+    /// What an object says, for all Pods, or for each of them its share.
+    Object { of: Value, name: String, selector: Option<Value>, target: Shared },
+    /// What somebody else says.
+    External { name: String, selector: Option<Value>, target: Shared },
+}
+
+/// The target of one value for all Pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// It is to stay there.
+    Value(i64),
+    /// So much for each Pod.
+    Average(i64),
+}
+
+impl Metric {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// The reason of a condition, and why.
+    pub fn read(metric: &Value) -> Result<Self, (&'static str, String)> {
+        let kind = metric["type"].as_str().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let selector = |source: &Value| source["metric"].get("selector").filter(|s| s.is_object()).cloned();
+        match kind {
+            "Resource" | "ContainerResource" => {
+                let container = kind == "ContainerResource";
+                let source = &metric[if container { "containerResource" } else { "resource" }];
+                let failed =
+                    if container { "FailedGetContainerResourceMetric" } else { "FailedGetResourceMetric" };
+                let target = pod_target(&source["target"]).map_err(|why| (failed, why))?;
+                let container = container.then(|| text(&source["container"]));
+                Ok(Self::Resource { name: text(&source["name"]), container, target })
+            }
+            "Pods" => {
+                let source = &metric["pods"];
+                let target =
+                    amount(&source["target"], "averageValue").map_err(|why| ("FailedGetPodsMetric", why))?;
+                Ok(Self::Pods { name: text(&source["metric"]["name"]), selector: selector(source), target })
+            }
+            "Object" => {
+                let source = &metric["object"];
+                let target = shared(&source["target"]).map_err(|why| ("FailedGetObjectMetric", why))?;
+                let (of, name) = (source["describedObject"].clone(), text(&source["metric"]["name"]));
+                Ok(Self::Object { of, name, selector: selector(source), target })
+            }
+            "External" => {
+                let source = &metric["external"];
+                let target = shared(&source["target"]).map_err(|why| ("FailedGetExternalMetric", why))?;
+                Ok(Self::External {
+                    name: text(&source["metric"]["name"]),
+                    selector: selector(source),
+                    target,
+                })
+            }
+            other => Err(("InvalidMetricSourceType", format!("unknown metric source type {other:?}"))),
+        }
+    }
+
+    /// What it is called where people read why something was scaled.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Resource { name, container, target } => {
+                let of = match container {
+                    Some(container) => format!("{name} container resource {{}} of {container}"),
+                    None => format!("{name} resource {{}}"),
+                };
+                let what = match target {
+                    Target::Utilization(_) => "utilization (percentage of request)",
+                    Target::Average(_) => "metric",
+                };
+                of.replace("{}", what)
+            }
+            Self::Pods { name, .. } => format!("pods metric {name}"),
+            Self::Object { of, name, .. } => {
+                format!("{} metric {name}", of["kind"].as_str().unwrap_or_default())
+            }
+            Self::External { name, .. } => format!("external metric {name}"),
+        }
+    }
+
+    /// The reason of the condition when it cannot be had.
+    pub fn failed(&self) -> &'static str {
+        match self {
+            Self::Resource { container: None, .. } => "FailedGetResourceMetric",
+            Self::Resource { container: Some(_), .. } => "FailedGetContainerResourceMetric",
+            Self::Pods { .. } => "FailedGetPodsMetric",
+            Self::Object { .. } => "FailedGetObjectMetric",
+            Self::External { .. } => "FailedGetExternalMetric",
+        }
+    }
+}
+
+fn amount(target: &Value, field: &str) -> Result<i64, String> {
+    let text = match &target[field] {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return Err(format!("the target has no {field}")),
+    };
+    let amount = text.parse::<Quantity>().map_err(|why| format!("{field}: {why}"))?.milli();
+    if amount > 0 { Ok(amount) } else { Err(format!("{field} is not positive")) }
+}
+
+fn pod_target(target: &Value) -> Result<Target, String> {
+    match target["averageUtilization"].as_i64() {
+        Some(percent) if percent > 0 => Ok(Target::Utilization(percent)),
+        Some(_) => Err("averageUtilization is not positive".to_owned()),
+        None => amount(target, "averageValue").map(Target::Average),
+    }
+}
+
+fn shared(target: &Value) -> Result<Shared, String> {
+    match target.get("value").filter(|value| !value.is_null()) {
+        Some(_) => amount(target, "value").map(Shared::Value),
+        None => amount(target, "averageValue").map(Shared::Average),
+    }
+}
+
+/// What an agent reports of a workload on its member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Report {
+    /// What its scale asks for there.
+    pub spec_replicas: i64,
+    /// What runs.
+    pub status_replicas: i64,
+    /// Of each metric of the FederatedHPA, in its order.
+    pub metrics: Vec<Sample>,
+    /// The FederatedHPA's generation for which that is.
+    pub generation: i64,
+    /// When it was sampled, by the agent's clock: so that a report that says the same is one.
+    pub at: String,
+}
+
+/// What a member says of a metric.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Sample {
+    /// By Pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sums: Option<Sums>,
+    /// One value for all, in thousandths.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<i64>,
+    /// Pods that are ready, beside a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<i64>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub error: String,
+}
+
+/// A cluster that the workload is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster<'a> {
+    /// The replicas that it has by its binding.
+    pub assigned: i64,
+    /// What it reports; nothing of one that is silent.
+    pub report: Option<&'a Report>,
+}
+
+/// What one metric asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asks {
+    /// How many replicas.
+    pub replicas: i64,
+    /// As in `status.currentMetrics`.
+    pub current: Value,
+    /// What it is called.
+    pub title: String,
+}
+
+/// What all metrics ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The highest.
+    pub replicas: i64,
+    /// Of the one that asks for most.
+    pub title: String,
+    /// As in `status.currentMetrics`.
+    pub current: Vec<Value>,
+    /// Of the first metric that cannot be had: reason and message. The others go only up then.
+    pub failure: Option<(&'static str, String)>,
+}
+
+/// What metrics ask for. `request` is what a Pod of the workload asks for of a resource, in thousandths, for those of which nobody
+/// reports.
+///
+/// # Errors
+/// When none of them says anything: reason and message.
+pub fn propose(
+    spec: &Spec,
+    current: i64,
+    tolerance: f64,
+    clusters: &[Cluster<'_>],
+    request: impl Fn(&str) -> i64,
+) -> Result<Wish, (&'static str, String)> {
+    let silent: i64 =
+        clusters.iter().filter(|cluster| cluster.report.is_none()).map(|cluster| cluster.assigned).sum();
+    let members: i64 =
+        clusters.iter().filter_map(|cluster| cluster.report).map(|report| report.spec_replicas).sum();
+    let scale = Scale { current, calibration: calibration(members + silent, current), tolerance };
+    let mut asks: Vec<Asks> = Vec::new();
+    let mut failure = None;
+    for (at, metric) in spec.metrics.iter().enumerate() {
+        let asked = Metric::read(metric).and_then(|metric| {
+            let samples = samples(clusters, at);
+            let of = |why: String| (metric.failed(), why);
+            ask(&metric, &scale, &samples, silent, &request).map_err(of)
+        });
+        match asked {
+            Ok(asked) => asks.push(asked),
+            Err(why) if failure.is_none() => failure = Some(why),
+            Err(_) => {}
+        }
+    }
+    let highest = asks.iter().rev().max_by_key(|asked| asked.replicas);
+    let Some(highest) = highest else {
+        let none = ("FailedGetResourceMetric", "there is no metric".to_owned());
+        let (reason, why) = failure.unwrap_or(none);
+        let all = spec.metrics.len();
+        return Err((reason, format!("invalid metrics ({all} invalid out of {all}), first error is: {why}")));
+    };
+    let held = failure.is_some() || silent > 0 || clusters.iter().any(|cluster| cluster.report.is_none());
+    let replicas = if held { highest.replicas.max(current) } else { highest.replicas };
+    let title = highest.title.clone();
+    Ok(Wish { replicas, title, current: asks.into_iter().map(|asked| asked.current).collect(), failure })
+}
+
+/// What those clusters say of a metric that are heard.
+fn samples<'a>(clusters: &[Cluster<'a>], at: usize) -> Vec<&'a Sample> {
+    clusters.iter().filter_map(|cluster| cluster.report?.metrics.get(at)).collect()
+}
+
+fn ask(
+    metric: &Metric,
+    scale: &Scale,
+    samples: &[&Sample],
+    silent: i64,
+    request: &impl Fn(&str) -> i64,
+) -> Result<Asks, String> {
+    if let Some(sample) = samples.iter().find(|sample| !sample.error.is_empty()) {
+        return Err(sample.error.clone());
+    }
+    let sums = || {
+        let mut all = Sums::default();
+        samples.iter().filter_map(|sample| sample.sums).for_each(|sums| all += sums);
+        all
+    };
+    let value = || {
+        let values: Vec<i64> = samples.iter().filter_map(|sample| sample.value).collect();
+        if values.is_empty() {
+            Err("no cluster reports it".to_owned())
+        } else {
+            Ok(values.iter().sum::<i64>())
+        }
+    };
+    let ready = || samples.iter().filter_map(|sample| sample.ready).sum::<i64>() + silent;
+    let title = metric.title();
+    let milli = |amount: i64| format!("{amount}m");
+    let shared = |target: &Shared| match *target {
+        Shared::Value(target) => {
+            let Proposal { replicas, measured } = scale.by_value(value()?, target, ready())?;
+            Ok::<_, String>((replicas, json!({"value": milli(measured)})))
+        }
+        Shared::Average(target) => {
+            let Proposal { replicas, measured } = scale.by_average(value()?, target, ready())?;
+            Ok((replicas, json!({"averageValue": milli(measured)})))
+        }
+    };
+    let named = |name: &str, selector: &Option<Value>| match selector {
+        Some(selector) => json!({"name": name, "selector": selector}),
+        None => json!({"name": name}),
+    };
+    let (replicas, current) = match metric {
+        Metric::Resource { name, container, target } => {
+            let mut all = sums();
+            all.missing.pods += silent;
+            all.missing.requests += silent.saturating_mul(request(name));
+            let Proposal { replicas, measured } = scale.by_pods(&all, *target)?;
+            let average = milli(all.ready.usage / all.ready.pods.max(1));
+            let current = match target {
+                Target::Utilization(_) => json!({"averageUtilization": measured, "averageValue": average}),
+                Target::Average(_) => json!({"averageValue": milli(measured)}),
+            };
+            let status = match container {
+                Some(container) => json!({"type": "ContainerResource",
+                    "containerResource": {"name": name, "container": container, "current": current}}),
+                None => json!({"type": "Resource", "resource": {"name": name, "current": current}}),
+            };
+            (replicas, status)
+        }
+        Metric::Pods { name, selector, target } => {
+            let mut all = sums();
+            all.missing.pods += silent;
+            let Proposal { replicas, measured } = scale.by_pods(&all, Target::Average(*target))?;
+            let metric = named(name, selector);
+            (
+                replicas,
+                json!({"type": "Pods", "pods": {"metric": metric, "current": {"averageValue": milli(measured)}}}),
+            )
+        }
+        Metric::Object { of, name, selector, target } => {
+            let (replicas, current) = shared(target)?;
+            let metric = named(name, selector);
+            (
+                replicas,
+                json!({"type": "Object", "object": {"describedObject": of, "metric": metric, "current": current}}),
+            )
+        }
+        Metric::External { name, selector, target } => {
+            let (replicas, current) = shared(target)?;
+            (
+                replicas,
+                json!({"type": "External", "external": {"metric": named(name, selector), "current": current}}),
+            )
+        }
+    };
+    Ok(Asks { replicas, current, title })
+}
+
+/// Fills in what a FederatedHPA does not say.
+pub fn default(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if spec.get("minReplicas").is_none_or(Value::is_null) {
+        spec.insert("minReplicas".into(), json!(1));
+    }
+    if spec.get("metrics").is_none_or(|metrics| metrics.as_array().is_none_or(Vec::is_empty)) {
+        let cpu = json!({"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": 80}}});
+        spec.insert("metrics".into(), json!([cpu]));
+    }
+    let Some(behavior) = spec.get_mut("behavior").and_then(Value::as_object_mut) else { return };
+    let up = json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}]});
+    let down =
+        json!({"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]});
+    for (field, defaults) in [("scaleUp", up), ("scaleDown", down)] {
+        let rules = behavior.entry(field).or_insert_with(|| json!({}));
+        for (key, value) in defaults.as_object().into_iter().flatten() {
+            if rules
+                .get(key)
+                .is_none_or(|known| known.is_null() || known.as_array().is_some_and(Vec::is_empty))
+            {
+                rules[key] = value.clone();
+            }
+        }
+    }
+}
+
+/// What is wrong with a FederatedHPA.
+pub fn validate(spec: &Spec) -> Vec<FieldError> {
+    let path = Path::new("spec");
+    let mut errors = Vec::new();
+    let positive = |field: &str, value: i32, errors: &mut Vec<FieldError>| {
+        if value < 1 {
+            errors.push(FieldError::invalid(&path.child(field), value, "must be greater than 0"));
+        }
+    };
+    let min = spec.min_replicas.unwrap_or(1);
+    positive("minReplicas", min, &mut errors);
+    positive("maxReplicas", spec.max_replicas, &mut errors);
+    if spec.max_replicas < min {
+        let why = "must be greater than or equal to `minReplicas`";
+        errors.push(FieldError::invalid(&path.child("maxReplicas"), spec.max_replicas, why));
+    }
+    for (i, metric) in spec.metrics.iter().enumerate() {
+        let path = path.child("metrics").index(i);
+        let sources = ["object", "pods", "resource", "containerResource", "external"];
+        if sources.iter().filter(|source| metric.get(**source).is_some_and(Value::is_object)).count() != 1 {
+            errors.push(FieldError::forbidden(
+                &path,
+                "must populate information for exactly one metric source",
+            ));
+        }
+        if let Err((reason, why)) = Metric::read(metric) {
+            let field = if reason == "InvalidMetricSourceType" { path.child("type") } else { path };
+            errors.push(FieldError::invalid(&field, metric["type"].clone(), why));
+        }
+    }
+    if let Some(behavior) = &spec.behavior {
+        for (field, rules) in [("scaleUp", &behavior.scale_up), ("scaleDown", &behavior.scale_down)] {
+            errors.extend(
+                rules.iter().flat_map(|rules| self::rules(rules, &path.child("behavior").child(field))),
+            );
+        }
+    }
+    errors
+}
+
+fn rules(rules: &Rules, path: &Path) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(seconds) = rules.stabilization_window_seconds.filter(|seconds| !(0..=3600).contains(seconds))
+    {
+        let why = "must be between 0 and 3600";
+        errors.push(FieldError::invalid(&path.child("stabilizationWindowSeconds"), seconds, why));
+    }
+    let words = ["Disabled", "Max", "Min"];
+    if let Some(select) = rules.select_policy.as_deref().filter(|select| !words.contains(select)) {
+        errors.push(FieldError::not_supported(&path.child("selectPolicy"), select, &words));
+    }
+    if rules.policies.is_empty() {
+        errors.push(FieldError::required(&path.child("policies"), "must specify at least one Policy"));
+    }
+    for (i, policy) in rules.policies.iter().enumerate() {
+        let path = path.child("policies").index(i);
+        if !["Pods", "Percent"].contains(&policy.kind.as_str()) {
+            errors.push(FieldError::not_supported(
+                &path.child("type"),
+                policy.kind.as_str(),
+                &["Pods", "Percent"],
+            ));
+        }
+        if policy.value <= 0 {
+            errors.push(FieldError::invalid(&path.child("value"), policy.value, "must be greater than zero"));
+        }
+        if !(1..=1800).contains(&policy.period_seconds) {
+            let why = "must be between 1 and 1800";
+            errors.push(FieldError::invalid(&path.child("periodSeconds"), policy.period_seconds, why));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metrics::Pods;
+    use super::*;
+
+    fn spec(metrics: Value) -> Spec {
+        serde_json::from_value(json!({"maxReplicas": 50, "metrics": metrics})).unwrap()
+    }
+
+    fn cpu(percent: i64) -> Value {
+        json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}}})
+    }
+
+    /// A cluster with so many Pods that are all ready, and that use so much of a thousand each.
+    fn report(pods: i64, each: i64) -> Report {
+        let ready = Pods { pods, usage: pods * each, requests: pods * 1000 };
+        let sample = Sample { sums: Some(Sums { ready, ..Sums::default() }), ..Sample::default() };
+        Report { spec_replicas: pods, status_replicas: pods, metrics: vec![sample], ..Report::default() }
+    }
+
+    fn wish(
+        spec: &Spec,
+        current: i64,
+        clusters: &[(i64, Option<Report>)],
+    ) -> Result<Wish, (&'static str, String)> {
+        let clusters: Vec<_> = clusters
+            .iter()
+            .map(|(assigned, report)| Cluster { assigned: *assigned, report: report.as_ref() })
+            .collect();
+        propose(spec, current, 0.1, &clusters, |_| 1000)
+    }
+
+    #[test]
+    fn clusters_are_one_workload() {
+        let spec = spec(json!([cpu(50)]));
+        let rows = [
+            ("divided", 4, vec![(2, Some(report(2, 900))), (2, Some(report(2, 600)))], 6),
+            ("divided, down", 6, vec![(3, Some(report(3, 100))), (3, Some(report(3, 200)))], 2),
+            ("duplicated", 3, vec![(3, Some(report(3, 750))), (3, Some(report(3, 750)))], 5),
+            ("one has none", 4, vec![(4, Some(report(4, 1000))), (0, Some(report(0, 0)))], 8),
+            ("one is silent", 4, vec![(2, Some(report(2, 10))), (2, None)], 4),
+            ("one of many is silent", 10, vec![(9, Some(report(9, 1))), (1, None)], 10),
+            ("one is silent that has none", 4, vec![(4, Some(report(4, 10))), (0, None)], 4),
+            ("one is silent, the other busy", 4, vec![(2, Some(report(2, 2000))), (2, None)], 8),
+        ];
+        for (what, current, clusters, want) in rows {
+            assert_eq!(wish(&spec, current, &clusters).unwrap().replicas, want, "{what}");
+        }
+        let said = wish(&spec, 4, &[(4, Some(report(4, 900)))]).unwrap();
+        assert_eq!(said.title, "cpu resource utilization (percentage of request)");
+        assert_eq!(
+            said.current,
+            [
+                json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 90, "averageValue": "900m"}}})
+            ]
+        );
+        let (reason, why) = wish(&spec, 4, &[(4, None)]).unwrap_err();
+        assert_eq!(reason, "FailedGetResourceMetric");
+        assert!(
+            why.starts_with("invalid metrics (1 invalid out of 1), first error is: did not receive metrics"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn the_highest_counts_and_one_that_fails_holds() {
+        let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "500m"}}});
+        let queue = json!({"type": "External", "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "30"}}});
+        let spec = spec(json!([cpu(50), memory, queue]));
+        let with = |memory: i64, queue: Sample| {
+            let mut report = report(4, 100);
+            let mut second = report.metrics[0].clone();
+            second.sums.as_mut().unwrap().ready.usage = memory;
+            report.metrics.extend([second, queue]);
+            vec![(4, Some(report))]
+        };
+        let value = |value: i64| Sample { value: Some(value * 1000), ready: Some(4), ..Sample::default() };
+        let ask = |clusters: Vec<(i64, Option<Report>)>| wish(&spec, 4, &clusters).unwrap();
+        assert_eq!(ask(with(400, value(30))).replicas, 1);
+        let said = ask(with(4000, value(30)));
+        assert_eq!((said.replicas, said.title.as_str()), (8, "memory resource metric"));
+        let said = ask(with(400, value(300)));
+        assert_eq!(
+            (said.replicas, said.title.as_str(), said.current.len()),
+            (10, "external metric queue", 3)
+        );
+        let broken = Sample { error: "no such metric".into(), ..Sample::default() };
+        let said = ask(with(400, broken.clone()));
+        assert_eq!(
+            (said.replicas, said.failure),
+            (4, Some(("FailedGetExternalMetric", "no such metric".to_owned())))
+        );
+        assert_eq!(ask(with(4000, broken)).replicas, 8);
+    }
+
+    #[test]
+    fn defaults_are_karmadas() {
+        let mut hpa = json!({"spec": {"maxReplicas": 3, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}}});
+        default(&mut hpa);
+        assert_eq!(hpa["spec"]["minReplicas"], 1);
+        assert_eq!(hpa["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
+        let up = &hpa["spec"]["behavior"]["scaleUp"];
+        assert_eq!(
+            (&up["stabilizationWindowSeconds"], up["policies"].as_array().unwrap().len()),
+            (&json!(0), 2)
+        );
+        let down = &hpa["spec"]["behavior"]["scaleDown"];
+        assert_eq!(
+            (&down["stabilizationWindowSeconds"], &down["policies"][0]["value"]),
+            (&json!(60), &json!(100))
+        );
+        let mut bare = json!({"spec": {"maxReplicas": 3}});
+        default(&mut bare);
+        assert_eq!(bare["spec"].get("behavior"), None);
+        let read: Spec = serde_json::from_value(hpa["spec"].clone()).unwrap();
+        assert_eq!(validate(&read), []);
+    }
+
+    #[test]
+    fn what_cannot_be_scaled_by_is_refused() {
+        let rows = [
+            (json!({"minReplicas": 0, "maxReplicas": 3}), "spec.minReplicas: Invalid value: 0"),
+            (json!({"maxReplicas": 0}), "spec.maxReplicas: Invalid value: 0"),
+            (json!({"minReplicas": 4, "maxReplicas": 3}), "must be greater than or equal to `minReplicas`"),
+            (json!({"maxReplicas": 3, "metrics": [{"type": "Resource"}]}), "exactly one metric source"),
+            (
+                json!({"maxReplicas": 3, "metrics": [{"type": "Moon", "pods": {}}]}),
+                "spec.metrics[0].type: Invalid value: \"Moon\"",
+            ),
+            (
+                json!({"maxReplicas": 3, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 0}}}]}),
+                "not positive",
+            ),
+            (
+                json!({"maxReplicas": 3, "behavior": {"scaleUp": {"stabilizationWindowSeconds": 3601, "policies": [{"type": "Pods", "value": 0, "periodSeconds": 1801}]}}}),
+                "must be between 1 and 1800",
+            ),
+            (
+                json!({"maxReplicas": 3, "behavior": {"scaleDown": {"policies": []}}}),
+                "must specify at least one Policy",
+            ),
+        ];
+        for (value, want) in rows {
+            let errors = validate(&serde_json::from_value(value).unwrap());
+            let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            assert!(text.contains(want), "{text}\n wanted {want}");
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! All members at once: `clusters/*/proxy`.
+//!
+//! ```text
+//!   all of a kind ──▶ every member ─▶ one list, and a Warning for each that did not answer
+//!   an object ──────▶ who has it? ──▶ one member: the request as it is · none: 404 · several: 409
+//!   no resource ────▶ the hub's own API
+//! ```
+//!
+//! In Karmada's words, where it has some. The rest (watches, what makes or deletes without a name) cannot be asked of all. Each
+//! request is made in the user's name, as to one cluster, and members' own roles say what comes of it.
+
+mod asked;
+mod merge;
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
+
+use axum::body::{Body, to_bytes};
+use bytes::Bytes;
+use futures::{FutureExt as _, StreamExt as _, stream};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use karmada_apiserver::{
+    authn::UserInfo,
+    carried::{Call, Held},
+};
+use karmada_meta::{status::Status, text};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+    time::{Instant, sleep_until, timeout},
+};
+
+use self::asked::Asked;
+use super::Shared;
+
+/// The name by which all clusters are asked.
+pub(super) const ALL: &str = "*";
+
+/// Requests to all clusters that are under way at a time, and of one user.
+const REQUESTS: usize = 8;
+const OF_ONE: usize = 4;
+/// Members that one of them asks at a time.
+const AT_ONCE: usize = 32;
+/// How long one member may take, and all.
+const EACH: Duration = Duration::from_secs(10);
+const WHOLE: Duration = Duration::from_secs(45);
+/// The most that members may answer to one request, and to all that are under way, in KiB.
+const ANSWER: usize = 64 << 10;
+const ANSWERS: usize = 128 << 10;
+/// What is read of an answer that only says whether there is something.
+const PROBE: usize = 256 << 10;
+/// So many clusters are named one by one that have not answered.
+const NAMED: usize = 10;
+/// The most that is said of one of them, in bytes.
+const WORDS: usize = 256;
+
+/// What requests to all clusters share.
+#[derive(Debug)]
+pub(super) struct Room {
+    requests: Arc<Semaphore>,
+    kibibytes: Arc<Semaphore>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { requests: Arc::new(Semaphore::new(REQUESTS)), kibibytes: Arc::new(Semaphore::new(ANSWERS)) }
+    }
+}
+
+/// Why a member's part is missing.
+enum Missing {
+    /// It has said no, by this code.
+    Refused(u16, String),
+    /// It was not heard.
+    Unheard(String),
+    /// Nothing of the whole is of use any more.
+    TooMuch(Box<Status>),
+}
+
+/// Clusters that have not answered, and why.
+type Silent = Vec<(String, Missing)>;
+
+/// Who asks.
+struct Asker {
+    user: UserInfo,
+    asked_by: String,
+    audit_id: String,
+    held: Held,
+}
+
+/// One question to all clusters.
+struct Question<'a> {
+    shared: &'a Arc<Shared>,
+    asker: &'a Asker,
+    path: String,
+    query: String,
+    accept: &'static str,
+}
+
+/// Answers what is asked of all clusters.
+pub(super) async fn carry(shared: &Arc<Shared>, mut call: Call) -> Result<Response<Body>, Status> {
+    let query = call.request.uri().query().map(str::to_owned);
+    let unsupported = |verb: &str| Status {
+        message: format!("Request verb {verb} is not support: name an object that there is, or one cluster"),
+        ..Status::method_not_allowed_here()
+    };
+    let asked = asked::read(call.request.method(), &call.path, query.as_deref());
+    let asked = asked.map_err(unsupported)?;
+    if asked == Asked::Own {
+        return own(shared, call).await;
+    }
+    let full = |_| Status::too_many_requests("too many requests to all clusters are under way; try again", 1);
+    let request = shared.room.requests.clone().try_acquire_owned().map_err(full)?;
+    let mine = shared.sessions.begin_few(&call.asked_by, ALL, OF_ONE)?;
+    let ends = std::mem::replace(&mut call.ends, Box::pin(std::future::pending()));
+    let mut ends = ends;
+    let asker = Asker {
+        user: call.user.clone(),
+        asked_by: call.asked_by.clone(),
+        audit_id: call.audit_id.clone(),
+        held: call.held.clone(),
+    };
+    let accept = asked::form(call.request.headers());
+    let (path, query) = (call.path.as_str(), query.as_deref());
+    let asking = async {
+        match &asked {
+            Asked::Own => Err(Status::internal("that is not asked of members")),
+            Asked::List => list(shared, &asker, path, query, accept).await.map(Found::Answer),
+            Asked::Object(path) => {
+                whose(shared, &asker, path).await.map(|(name, silent)| Found::On(name, silent))
+            }
+        }
+    };
+    let found = tokio::select! {
+        found = asking => found?,
+        () = &mut ends => return Err(Status::service_unavailable("the connection is ending")),
+    };
+    drop((request, mine));
+    match found {
+        Found::Answer(answer) => Ok(answer),
+        Found::On(name, silent) => {
+            let mut answer = shared.one(Call { name, ends, ..call }).await?;
+            warn(answer.headers_mut(), &silent);
+            Ok(answer)
+        }
+    }
+}
+
+/// What comes of asking.
+enum Found {
+    Answer(Response<Body>),
+    /// The one member that is to be asked.
+    On(String, Silent),
+}
+
+/// What is no resource is answered by the hub itself.
+async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, Status> {
+    let (mut parts, body) = call.request.into_parts();
+    let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let path = if call.path.is_empty() { "/" } else { &call.path };
+    parts.uri = format!("{path}{query}")
+        .parse()
+        .map_err(|error| Status::bad_request(format!("the path cannot be sent: {error}")))?;
+    // Whoever asks has been judged: nothing of before says who it is.
+    parts.extensions = http::Extensions::new();
+    for name in [header::AUTHORIZATION, header::CONNECTION, header::UPGRADE] {
+        parts.headers.remove(name);
+    }
+    let named: Vec<_> =
+        parts.headers.keys().filter(|name| name.as_str().starts_with("impersonate-")).cloned().collect();
+    for name in named {
+        parts.headers.remove(name);
+    }
+    shared.registry.own(&call.user, Request::from_parts(parts, body)).await
+}
+
+/// One list of all.
+async fn list(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    path: &str,
+    query: Option<&str>,
+    accept: &'static str,
+) -> Result<Response<Body>, Status> {
+    let query = asked::for_each(query).map_err(Status::bad_request)?;
+    let question = Question { shared, asker, path: path.to_owned(), query, accept };
+    let room = Arc::new(Semaphore::new(ANSWER));
+    let read = |cluster: String, answer: Response<Body>| {
+        let (room, all) = (room.clone(), shared.room.kibibytes.clone());
+        async move {
+            let (bytes, held) = within(answer.into_body(), &room, &all).await?;
+            let read = spawn_blocking(move || merge::read(&cluster, &bytes)).await;
+            let read = read.map_err(|error| Missing::Unheard(error.to_string()))?;
+            read.map(|portion| (portion, held)).map_err(Missing::Unheard)
+        }
+    };
+    let (answers, mut silent) = question.ask(read).await?;
+    if answers.is_empty() {
+        return Err(nobody(&silent));
+    }
+    let (mut portions, mut held) = (Vec::new(), Vec::new());
+    for (name, (portion, permits)) in answers {
+        portions.push((name, portion));
+        held.extend(permits);
+    }
+    let joined = spawn_blocking(move || merge::join(portions)).await;
+    let (bytes, others) = joined.map_err(|error| Status::internal(error.to_string()))?;
+    let other = |name| (name, Missing::Unheard("its answer has another form".to_owned()));
+    silent.extend(others.into_iter().map(other));
+    let bytes = Bytes::from(bytes);
+    shared.figures.user(&asker.asked_by).inc_by(bytes.len() as u64);
+    // What it takes counts until it has been read.
+    let parts = stream::once(async move {
+        let _held = held;
+        Ok::<_, axum::Error>(bytes)
+    });
+    let mut answer = Response::new(Body::from_stream(parts));
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    warn(answer.headers_mut(), &silent);
+    Ok(answer)
+}
+
+/// Reads a body, as far as there is room for it; what it takes.
+async fn within(
+    body: Body,
+    room: &Semaphore,
+    all: &Arc<Semaphore>,
+) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
+    let (mut bytes, mut counted, mut held) = (Vec::new(), 0, Vec::new());
+    let mut parts = body.into_data_stream();
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
+        bytes.extend_from_slice(&part);
+        let more = bytes.len().div_ceil(1 << 10) - counted;
+        counted += more;
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        match room.try_acquire_many(more) {
+            Ok(permit) => permit.forget(),
+            Err(_) => {
+                return Err(Missing::TooMuch(Box::new(Status::too_large(format!(
+                    "what all clusters answer is more than {} MiB: ask for one namespace, by labels, or cluster by cluster",
+                    ANSWER >> 10
+                )))));
+            }
+        }
+        match all.clone().try_acquire_many_owned(more) {
+            Ok(permit) => held.push(permit),
+            Err(_) => {
+                let full = "too much is being put together for all clusters; try again";
+                return Err(Missing::TooMuch(Box::new(Status::too_many_requests(full, 1))));
+            }
+        }
+    }
+    Ok((bytes.into(), held))
+}
+
+/// Which member has an object.
+async fn whose(shared: &Arc<Shared>, asker: &Asker, path: &str) -> Result<(String, Silent), Status> {
+    let question = Question {
+        shared,
+        asker,
+        path: path.to_owned(),
+        query: String::new(),
+        accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
+    };
+    let read = |_, answer: Response<Body>| async {
+        // So that its connection is good for the next question.
+        let _ = to_bytes(answer.into_body(), PROBE).await;
+        Ok(())
+    };
+    let (mut found, silent) = question.ask(read).await?;
+    if found.len() > 1 {
+        let names: Vec<String> = found.into_iter().map(|(name, ())| name).collect();
+        return Err(Status {
+            code: 409,
+            reason: "Conflict".to_owned(),
+            status: "Failure".to_owned(),
+            message: format!("conflict resource, exist in more than one cluster: {}", names.join(",")),
+            ..Status::internal("")
+        });
+    }
+    match found.pop() {
+        Some((name, ())) => Ok((name, silent)),
+        None => {
+            let mut message = "resource not found or don't have permission to get it".to_owned();
+            let unheard = unheard(&silent);
+            if !unheard.is_empty() {
+                let _ = write!(message, "; these clusters have not answered: {unheard}");
+            }
+            Err(Status { message, ..Status::no_such_resource() })
+        }
+    }
+}
+
+impl Question<'_> {
+    /// Asks all clusters, and has `read` read what comes with 200. In the order of names.
+    async fn ask<T, F>(
+        &self,
+        read: impl Fn(String, Response<Body>) -> F + Send + Sync,
+    ) -> Result<(Vec<(String, T)>, Silent), Status>
+    where
+        T: Send,
+        F: Future<Output = Result<T, Missing>> + Send,
+    {
+        let names = self.shared.registry.clusters().await?;
+        let until = Instant::now() + WHOLE;
+        let (mut found, mut silent) = (Vec::new(), Vec::new());
+        let mut left: BTreeSet<String> = names.iter().cloned().collect();
+        let asking = stream::iter(names).map(|name| self.one(name, &read).boxed());
+        let mut asking = asking.buffer_unordered(AT_ONCE);
+        loop {
+            let (name, answer) = tokio::select! {
+                answer = asking.next() => match answer {
+                    Some(answer) => answer,
+                    None => break,
+                },
+                () = sleep_until(until) => {
+                    let late = format!("it was not asked, or has not answered, within {} s", WHOLE.as_secs());
+                    silent.extend(left.into_iter().map(|name| (name, Missing::Unheard(late.clone()))));
+                    break;
+                }
+            };
+            left.remove(&name);
+            match answer {
+                Ok(answer) => found.push((name, answer)),
+                Err(Missing::TooMuch(status)) => return Err(*status),
+                Err(missing) => silent.push((name, missing)),
+            }
+        }
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        silent.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok((found, silent))
+    }
+
+    /// Asks one, and reads its answer, in its time.
+    async fn one<T, F>(
+        &self,
+        name: String,
+        read: &(impl Fn(String, Response<Body>) -> F + Send + Sync),
+    ) -> (String, Result<T, Missing>)
+    where
+        F: Future<Output = Result<T, Missing>> + Send,
+    {
+        let asked = timeout(EACH, async { read(name.clone(), self.of(&name).await?).await }).await;
+        let late = || Err(Missing::Unheard(format!("it has not answered within {} s", EACH.as_secs())));
+        (name, asked.unwrap_or_else(|_| late()))
+    }
+
+    /// Asks one.
+    async fn of(&self, name: &str) -> Result<Response<Body>, Missing> {
+        let uri = match self.query.as_str() {
+            "" => "/".to_owned(),
+            query => format!("/?{query}"),
+        };
+        let unsent = |error: http::Error| Missing::Unheard(error.to_string());
+        let request = Request::builder().method(Method::GET).uri(uri).header(header::ACCEPT, self.accept);
+        let call = Call {
+            user: self.asker.user.clone(),
+            asked_by: self.asker.asked_by.clone(),
+            name: name.to_owned(),
+            path: self.path.clone(),
+            request: request.body(Body::empty()).map_err(unsent)?,
+            audit_id: self.asker.audit_id.clone(),
+            held: self.asker.held.clone(),
+            ends: Box::pin(std::future::pending()),
+        };
+        let answer = self.shared.one(call).await.map_err(|status| Missing::Unheard(status.message))?;
+        let code = answer.status();
+        if code == StatusCode::OK {
+            return Ok(answer);
+        }
+        let said = to_bytes(answer.into_body(), PROBE).await.unwrap_or_default();
+        let said: Option<Status> = serde_json::from_slice(&said).ok();
+        let said = said.map_or_else(|| code.to_string(), |status| status.message);
+        Err(Missing::Refused(code.as_u16(), said))
+    }
+}
+
+/// What is answered where no member gave a list.
+fn nobody(silent: &Silent) -> Status {
+    let code = |missing: &Missing| match missing {
+        Missing::Refused(code @ (403 | 404), _) => Some(*code),
+        _ => None,
+    };
+    let codes: Vec<Option<u16>> = silent.iter().map(|(_, missing)| code(missing)).collect();
+    match silent.first() {
+        None => Status { message: "not found: there is no cluster".to_owned(), ..Status::no_such_resource() },
+        _ if codes.iter().all(|code| *code == Some(404)) => {
+            Status { message: "not found".to_owned(), ..Status::no_such_resource() }
+        }
+        Some((name, Missing::Refused(_, said))) if codes.iter().all(Option::is_some) => Status {
+            code: 403,
+            reason: "Forbidden".to_owned(),
+            status: "Failure".to_owned(),
+            message: format!("cluster {name}: {said}"),
+            ..Status::internal("")
+        },
+        _ => Status::service_unavailable(format!("no cluster has answered: {}", unheard(silent))),
+    }
+}
+
+/// Who has not answered, and why, in short.
+fn unheard(silent: &Silent) -> String {
+    let mut all = silent.iter().filter_map(|(name, missing)| match missing {
+        Missing::Refused(403 | 404, _) | Missing::TooMuch(_) => None,
+        Missing::Refused(_, why) | Missing::Unheard(why) => Some((name, why)),
+    });
+    let mut words = String::new();
+    for (name, why) in all.by_ref().take(NAMED) {
+        let separator = if words.is_empty() { "" } else { "; " };
+        let _ = write!(words, "{separator}{name}: {}", text::line(why, WORDS));
+    }
+    match all.count() {
+        0 => words,
+        more => format!("{words}; and {more} more"),
+    }
+}
+
+/// Says whose part is missing.
+fn warn(headers: &mut HeaderMap, silent: &Silent) {
+    let mut add = |words: &str| {
+        let plain: String = words.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();
+        let quoted = plain.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            headers.append(header::WARNING, value);
+        }
+    };
+    let mut missing = silent.iter().filter_map(|(name, missing)| match missing {
+        // It has none of that kind.
+        Missing::Refused(404, _) | Missing::TooMuch(_) => None,
+        Missing::Refused(_, why) | Missing::Unheard(why) => Some((name, why)),
+    });
+    for (name, why) in missing.by_ref().take(NAMED) {
+        add(&format!("cluster {name} is missing: {}", text::line(why, WORDS)));
+    }
+    match missing.count() {
+        0 => {}
+        more => add(&format!("{more} more clusters are missing")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

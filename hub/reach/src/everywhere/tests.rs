@@ -1,0 +1,240 @@
+//! Some members, and what is asked of all of them.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use futures::future::{BoxFuture, ready};
+use karmada_api::cluster::{Cluster, ClusterSyncMode, LocalSecretReference};
+use karmada_apiserver::carried::Carrier as _;
+use karmada_env::Env;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    Reach, Registry,
+    tests::{ask, serve},
+};
+
+/// Where members are, by name.
+struct Many(BTreeMap<&'static str, String>);
+
+impl Registry for Many {
+    fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
+        let found = self.0.get(name).map(|endpoint| {
+            let mut cluster = Cluster::new(name, Default::default());
+            cluster.spec.api_endpoint = endpoint.clone();
+            cluster.spec.sync_mode = ClusterSyncMode::Push;
+            let (namespace, name) = ("karmada-cluster".into(), format!("{name}-impersonator"));
+            cluster.spec.impersonator_secret_ref = Some(LocalSecretReference { namespace, name });
+            cluster
+        });
+        Box::pin(ready(Ok(found)))
+    }
+
+    fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>> {
+        Box::pin(ready(Ok(self.0.keys().map(|&name| name.to_owned()).collect())))
+    }
+
+    fn own<'a>(
+        &'a self,
+        user: &'a UserInfo,
+        request: Request<Body>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        let said =
+            json!({"hub": request.uri().to_string(), "user": user.name, "headers": request.headers().len()});
+        Box::pin(ready(Ok(Response::new(Body::from(said.to_string())))))
+    }
+
+    fn secret(&self, _: &str, _: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {
+        Box::pin(ready(Ok(Some(json!({"data": {"token": "dG9rZW4="}})))))
+    }
+
+    fn call<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(ready(Err(Status::internal("nobody can be called"))))
+    }
+}
+
+/// What members were asked: by whom, and what.
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// A member with these Pods in the namespace `n`, or one that refuses everything.
+async fn member(name: &'static str, pods: Option<&'static [&'static str]>, log: &Log) -> String {
+    let log = log.clone();
+    let address = serve(move |request| {
+        let line = format!("{name} {} {}", request.method(), request.uri());
+        let user = request.headers()["impersonate-user"].to_str().unwrap().to_owned();
+        log.lock().push(format!("{line} {user}"));
+        let pod = |name: &str| json!({"kind": "Pod", "metadata": {"name": name}});
+        let wanted = request.uri().path().strip_prefix("/api/v1/namespaces/n/pods/");
+        let wanted = wanted.map(|rest| rest.split('/').next().unwrap_or_default().to_owned());
+        let (code, said) = match (pods, wanted) {
+            (None, _) => (
+                403,
+                json!({"kind": "Status", "code": 403, "message": "you \"may\" not", "status": "Failure"}),
+            ),
+            (Some(pods), Some(name)) if pods.contains(&name.as_str()) => (200, pod(&name)),
+            (Some(_), Some(_)) => (404, json!({"kind": "Status", "code": 404, "message": "not found"})),
+            (Some(pods), None) => {
+                let items: Vec<Value> = pods.iter().map(|name| pod(name)).collect();
+                (200, json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}))
+            }
+        };
+        let mut response = Response::new(Body::from(said.to_string()));
+        *response.status_mut() = StatusCode::from_u16(code).unwrap();
+        Box::pin(ready(response))
+    })
+    .await;
+    format!("http://{address}")
+}
+
+async fn hub(members: BTreeMap<&'static str, String>) -> SocketAddr {
+    let reach = Arc::new(Reach::new(Arc::new(Many(members)), 100, Env::system()));
+    serve(move |request| {
+        let reach = reach.clone();
+        Box::pin(async move {
+            let call = Call {
+                user: UserInfo::new("jane", ["dev"]),
+                asked_by: "jane".to_owned(),
+                name: ALL.to_owned(),
+                path: request.uri().path().to_owned(),
+                request,
+                audit_id: "id-1".to_owned(),
+                held: Arc::new(()),
+                ends: Box::pin(std::future::pending()),
+            };
+            let mut response = reach.carry(call).await.unwrap_or_else(|status| {
+                let mut response = Response::new(Body::from(serde_json::to_vec(&status).unwrap()));
+                *response.status_mut() = StatusCode::from_u16(status.code).unwrap();
+                response
+            });
+            // For tests that look at bodies alone.
+            let warnings: Vec<&HeaderValue> = response.headers().get_all(header::WARNING).iter().collect();
+            let warnings = warnings.iter().map(|one| one.to_str().unwrap()).collect::<Vec<_>>().join("\n");
+            let (parts, body) = std::mem::take(&mut response).into_parts();
+            let body = to_bytes(body, 1 << 20).await.unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let mut told = Response::new(Body::from(json!({"body": body, "warnings": warnings}).to_string()));
+            *told.status_mut() = parts.status;
+            told
+        })
+    })
+    .await
+}
+
+fn request(method: &str, uri: &str) -> Request<Body> {
+    let request = Request::builder().method(method).uri(uri).header("impersonate-user", "admin");
+    request.body(Body::empty()).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_asked_of_all_is_asked_of_each_and_put_together() {
+    let log = Log::default();
+    let members = BTreeMap::from([
+        ("a", member("a", Some(&["x", "both"]), &log).await),
+        ("b", member("b", Some(&["both", "z"]), &log).await),
+        ("c", member("c", None, &log).await),
+        // Nobody is there.
+        ("d", "http://127.0.0.1:1".to_owned()),
+    ]);
+    let hub = hub(members).await;
+    let (code, all) = ask(hub, request("GET", "/api/v1/pods?limit=500&labelSelector=k%3Dv")).await;
+    assert_eq!(code, StatusCode::OK, "{all}");
+    let names: Vec<String> = all["body"]["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| {
+            let meta = &item["metadata"];
+            format!(
+                "{}@{}",
+                meta["name"].as_str().unwrap(),
+                meta["annotations"]["resource.karmada.io/query-from-cluster"].as_str().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(names, ["x@a", "both@a", "both@b", "z@b"]);
+    let warnings: Vec<&str> = all["warnings"].as_str().unwrap().lines().collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert_eq!(warnings[0], r#"299 - "cluster c is missing: you \"may\" not""#);
+    assert!(warnings[1].contains("cluster d is missing: cluster d: cannot connect"), "{warnings:?}");
+    let mut asked = std::mem::take(&mut *log.lock());
+    asked.sort();
+    let each = |name: &str| format!("{name} GET /api/v1/pods?labelSelector=k%3Dv jane");
+    assert_eq!(asked, ["a", "b", "c"].map(each));
+
+    // An object is its member's alone; nothing is done to look for it.
+    let (code, one) = ask(hub, request("DELETE", "/api/v1/namespaces/n/pods/z?dryRun=All")).await;
+    assert_eq!((code, &one["body"]["metadata"]["name"]), (StatusCode::OK, &json!("z")));
+    let deleted: Vec<String> = log.lock().iter().filter(|line| line.contains("DELETE")).cloned().collect();
+    assert_eq!(deleted, ["b DELETE /api/v1/namespaces/n/pods/z?dryRun=All jane"]);
+    let (_, logs) = ask(hub, request("GET", "/api/v1/namespaces/n/pods/x/log?follow=true")).await;
+    assert!(logs["warnings"].as_str().unwrap().contains("cluster d"), "{logs}");
+    assert!(log.lock().iter().any(|line| line == "a GET /api/v1/namespaces/n/pods/x/log?follow=true jane"));
+
+    for (method, uri, code, says) in [
+        (
+            "GET",
+            "/api/v1/namespaces/n/pods/both",
+            409,
+            "conflict resource, exist in more than one cluster: a,b",
+        ),
+        (
+            "GET",
+            "/api/v1/namespaces/n/pods/none",
+            404,
+            "resource not found or don't have permission to get it; these clusters have not answered: d: ",
+        ),
+        ("GET", "/api/v1/pods?watch=true", 405, "Request verb watch is not support"),
+        ("POST", "/api/v1/namespaces/n/pods", 405, "Request verb create is not support"),
+        ("GET", "/api/v1/pods?continue=x", 400, "no further pages"),
+    ] {
+        let (got, said) = ask(hub, request(method, uri)).await;
+        let message = said["body"]["message"].as_str().unwrap();
+        assert!(
+            got == code && message.starts_with(says) || message.contains(says),
+            "{method} {uri}: {got} {said}"
+        );
+    }
+    let (_, own) = ask(hub, request("GET", "/apis?timeout=32s")).await;
+    assert_eq!((&own["body"]["hub"], &own["body"]["user"]), (&json!("/apis?timeout=32s"), &json!("jane")));
+}
+
+#[tokio::test]
+async fn where_nobody_answers_that_is_said() {
+    let log = Log::default();
+    let nobody = || "http://127.0.0.1:1".to_owned();
+    for (members, code, says) in [
+        (BTreeMap::new(), 404, "there is no cluster"),
+        (BTreeMap::from([("c", member("c", None, &log).await)]), 403, "cluster c: you \"may\" not"),
+        (
+            BTreeMap::from([("c", member("c", None, &log).await), ("d", nobody())]),
+            503,
+            "no cluster has answered: d: ",
+        ),
+    ] {
+        let (got, said) = ask(hub(members).await, request("GET", "/api/v1/pods")).await;
+        let message = said["body"]["message"].as_str().unwrap();
+        assert!(got == code && message.contains(says), "{got} {said}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_put_together_is_bounded() {
+    let all = Arc::new(Semaphore::new(6));
+    let read = async |bytes: usize, room: usize| {
+        let body = Body::from(vec![b' '; bytes]);
+        match within(body, &Semaphore::new(room), &all).await {
+            Ok((bytes, held)) => Ok((bytes.len(), held)),
+            Err(Missing::TooMuch(status)) => Err(status.code()),
+            Err(Missing::Refused(code, _)) => Err(code),
+            Err(Missing::Unheard(_)) => Err(0),
+        }
+    };
+    let (bytes, held) = read(3000, 4).await.unwrap();
+    assert_eq!((bytes, all.available_permits()), (3000, 3));
+    assert_eq!(read(5000, 4).await.unwrap_err(), 413, "too much for one");
+    assert_eq!(read(4000, 4).await.unwrap_err(), 429, "too much for all");
+    drop(held);
+    assert_eq!(all.available_permits(), 6);
+    assert!(read(4000, 4).await.is_ok());
+}

@@ -1,0 +1,192 @@
+//! The EndpointSlices that agents have collected for ServiceExports become the hub's own.
+//!
+//! A cluster speaks for the Services that it exports: those whose ServiceExport is bound there. What it tells of others changes
+//! nothing here.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use karmada_api::consts::{component, event, finalizer, label};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::{
+    names,
+    services::{MULTICLUSTER, SERVICE_EXPORT, ServiceName, slices},
+};
+use karmada_meta::object;
+use karmada_objects::{
+    Part,
+    key::Key,
+    kinds::{ENDPOINT_SLICES, WORKS},
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::super::{Context, Next, work};
+use crate::known::heads::{BindingHead, SliceHead};
+
+/// How many Works are worked on at a time.
+const WORKERS: usize = 4;
+/// How long a slice that is on its way out is given.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Makes the hub's slices of exported Services.
+pub(crate) struct Exports {
+    context: Arc<Context>,
+    /// Works, by their keys, also such as are gone.
+    queue: WorkQueue<Key>,
+}
+
+/// The Service that a binding's ServiceExport exports.
+fn exports(head: &BindingHead) -> Option<ServiceName> {
+    let resource = &head.resource;
+    let group = resource.api_version.split('/').next().unwrap_or_default();
+    (group == MULTICLUSTER && resource.kind == SERVICE_EXPORT)
+        .then(|| ServiceName::new(resource.namespace.as_str(), resource.name.as_str()))
+}
+
+impl Exports {
+    /// A controller that hears the context's Works, bindings and slices from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
+        context.figures.queue("endpointslice", &queue);
+        let told = queue.clone();
+        context.known.works.listen(move |change| {
+            let sides = [change.old, change.new].into_iter().flatten();
+            let concerns = sides.filter_map(|head| head.slice.as_ref()).any(|slice| slice.is_exported());
+            let differs = change.differs(|head| &head.content) || change.differs(|head| &head.deleting);
+            if concerns && differs {
+                told.add(change.key.clone());
+            }
+        });
+        let (bound, shared) = (queue.clone(), Arc::downgrade(context));
+        context.known.bindings.namespaced.listen(move |change| {
+            let Some(service) = exports(change.last()) else { return };
+            let differs = change.differs(|head| &head.wanted) || change.differs(|head| &head.deleting);
+            if let Some(context) = shared.upgrade().filter(|_| differs) {
+                let works = context.known.works.group(&SliceHead::of_export(&service));
+                works.into_iter().for_each(|(work, _)| bound.add(work));
+            }
+        });
+        // Whoever takes one away, or changes it, gets it back; one without a Work goes.
+        let made = queue.clone();
+        context.known.imported.listen(move |change| made.add(change.last().work.clone()));
+        let again = queue.clone();
+        context.resync.tell(&context.known.imported, move |_, head| again.add(head.work.clone()));
+        Self { context: context.clone(), queue }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let known = &self.context.known;
+        known.works.synced().await;
+        known.bindings.synced().await;
+        known.clusters.synced().await;
+        known.imported.synced().await;
+        work("endpointslice", &self.queue, WORKERS, &stop, |key: Key| self.reconcile(key)).await;
+    }
+
+    /// Whether a cluster exports a Service.
+    fn is_exported(&self, cluster: &str, service: &ServiceName) -> bool {
+        let name = names::binding_name(SERVICE_EXPORT, &service.name);
+        let binding = self.context.known.bindings.namespaced.get(&Key::new(service.namespace.as_str(), name));
+        binding.is_some_and(|head| {
+            !head.deleting && exports(&head).as_ref() == Some(service) && head.wanted.contains(cluster)
+        })
+    }
+
+    /// The slices that a Work asks for, or why it asks for none.
+    fn wanted(&self, work: &Value) -> Result<Vec<Value>, String> {
+        let Some(cluster) = names::cluster_of_namespace(object::namespace(work)) else {
+            return Ok(Vec::new());
+        };
+        let Some(service) = slices::exported(work) else { return Ok(Vec::new()) };
+        if object::deletion_timestamp(work).is_some() || !slices::asked(work).export {
+            return Ok(Vec::new());
+        }
+        if !self.is_exported(cluster, &service) {
+            return Err(format!(
+                "cluster {cluster} does not export Service {service}: no ServiceExport of that name is bound there"
+            ));
+        }
+        let told = slices::told(work, &service)?;
+        Ok(told.into_iter().map(|slice| slices::imported(work, cluster, &service, slice)).collect())
+    }
+
+    async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+        let context = &self.context;
+        let objects = &context.writer.objects;
+        let live = objects.get(&WORKS, &key).await?;
+        let made = context.known.imported.group(&key.to_string());
+        let wanted = match live.as_ref().map(|work| self.wanted(work)) {
+            None => Vec::new(),
+            Some(Ok(wanted)) => wanted,
+            Some(Err(why)) => {
+                // What was told before goes with its export, and nobody has to hear of it.
+                if let Some(work) = live.as_ref().filter(|_| made.is_empty()) {
+                    tracing::warn!(work = %key, why, "what an agent tells of a Service does not count");
+                    context.writer.warning(
+                        component::ENDPOINT_SLICE,
+                        work,
+                        event::ENDPOINT_SLICE_REFUSED,
+                        why,
+                    );
+                }
+                Vec::new()
+            }
+        };
+        let names: BTreeSet<&str> = wanted.iter().map(object::name).collect();
+        for (slice, head) in made.iter().filter(|(slice, _)| !names.contains(slice.name.as_str())) {
+            objects.delete_uid(&ENDPOINT_SLICES, slice, &head.uid).await?;
+        }
+        let mut next = Next::Done;
+        for slice in &wanted {
+            next = next_of(next, self.make(&key, slice).await?);
+        }
+        let Some(work) = live else { return Ok(next) };
+        let done = wanted.is_empty()
+            && (object::deletion_timestamp(&work).is_some() || !slices::asked(&work).export);
+        if done && object::finalizers(&work).contains(&finalizer::ENDPOINT_SLICE) {
+            let uid = object::uid(&work).to_owned();
+            let release = |live: &mut Value| {
+                let ended = object::deletion_timestamp(live).is_some() || !slices::asked(live).export;
+                object::uid(live) == uid && ended && object::remove_finalizer(live, finalizer::ENDPOINT_SLICE)
+            };
+            objects.modify(&WORKS, &key, Part::Main, release).await?;
+        }
+        Ok(next)
+    }
+
+    /// Makes a slice what it should be.
+    async fn make(&self, work: &Key, wanted: &Value) -> Result<Next, Error> {
+        let objects = &self.context.writer.objects;
+        let key = Key::of(wanted);
+        let Some(mut live) = objects.get(&ENDPOINT_SLICES, &key).await? else {
+            objects.create(&ENDPOINT_SLICES, wanted).await?;
+            return Ok(Next::Done);
+        };
+        if object::deletion_timestamp(&live).is_some() {
+            return Ok(Next::After(PATIENCE));
+        }
+        if object::label(&live, slices::MANAGED_BY) != Some(slices::IMPORTER) {
+            tracing::warn!(slice = %key, %work, "an EndpointSlice of that name is somebody else's");
+            return Ok(Next::Done);
+        }
+        if live["addressType"] != wanted["addressType"] {
+            // It is for good.
+            objects.delete(&ENDPOINT_SLICES, &live).await?;
+            return Ok(Next::After(Duration::from_millis(100)));
+        }
+        // The Work may have been made anew, with another id.
+        object::remove_label(&mut live, label::WORK_ID);
+        if slices::align(&mut live, wanted) {
+            objects.replace(&ENDPOINT_SLICES, &live).await?;
+        }
+        Ok(Next::Done)
+    }
+}
+
+fn next_of(one: Next, other: Next) -> Next {
+    match other {
+        Next::Done => one,
+        Next::After(wait) => one.sooner(wait),
+    }
+}

@@ -1,0 +1,682 @@
+//! MultiClusterServices of the type CrossCluster ([`karmada_core::services::multi`]).
+//!
+//! ```text
+//!   MultiClusterService, Service, clusters ─▶ serve ─▶ markers on providers, the claimed Service, its binding
+//!   collected Works ──────────────────────┬▶ dispatch ─▶ Works on consumers
+//!   both ─────────────────────────────────┴▶ tell ─▶ conditions
+//! ```
+//!
+//! A provider or consumer that is silent keeps what it has and gets what is new when it is back: its Works wait for it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use karmada_api::{
+    conditions::{self, Condition},
+    consts::{component, condition, event, extension, finalizer, reason},
+};
+use karmada_client::{Error, WorkQueue};
+use karmada_core::{
+    names,
+    services::{ServiceName, multi, slices},
+};
+use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    Part,
+    key::{self, Key},
+    kinds::{MULTI_CLUSTER_SERVICES, RESOURCE_BINDINGS, SERVICES, WORKS},
+    scope::BindingKey,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::super::{Context, Next, work};
+use crate::{
+    known::heads::{Carries, ClusterHead, MultiHead, SliceHead},
+    write::{
+        checks,
+        works::{self, Made, Maker},
+    },
+};
+
+/// How many of each are worked on at a time.
+const WORKERS: usize = 4;
+/// How long something is given that is on its way out, or somebody else's.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Who reports.
+const COMPONENT: &str = component::MULTI_CLUSTER_SERVICE;
+/// So many Works of one MultiClusterService are a warning.
+const MANY: usize = 10_000;
+
+/// Sees to MultiClusterServices.
+pub(crate) struct Multi {
+    context: Arc<Context>,
+    served: WorkQueue<Key>,
+    /// Collected Works, by their keys, also such as are gone.
+    dispatched: WorkQueue<Key>,
+    told: WorkQueue<Key>,
+    /// What is wrong, by MultiClusterService: with its Service, and with the Works of each source.
+    wrong: Mutex<BTreeMap<Key, Wrong>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Wrong {
+    service: Option<String>,
+    works: BTreeMap<Key, String>,
+    /// It was looked at.
+    served: bool,
+}
+
+fn key_of(service: &ServiceName) -> Key {
+    Key::new(service.namespace.as_str(), service.name.as_str())
+}
+
+fn name_of(key: &Key) -> ServiceName {
+    ServiceName::new(key.namespace.as_str(), key.name.as_str())
+}
+
+impl Multi {
+    /// A controller that hears the context's MultiClusterServices, Works, clusters and templates from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let queue = |name: &'static str| {
+            let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
+            context.figures.queue(name, &queue);
+            queue
+        };
+        let (served, dispatched) = (queue("multiclusterservice"), queue("endpointslice-dispatch"));
+        let told = queue("multiclusterservice-status");
+        let (serve, shared) = (served.clone(), Arc::downgrade(context));
+        context.known.multi.listen(move |change| {
+            serve.add(change.key.clone());
+            if let Some(context) = shared.upgrade().filter(|_| change.old.is_none() || change.new.is_none()) {
+                // Their Services are watched while there is one.
+                context.known.templates.poke();
+            }
+        });
+        let again = served.clone();
+        context.resync.tell(&context.known.multi, move |key, _| again.add(key.clone()));
+        let (dispatch, tell, serve) = (dispatched.clone(), told.clone(), served.clone());
+        context.known.works.listen(move |change| {
+            let differs = change.differs(|head| &head.content) || change.differs(|head| &head.deleting);
+            let sides = [change.old, change.new].into_iter().flatten().filter(|_| differs);
+            for slice in sides.filter_map(|head| head.slice.as_ref()) {
+                match &slice.carries {
+                    Carries::Collected if slice.is_dispatched() => dispatch.add(change.key.clone()),
+                    Carries::Collected => {}
+                    Carries::Dispatched(source) => dispatch.add(source.clone()),
+                    Carries::Marker => slice.multi.iter().for_each(|service| serve.add(key_of(service))),
+                }
+                slice
+                    .multi
+                    .iter()
+                    .for_each(|service| tell.add_after(key_of(service), Duration::from_millis(200)));
+            }
+        });
+        let (serve, shared) = (served.clone(), Arc::downgrade(context));
+        context.known.clusters.listen(move |change| {
+            let of = |head: &Arc<ClusterHead>| (head.deleting, head.reporting(), head.serves_slices());
+            if change.old.map(of) == change.new.map(of) {
+                return;
+            }
+            let Some(context) = shared.upgrade() else { return };
+            for group in [MultiHead::ALL.to_owned(), MultiHead::of_cluster(&change.key.name)] {
+                context.known.multi.group(&group).into_iter().for_each(|(key, _)| serve.add(key));
+            }
+        });
+        let (serve, shared) = (served.clone(), Arc::downgrade(context));
+        context.known.templates.listen(move |kind, change| {
+            if kind.group.is_empty()
+                && kind.kind == "Service"
+                && shared.upgrade().is_some_and(|context| context.known.multi.get(change.key).is_some())
+            {
+                serve.add(change.key.clone());
+            }
+        });
+        Self { context: context.clone(), served, dispatched, told, wrong: Mutex::default() }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let known = &self.context.known;
+        known.multi.synced().await;
+        known.works.synced().await;
+        known.clusters.synced().await;
+        known.namespaces.synced().await;
+        tokio::join!(
+            work("multiclusterservice", &self.served, WORKERS, &stop, |key: Key| self.serve(key)),
+            work("endpointslice-dispatch", &self.dispatched, WORKERS, &stop, |key: Key| self.dispatch(key)),
+            work("multiclusterservice-status", &self.told, WORKERS, &stop, |key: Key| self.tell(key)),
+        );
+    }
+
+    /// The clusters that a list of them means, which are there to stay.
+    fn clusters(&self, named: Option<BTreeSet<&str>>) -> BTreeSet<String> {
+        let clusters = &self.context.known.clusters;
+        let stays =
+            |name: &&str| clusters.get(&Key::cluster_scoped(*name)).is_some_and(|head| !head.deleting);
+        match named {
+            Some(names) => names.into_iter().filter(stays).map(str::to_owned).collect(),
+            None => {
+                let all = clusters.pages(None).flatten();
+                all.filter(|(_, head)| !head.deleting).map(|(key, _)| key.name.clone()).collect()
+            }
+        }
+    }
+
+    /// The Works of a MultiClusterService that carry something.
+    fn works_of(&self, key: &Key, carries: impl Fn(&SliceHead) -> bool) -> Vec<Key> {
+        let works = self.context.known.works.group(&SliceHead::of_multi(&name_of(key)));
+        let is = |(_, head): &(Key, Arc<crate::known::heads::WorkHead>)| {
+            head.slice.as_ref().is_some_and(|slice| carries(slice))
+        };
+        works.into_iter().filter(is).map(|(work, _)| work).collect()
+    }
+
+    async fn serve(&self, key: Key) -> Result<Next, Error> {
+        let objects = &self.context.writer.objects;
+        let live = objects.get(&MULTI_CLUSTER_SERVICES, &key).await?;
+        let Some(live) = live else {
+            self.wrong.lock().remove(&key);
+            return self.end(&key).await;
+        };
+        let Some(spec) = key::read::<multi::Spec>(&live, "spec") else { return Ok(Next::Done) };
+        if object::deletion_timestamp(&live).is_some() {
+            return self.leave(&key, &live).await;
+        }
+        if !spec.is_cross_cluster() {
+            return Ok(Next::Done);
+        }
+        let finalizer = finalizer::MULTI_CLUSTER_SERVICE;
+        let live = if object::finalizers(&live).contains(&finalizer) {
+            live
+        } else {
+            let mut changed = live;
+            object::add_finalizer(&mut changed, finalizer);
+            if let Err(errors) = checks::own(&MULTI_CLUSTER_SERVICES, None, &mut changed, &self.context.env) {
+                tracing::warn!(multiclusterservice = %key, errors = %karmada_meta::path::aggregate(&errors), "it is not as it should be");
+                return Ok(Next::Done);
+            }
+            objects.replace(&MULTI_CLUSTER_SERVICES, &changed).await?
+        };
+        let providers = self.clusters(multi::Spec::named(&spec.provider_clusters));
+        let consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
+        self.name_missing(&live, &spec);
+        let mut next = self.mark(&key, &live, &providers).await?;
+        let all: BTreeSet<String> = providers.union(&consumers).cloned().collect();
+        let failure = self.propagate(&key, &live, &all).await?;
+        let news = {
+            let mut wrong = self.wrong.lock();
+            let known = wrong.entry(key.clone()).or_default();
+            let news = !known.served || known.service != failure;
+            (known.service, known.served) = (failure.clone(), true);
+            news
+        };
+        if news {
+            self.told.add(key.clone());
+        }
+        if failure.is_some() {
+            next = next.sooner(PATIENCE);
+        }
+        // Who provides and uses it may have changed.
+        self.works_of(&key, |slice| slice.carries != Carries::Marker).into_iter().for_each(|work| {
+            let head = self.context.known.works.get(&work);
+            match head.as_ref().and_then(|head| head.slice.as_ref()).map(|slice| &slice.carries) {
+                Some(Carries::Dispatched(source)) => self.dispatched.add(source.clone()),
+                _ => self.dispatched.add(work),
+            }
+        });
+        Ok(next)
+    }
+
+    /// Says which clusters cannot take part.
+    fn name_missing(&self, live: &Value, spec: &multi::Spec) {
+        for (what, selectors) in
+            [("Provider", &spec.provider_clusters), ("Consumer", &spec.consumer_clusters)]
+        {
+            for name in selectors.iter().map(|cluster| cluster.name.as_str()) {
+                let head = self.context.known.clusters.get(&Key::cluster_scoped(name));
+                let (reason, message) = match head {
+                    None => (event::CLUSTER_NOT_FOUND, format!("{what} cluster {name} is not found")),
+                    Some(head) if !head.serves_slices() => (
+                        event::API_INCOMPATIBLE,
+                        format!("{what} cluster {name} does not support EndpointSlice"),
+                    ),
+                    Some(_) => continue,
+                };
+                self.context.writer.warning(COMPONENT, live, reason, message);
+            }
+        }
+    }
+
+    /// Has providers collect, and no others. A provider that is away hears of it when it is back.
+    async fn mark(&self, key: &Key, live: &Value, providers: &BTreeSet<String>) -> Result<Next, Error> {
+        let name = multi::marker_name(&name_of(key));
+        let mut next = Next::Done;
+        for cluster in providers {
+            let at = Key::new(names::execution_namespace(cluster), name.as_str());
+            if self.context.known.namespaces.get(&Key::cluster_scoped(at.namespace.as_str())).is_none() {
+                next = next.sooner(PATIENCE);
+                continue;
+            }
+            let build = |existing: Option<&Value>, id: &str| multi::marker(live, cluster, existing, id);
+            let made = works::ensure(&self.context.writer, &at, &Maker::Multi(key), build).await?;
+            next = self.heed(next, &at, made);
+        }
+        for work in self.works_of(key, |slice| slice.carries == Carries::Marker) {
+            if names::cluster_of_namespace(&work.namespace).is_none_or(|cluster| !providers.contains(cluster))
+            {
+                self.delete(&work).await?;
+            }
+        }
+        Ok(next)
+    }
+
+    fn heed(&self, next: Next, at: &Key, made: Made) -> Next {
+        match made {
+            Made::Unchanged | Made::Written => next,
+            Made::Going => next.sooner(PATIENCE),
+            Made::Withheld(wait) => next.sooner(wait),
+            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
+                tracing::warn!(work = %at, why, "a Work of a MultiClusterService cannot be made");
+                next.sooner(PATIENCE * 12)
+            }
+        }
+    }
+
+    async fn delete(&self, work: &Key) -> Result<(), Error> {
+        let live = self.context.writer.objects.get(&WORKS, work).await?;
+        if let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) {
+            tracing::info!(%work, "no longer wanted");
+            self.context.writer.delete_work(&live).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings the Service to providers and consumers; answers why that cannot be done.
+    async fn propagate(
+        &self,
+        key: &Key,
+        live: &Value,
+        clusters: &BTreeSet<String>,
+    ) -> Result<Option<String>, Error> {
+        let objects = &self.context.writer.objects;
+        let claim = |template: &mut Value| {
+            object::deletion_timestamp(template).is_none() && multi::claim(template, live)
+        };
+        let Some(template) = objects.modify(&SERVICES, key, Part::Main, claim).await? else {
+            return Ok(Some(format!("Service {key} is not there")));
+        };
+        if object::deletion_timestamp(&template).is_some() {
+            return Ok(Some(format!("Service {key} is being deleted")));
+        }
+        let at = BindingKey::of_template("Service", &key.namespace, &key.name).key;
+        let existing = objects.get(&RESOURCE_BINDINGS, &at).await?;
+        if let Some(why) =
+            existing.as_ref().and_then(|known| karmada_objects::bindings::collision(known, &template))
+        {
+            return Ok(Some(why));
+        }
+        if existing.as_ref().is_some_and(|known| object::deletion_timestamp(known).is_some()) {
+            return Ok(Some(format!("ResourceBinding {at} is being deleted")));
+        }
+        let mut wanted = multi::binding(&template, live, clusters, existing.as_ref());
+        if existing.as_ref() == Some(&wanted) {
+            return Ok(None);
+        }
+        if let Err(errors) =
+            checks::own(&RESOURCE_BINDINGS, existing.as_ref(), &mut wanted, &self.context.env)
+        {
+            return Ok(Some(karmada_meta::path::aggregate(&errors)));
+        }
+        match existing {
+            Some(_) => objects.replace(&RESOURCE_BINDINGS, &wanted).await?,
+            None => objects.create(&RESOURCE_BINDINGS, &wanted).await?,
+        };
+        Ok(None)
+    }
+
+    /// A MultiClusterService is being deleted: first nobody collects any more, then what was collected goes.
+    async fn leave(&self, key: &Key, live: &Value) -> Result<Next, Error> {
+        if let Next::After(wait) = self.end(key).await? {
+            return Ok(Next::After(wait));
+        }
+        let objects = &self.context.writer.objects;
+        let name = name_of(key);
+        objects.modify(&SERVICES, key, Part::Main, |template| multi::release(template, &name)).await?;
+        let binding = BindingKey::of_template("Service", &key.namespace, &key.name);
+        objects
+            .modify(&RESOURCE_BINDINGS, &binding.key, Part::Main, |binding| multi::release(binding, &name))
+            .await?;
+        let uid = object::uid(live).to_owned();
+        let release = |live: &mut Value| {
+            object::uid(live) == uid && object::remove_finalizer(live, finalizer::MULTI_CLUSTER_SERVICE)
+        };
+        objects.modify(&MULTI_CLUSTER_SERVICES, key, Part::Main, release).await?;
+        self.wrong.lock().remove(key);
+        Ok(Next::Done)
+    }
+
+    /// Takes away what is there for a MultiClusterService that is not any more. What agents have collected they take back
+    /// themselves; that of one that is away goes with its mark.
+    async fn end(&self, key: &Key) -> Result<Next, Error> {
+        for work in self.works_of(key, |slice| slice.carries == Carries::Marker) {
+            self.delete(&work).await?;
+        }
+        for work in self.works_of(key, |slice| slice.carries != Carries::Marker) {
+            let head = self.context.known.works.get(&work);
+            match head.as_ref().and_then(|head| head.slice.as_ref()).map(|slice| slice.carries.clone()) {
+                Some(Carries::Collected) => self.dispatched.add(work),
+                Some(Carries::Dispatched(source)) => self.dispatched.add(source),
+                Some(Carries::Marker) | None => {}
+            }
+        }
+        let left = self.works_of(key, |slice| slice.carries != Carries::Collected).len();
+        // They have finalizers of agents that may be away; nothing is left to be done about them here.
+        Ok(if left == 0 { Next::Done } else { self.rest(key) })
+    }
+
+    /// Whether what is left of a MultiClusterService is on its way out.
+    fn rest(&self, key: &Key) -> Next {
+        let going = self
+            .works_of(key, |slice| slice.carries != Carries::Collected)
+            .iter()
+            .all(|work| self.context.known.works.get(work).is_none_or(|head| head.deleting));
+        if going { Next::Done } else { Next::After(Duration::from_millis(500)) }
+    }
+
+    /// What a collected Work is to bring to consumers, or why nothing.
+    fn wanted(&self, source: &Key, live: &Value) -> Result<Option<Dispatch>, String> {
+        let Some(provider) = names::cluster_of_namespace(&source.namespace) else { return Ok(None) };
+        let Some(service) = slices::multi(live).filter(|_| object::deletion_timestamp(live).is_none()) else {
+            return Ok(None);
+        };
+        if !slices::asked(live).multi_cluster {
+            return Ok(None);
+        }
+        let head = self.context.known.multi.get(&key_of(&service));
+        if head.as_ref().is_some_and(|head| head.deleting) {
+            // Its agent is about to hear of it.
+            return Ok(None);
+        }
+        let Some((head, spec)) = head.as_ref().and_then(|head| Some((head, head.spec.as_ref()?))) else {
+            return Err(format!("there is no MultiClusterService {service}"));
+        };
+        if !spec.is_cross_cluster() || !spec.is_provided_by(provider) {
+            return Err(format!("cluster {provider} is no provider of MultiClusterService {service}"));
+        }
+        let told = slices::told(live, &service)?;
+        let mut consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
+        consumers.remove(provider);
+        let (withdrawn, again) = self.withdrawn(provider, &service, head);
+        let slices = told.into_iter().cloned().collect();
+        Ok(Some(Dispatch { provider: provider.to_owned(), service, slices, consumers, withdrawn, again }))
+    }
+
+    /// Since when a provider is silent, as far as its Cluster says.
+    fn silent_since(&self, cluster: &str) -> Option<Time> {
+        let head = self.context.known.clusters.get(&Key::cluster_scoped(cluster))?;
+        let ready = conditions::find(head.conditions(), condition::READY)?;
+        (!head.reporting()).then_some(ready.last_transition_time)
+    }
+
+    /// Whether the endpoints of a provider are withdrawn, and else when to ask again. Never the last ones, nor while so many
+    /// clusters are silent that the hub may be the one that is cut off.
+    fn withdrawn(&self, provider: &str, service: &ServiceName, head: &MultiHead) -> (bool, Option<Duration>) {
+        let Some(since) = self.silent_since(provider) else { return (false, None) };
+        let Some(until) = head.withdraw_after.and_then(|after| multi::later(since, after)) else {
+            return (false, None);
+        };
+        let now = self.context.env.wall();
+        let left = std::time::SystemTime::from(until.timestamp()).duration_since(now).unwrap_or_default();
+        if !left.is_zero() {
+            return (false, Some(left));
+        }
+        let held = self
+            .context
+            .known
+            .clusters
+            .get(&Key::cluster_scoped(provider))
+            .is_some_and(|head| conditions::is_true(head.conditions(), extension::EVICTIONS_HELD));
+        let others = self.context.known.works.group(&SliceHead::of_multi(service));
+        let others_are_ready = others.iter().any(|(work, head)| {
+            let cluster = names::cluster_of_namespace(&work.namespace).unwrap_or_default();
+            let ready = head
+                .slice
+                .as_ref()
+                .is_some_and(|slice| slice.carries == Carries::Collected && slice.ready > 0);
+            ready && cluster != provider && !head.deleting && self.silent_since(cluster).is_none()
+        });
+        match !held && others_are_ready {
+            true => (true, None),
+            false => (false, Some(PATIENCE)),
+        }
+    }
+
+    async fn dispatch(&self, source: Key) -> Result<Next, Error> {
+        let objects = &self.context.writer.objects;
+        let live = objects.get(&WORKS, &source).await?;
+        let made = self.context.known.works.group(&SliceHead::of_source(&source));
+        let wanted = match live.as_ref().map(|live| self.wanted(&source, live)) {
+            None => None,
+            Some(Ok(wanted)) => wanted,
+            Some(Err(why)) => {
+                if let Some(work) = live.as_ref().filter(|_| made.is_empty()) {
+                    tracing::info!(work = %source, why, "what an agent tells of a Service does not count");
+                    self.context.writer.warning(
+                        component::ENDPOINT_SLICE,
+                        work,
+                        event::ENDPOINT_SLICE_REFUSED,
+                        why,
+                    );
+                }
+                None
+            }
+        };
+        let mut next = Next::Done;
+        let mut kept: BTreeSet<Key> = BTreeSet::new();
+        if let Some(wanted) = &wanted {
+            let service = key_of(&wanted.service);
+            for consumer in &wanted.consumers {
+                for slice in &wanted.slices {
+                    let name = multi::dispatched_work(
+                        &wanted.service.namespace,
+                        &wanted.provider,
+                        object::name(slice),
+                    );
+                    let at = Key::new(names::execution_namespace(consumer), name);
+                    kept.insert(at.clone());
+                    if self
+                        .context
+                        .known
+                        .namespaces
+                        .get(&Key::cluster_scoped(at.namespace.as_str()))
+                        .is_none()
+                    {
+                        next = next.sooner(PATIENCE);
+                        continue;
+                    }
+                    let between = (wanted.provider.as_str(), consumer.as_str());
+                    let build = |existing: Option<&Value>, id: &str| {
+                        multi::dispatched(slice, &wanted.service, between, wanted.withdrawn, existing, id)
+                    };
+                    let made =
+                        works::ensure(&self.context.writer, &at, &Maker::Multi(&service), build).await?;
+                    self.note(&service, &at, &made);
+                    next = self.heed(next, &at, made);
+                }
+            }
+            if let Some(again) = wanted.again {
+                next = next.sooner(again);
+            }
+        }
+        for (work, head) in made.iter().filter(|(work, _)| !kept.contains(work)) {
+            if !head.deleting {
+                self.delete(work).await?;
+            }
+            if let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()) {
+                self.note(&key_of(service), work, &Made::Unchanged);
+            }
+        }
+        let Some(live) = live else { return Ok(next) };
+        let finalizer = finalizer::MCS_ENDPOINT_SLICE_DISPATCH;
+        let ended =
+            |work: &Value| object::deletion_timestamp(work).is_some() || !slices::asked(work).multi_cluster;
+        if wanted.is_none() && ended(&live) && object::finalizers(&live).contains(&finalizer) {
+            let uid = object::uid(&live).to_owned();
+            let release = |live: &mut Value| {
+                object::uid(live) == uid && ended(live) && object::remove_finalizer(live, finalizer)
+            };
+            objects.modify(&WORKS, &source, Part::Main, release).await?;
+        }
+        Ok(next)
+    }
+
+    /// Notes how making a Work went.
+    fn note(&self, service: &Key, work: &Key, made: &Made) {
+        let mut wrong = self.wrong.lock();
+        let Some(known) = wrong.get_mut(service) else { return };
+        let news = match made {
+            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
+                known.works.insert(work.clone(), why.clone()).as_ref() != Some(why)
+            }
+            _ => known.works.remove(work).is_some(),
+        };
+        if news {
+            self.told.add(service.clone());
+        }
+    }
+
+    /// Says in conditions how a MultiClusterService stands.
+    async fn tell(&self, key: Key) -> Result<Next, Error> {
+        let wrong = self.wrong.lock().get(&key).filter(|wrong| wrong.served).cloned();
+        let (Some(wrong), Some(head)) = (wrong, self.context.known.multi.get(&key)) else {
+            return Ok(Next::Done);
+        };
+        if head.deleting {
+            return Ok(Next::Done);
+        }
+        let dispatched = self.works_of(&key, |slice| matches!(slice.carries, Carries::Dispatched(_)));
+        if dispatched.len() > MANY {
+            tracing::warn!(multiclusterservice = %key, works = dispatched.len(), "its slices take many Works: name fewer consumers");
+        }
+        let now = Time::now(&self.context.env);
+        let applied = match &wrong.service {
+            None => Condition::new(
+                SERVICE_APPLIED,
+                true,
+                reason::SERVICE_APPLIED,
+                reason::SERVICE_APPLIED_MESSAGE,
+                now,
+            ),
+            Some(why) => Condition::new(SERVICE_APPLIED, false, "ServiceAppliedFailed", why.as_str(), now),
+        };
+        let mut wanted = vec![applied];
+        if let Some((work, why)) = wrong.works.first_key_value() {
+            let message = format!("Work {work}: {why}");
+            wanted.push(Condition::new(DISPATCHED, false, "EndpointSliceDispatchedFailed", message, now));
+        } else if !dispatched.is_empty() {
+            wanted.push(Condition::new(
+                DISPATCHED,
+                true,
+                reason::SLICES_DISPATCHED,
+                reason::SLICES_DISPATCHED_MESSAGE,
+                now,
+            ));
+        }
+        let stale = self.stale(&key);
+        if let Some(message) = &stale {
+            wanted.push(Condition::new(
+                extension::ENDPOINTS_STALE,
+                true,
+                "ProviderSilent",
+                message.as_str(),
+                now,
+            ));
+        }
+        let mut news = Vec::new();
+        let change = |live: &mut Value| {
+            news.clear();
+            if object::deletion_timestamp(live).is_some() {
+                return false;
+            }
+            let Some(mut known) = key::conditions(live) else { return false };
+            let before = known.clone();
+            for condition in &wanted {
+                let said = conditions::find(&known, &condition.type_);
+                if said
+                    .is_none_or(|said| (said.status, &said.message) != (condition.status, &condition.message))
+                {
+                    news.push(condition.clone());
+                }
+                conditions::set(&mut known, condition.clone(), now);
+            }
+            if stale.is_none() {
+                known.retain(|condition| condition.type_ != extension::ENDPOINTS_STALE);
+            }
+            if known == before {
+                return false;
+            }
+            object::ensure_map(live, "status").insert("conditions".into(), json!(known));
+            true
+        };
+        let written =
+            self.context.writer.objects.modify(&MULTI_CLUSTER_SERVICES, &key, Part::Status, change).await?;
+        let Some(live) = written else { return Ok(Next::Done) };
+        for condition in news {
+            let (good, message) = (condition.status.as_str() == "True", condition.message.clone());
+            let writer = &self.context.writer;
+            match (condition.type_.as_str(), good) {
+                (SERVICE_APPLIED, true) => {
+                    writer.normal(COMPONENT, &live, event::SYNC_SERVICE_SUCCEED, message)
+                }
+                (SERVICE_APPLIED, false) => {
+                    writer.warning(COMPONENT, &live, event::SYNC_SERVICE_FAILED, message)
+                }
+                (DISPATCHED, true) => {
+                    writer.normal(DISPATCHER, &live, event::DISPATCH_SLICE_SUCCEED, message)
+                }
+                (DISPATCHED, false) => {
+                    writer.warning(DISPATCHER, &live, event::DISPATCH_SLICE_FAILED, message)
+                }
+                _ => {}
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    /// Which providers are silent whose endpoints are in use.
+    fn stale(&self, key: &Key) -> Option<String> {
+        let sources = self.works_of(key, |slice| slice.carries == Carries::Collected && slice.ready > 0);
+        let clusters: BTreeSet<&str> =
+            sources.iter().filter_map(|work| names::cluster_of_namespace(&work.namespace)).collect();
+        let silent: Vec<String> = clusters
+            .into_iter()
+            .filter_map(|cluster| Some(format!("{cluster} (since {})", self.silent_since(cluster)?)))
+            .collect();
+        (!silent.is_empty()).then(|| {
+            format!(
+                "nothing is heard of {}: endpoints there are those of the last report; {} withdraws them after a time",
+                silent.join(", "),
+                extension::WITHDRAW_AFTER
+            )
+        })
+    }
+}
+
+/// What a collected Work brings to consumers.
+struct Dispatch {
+    provider: String,
+    service: ServiceName,
+    slices: Vec<Value>,
+    consumers: BTreeSet<String>,
+    withdrawn: bool,
+    again: Option<Duration>,
+}
+
+const SERVICE_APPLIED: &str = "ServiceApplied";
+const DISPATCHED: &str = "EndpointSliceDispatched";
+const DISPATCHER: &str = component::ENDPOINT_SLICE_DISPATCH;

@@ -1,0 +1,233 @@
+//! The hub's agent for one cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use karmada_agent::{Agent, AgentConfig, Place, State};
+use karmada_api::cluster::{Cluster, LocalSecretReference};
+use karmada_client::{
+    Backoff, Endpoint, Event, Policy, Rest, WatchConfig, Watcher, link::careful_client_for, rest::Bounds,
+};
+use karmada_env::Env;
+use karmada_objects::kinds::{CLUSTERS, SECRETS};
+use karmada_reach::{worked_on, worked_on_at};
+use kube::Client;
+use serde::Deserialize as _;
+use tokio::{sync::Notify, task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::told;
+use crate::write::Writer;
+
+/// Who the hub is for members.
+const USER_AGENT: &str = concat!("karmada-hub/", env!("CARGO_PKG_VERSION"));
+/// Before an instance that has failed is started anew.
+pub(super) const AGAIN: Policy = Policy::new(Duration::from_secs(1), Duration::from_secs(60));
+/// Without a sign of a change it is looked all the same.
+const LOOK: Duration = Duration::from_secs(300);
+/// What is taken of a member's answers: they are read in the process that all clusters are served by.
+const TAKEN: Bounds = Bounds { answer: 16 << 20, objects: 200_000 };
+/// How long an instance may take to end what is under way.
+const ENDS: Duration = Duration::from_secs(9);
+
+/// Why an instance is no more.
+enum Ended {
+    /// It was to end.
+    Stopped,
+    /// It is reached by something else now.
+    Changed,
+    /// It ended by itself, or what it is reached by can be used no more.
+    Failed(String),
+}
+
+/// Why it is not known by what a member is reached.
+enum Unfound {
+    /// The hub's own API has not said: nothing is known to have changed.
+    Unread(String),
+    /// What is said cannot be used, or is not there.
+    Unusable(String),
+}
+
+/// Hears of the Secret that a Cluster names, wherever that is.
+#[derive(Default)]
+struct Ear(Option<(LocalSecretReference, Watcher<()>)>);
+
+impl Ear {
+    fn listen_to(&mut self, place: &LocalSecretReference, client: &Client, env: &Env) {
+        if self.0.as_ref().is_some_and(|(there, _)| there == place) {
+            return;
+        }
+        let config = WatchConfig::new(SECRETS.collection(Some(&place.namespace)))
+            .fields(format!("metadata.name={}", place.name))
+            .metadata_only();
+        self.0 = Some((place.clone(), Watcher::new(client.clone(), config, env.clone(), |_| Ok(()))));
+    }
+
+    /// Returns when it may have changed, or gone.
+    async fn hears(&mut self) {
+        match &mut self.0 {
+            None => std::future::pending().await,
+            Some((_, watcher)) => while watcher.next().await == Event::Init {},
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Instance {
+    cluster: String,
+    writer: Arc<Writer>,
+    client: Client,
+    hub: Rest,
+    env: Env,
+    look: Arc<Notify>,
+    stop: CancellationToken,
+    ear: Ear,
+}
+
+impl Instance {
+    pub(super) fn new(
+        cluster: &str,
+        (writer, client): (&Arc<Writer>, &Client),
+        look: &Arc<Notify>,
+        stop: &CancellationToken,
+    ) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            writer: writer.clone(),
+            client: client.clone(),
+            hub: Rest::new(client.clone()),
+            env: writer.env.clone(),
+            look: look.clone(),
+            stop: stop.clone(),
+            ear: Ear::default(),
+        }
+    }
+
+    /// Runs it again and again, until it is to end.
+    pub(super) async fn keep(mut self) {
+        let (stop, mut backoff) = (self.stop.clone(), Backoff::new(AGAIN));
+        loop {
+            let found = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                found = self.find() => found,
+            };
+            let (why, known) = match found {
+                Ok(Some((endpoint, print))) => match self.run(endpoint, print).await {
+                    Ended::Stopped => return,
+                    Ended::Changed => {
+                        tracing::info!(cluster = self.cluster, "what the cluster is reached by has changed");
+                        backoff.reset();
+                        continue;
+                    }
+                    Ended::Failed(why) => (why, true),
+                },
+                Ok(None) => return,
+                Err(Unfound::Unusable(why)) => (why, true),
+                Err(Unfound::Unread(why)) => (why, false),
+            };
+            tracing::warn!(
+                cluster = self.cluster,
+                why,
+                "the hub cannot work on a cluster in push mode, and tries again"
+            );
+            let telling = async {
+                if known {
+                    let why = format!("the hub cannot work on this cluster in push mode: {why}");
+                    told::tell(&self.writer, &self.cluster, &why).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = telling => {}
+            }
+            let pause = backoff.next(&self.env);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = self.look.notified() => {}
+                () = self.ear.hears() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// By what the member is reached, and what tells whether that has changed; none where it is not in push mode.
+    async fn find(&mut self) -> Result<Option<(Endpoint, u64)>, Unfound> {
+        let name = &self.cluster;
+        let read = match self.hub.get(&CLUSTERS.object(None, name)).await {
+            Ok(read) => read,
+            Err(error) if error.is_absence_of(name) => return Ok(None),
+            Err(error) => return Err(Unfound::Unread(format!("its Cluster cannot be read: {error}"))),
+        };
+        if read["spec"]["syncMode"] != "Push" {
+            return Ok(None);
+        }
+        let cluster = Cluster::deserialize(&read)
+            .map_err(|error| Unfound::Unusable(format!("its Cluster cannot be read: {error}")))?;
+        let Some(place) = &cluster.spec.secret_ref else {
+            let why = format!("spec.secretRef: cluster {name} names no Secret with a token");
+            return Err(Unfound::Unusable(why));
+        };
+        if let Err(why) = worked_on_at(place) {
+            return Err(Unfound::Unusable(why));
+        }
+        self.ear.listen_to(place, &self.client, &self.env);
+        let path = SECRETS.object(Some(&place.namespace), &place.name);
+        let secret = self.hub.get(&path).await.map_err(|error| {
+            let why = format!("spec.secretRef: Secret {}/{}: {error}", place.namespace, place.name);
+            if error.is_not_found() { Unfound::Unusable(why) } else { Unfound::Unread(why) }
+        })?;
+        worked_on(&cluster, &secret).map(Some).map_err(Unfound::Unusable)
+    }
+
+    /// Runs it once.
+    async fn run(&mut self, endpoint: Endpoint, print: u64) -> Ended {
+        let (member, link) =
+            careful_client_for(endpoint, USER_AGENT, karmada_reach::nowhere, self.env.clone());
+        let config = AgentConfig {
+            hosted: true,
+            bounds: TAKEN,
+            member_back: link.connected().clone(),
+            ..AgentConfig::new(self.cluster.as_str())
+        };
+        // The same whichever hub leads: that one went before the other came.
+        let state = State { instance: format!("hub-of-{}", self.cluster), place: Place::Nowhere };
+        let agent = Agent::new(config, self.client.clone(), member, self.env.clone(), state);
+        let stop = self.stop.clone();
+        let over = stop.child_token();
+        let mut running = JoinSet::new();
+        running.spawn(agent.run(over.clone()));
+        tracing::info!(cluster = self.cluster, "the hub works on a cluster in push mode");
+        let ended = loop {
+            tokio::select! {
+                biased;
+                ended = running.join_next() => return match ended {
+                    Some(Ok(Ok(()))) | None => Ended::Stopped,
+                    Some(Ok(Err(error))) => Ended::Failed(error.to_string()),
+                    Some(Err(error)) => Ended::Failed(error.to_string()),
+                },
+                () = stop.cancelled() => break Ended::Stopped,
+                () = self.look.notified() => {}
+                () = self.ear.hears() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            let found = tokio::select! {
+                biased;
+                () = stop.cancelled() => break Ended::Stopped,
+                found = self.find() => found,
+            };
+            match found {
+                Ok(Some((_, now))) if now != print => break Ended::Changed,
+                Ok(None) => break Ended::Stopped,
+                // Whoever takes the token away means it.
+                Err(Unfound::Unusable(why)) => break Ended::Failed(why),
+                Ok(Some(_)) | Err(Unfound::Unread(_)) => {}
+            }
+        };
+        over.cancel();
+        let _ = timeout(ENDS, running.join_next()).await;
+        running.shutdown().await;
+        ended
+    }
+}

@@ -1,0 +1,265 @@
+//! MultiClusterServices over several clusters. Agents are played by their rights.
+
+use std::time::Duration;
+
+use http::Method;
+use karmada_client::Error;
+use karmada_core::services::{Asked, ServiceName, multi, slices};
+use karmada_meta::object;
+use karmada_objects::kinds::{
+    CLUSTERS, MULTI_CLUSTER_SERVICES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, SERVICES, WORKS,
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::common::{Member, World, condition, placed_on, policy};
+
+const MULTI: Asked = Asked { export: false, multi_cluster: true };
+
+fn service() -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}})
+}
+
+fn names(clusters: &[&str]) -> Value {
+    clusters.iter().map(|name| json!({"name": name})).collect()
+}
+
+fn multi(providers: &[&str], consumers: &[&str]) -> Value {
+    json!({
+        "apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterService",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"types": ["CrossCluster"], "providerClusters": names(providers), "consumerClusters": names(consumers)},
+    })
+}
+
+fn slice(name: &str, addresses: &[&str]) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": name, "namespace": "default", "uid": "u", "labels": {
+            "kubernetes.io/service-name": "web",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
+        "endpoints": addresses.iter().map(|a| json!({"addresses": [a], "conditions": {"ready": true}})).collect::<Vec<_>>(),
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+    })
+}
+
+async fn tell(member: &Member, slice: &Value) -> Result<Value, Error> {
+    let name = slices::work_name("default", object::name(slice));
+    let path = WORKS.object(Some(&member.namespace()), &name);
+    let id = || "4f1a3d1e-8a54-4f3e-b5ae-0e7b33c4a1d7".to_owned();
+    match member.rest.get(&path).await {
+        Ok(live) => {
+            member.rest.put(&path, &slices::collected(slice, &member.name, MULTI, Some(&live), id)).await
+        }
+        Err(_) => {
+            let work = slices::collected(slice, &member.name, MULTI, None, id);
+            member.rest.post(&WORKS.collection(Some(&member.namespace())), &work).await
+        }
+    }
+}
+
+/// The slices that a member is brought, with the endpoints that take requests.
+async fn brought(member: &Member) -> Vec<(String, usize)> {
+    let works = member.works().await;
+    let carried = works.iter().filter(|work| {
+        object::annotation(work, "endpointslice.karmada.io/provision-cluster").is_some()
+            && object::deletion_timestamp(work).is_none()
+    });
+    let of = |work: &Value| {
+        let slice = &work["spec"]["workload"]["manifests"][0];
+        (object::name(slice).to_owned(), slices::ready(slice).len())
+    };
+    let mut all: Vec<_> = carried.map(of).collect();
+    all.sort();
+    all
+}
+
+async fn is_brought(world: &World, member: &Member, want: &[(&str, usize)]) {
+    let want: Vec<_> = want.iter().map(|(name, ready)| ((*name).to_owned(), *ready)).collect();
+    let what = format!("{} has {want:?}", member.name);
+    world.until(&what, || async { (brought(member).await == want).then_some(()) }).await;
+}
+
+async fn three() -> (World, Member, Member, Member) {
+    let world = World::start().await;
+    let (one, two) = (world.join("m1", json!({})).await, world.join("m2", json!({})).await);
+    let three = world.join("m3", json!({})).await;
+    (world, one, two, three)
+}
+
+fn marker() -> String {
+    multi::marker_name(&ServiceName::new("default", "web"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_where_it_is_used_with_the_pods_of_its_providers() {
+    let (world, one, two, three) = three().await;
+    // It may be there before its Service, and before one of its clusters.
+    let created = world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1", "m2"], &["m2", "m3", "m9"])).await;
+    assert!(
+        object::label(&created, "multiclusterservice.karmada.io/permanent-id")
+            .is_some_and(|id| !id.is_empty())
+    );
+    let failed = |multi: &Value| condition(multi, "ServiceApplied")["status"] == "False";
+    let live =
+        world.becomes("it waits for its Service", &MULTI_CLUSTER_SERVICES, "default", "web", failed).await;
+    assert_eq!(condition(&live, "ServiceApplied")["message"], "Service default/web is not there");
+    assert_eq!(object::finalizers(&live), ["karmada.io/multiclusterservice-controller"]);
+    world.event("web", "ClusterNotFound", "Consumer cluster m9 is not found").await;
+    // A policy had it before.
+    world
+        .create(
+            &PROPAGATION_POLICIES,
+            policy("p", "v1", "Service", "web", json!({"clusterAffinity": {"clusterNames": ["m1"]}})),
+        )
+        .await;
+    world.create(&SERVICES, service()).await;
+    let claimed = |service: &Value| {
+        object::label(service, "resourcetemplate.karmada.io/claimed-by") == Some("MultiClusterService")
+            && object::label(service, "propagationpolicy.karmada.io/permanent-id").is_none()
+    };
+    world.becomes("it is claimed", &SERVICES, "default", "web", claimed).await;
+    let placed = |binding: &Value| placed_on(binding) == ["m1", "m2", "m3"];
+    let binding = world.becomes("on all", &RESOURCE_BINDINGS, "default", "web-service", placed).await;
+    assert_eq!(object::label(&binding, "binding.karmada.io/managed-by"), Some("MultiClusterService"));
+    world.until("the Service is at m3", || three.work("Service", "web")).await;
+    let applied = |multi: &Value| condition(multi, "ServiceApplied")["reason"] == "ServiceAppliedSucceed";
+    world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", applied).await;
+    world.event("web", "SyncServiceSucceed", "Service is propagated to target clusters.").await;
+    for (member, is) in [(&one, true), (&two, true), (&three, false)] {
+        let there = world.get(&WORKS, &member.namespace(), &marker()).await;
+        assert_eq!(there.is_some(), is, "a marker at {}", member.name);
+    }
+
+    // Two providers and a consumer with equal names of slices.
+    tell(&one, &slice("web-1", &["10.0.0.1"])).await.expect("told");
+    tell(&two, &slice("web-1", &["10.0.1.1", "10.0.1.2"])).await.expect("told");
+    tell(&two, &slice("web-2", &[])).await.expect("told");
+    is_brought(&world, &two, &[("m1-web-1", 1)]).await;
+    is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 2), ("m2-web-2", 0)]).await;
+    assert_eq!(brought(&one).await, []);
+    let dispatched = |multi: &Value| condition(multi, "EndpointSliceDispatched")["status"] == "True";
+    world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", dispatched).await;
+    world.event("web", "DispatchEndpointSliceSucceed", "EndpointSlice are dispatched successfully").await;
+    tell(&two, &slice("web-1", &["10.0.1.1"])).await.expect("told");
+    is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 1), ("m2-web-2", 0)]).await;
+    world.settle().await;
+    world.asked.forget();
+    world.settle().await;
+    assert_eq!(world.asked.count(&Method::PUT, &["works"]), 0, "at rest nothing is written");
+
+    // A cluster that does not provide it speaks for nothing.
+    tell(&three, &slice("web-7", &["10.6.6.6"])).await.expect("told");
+    world
+        .event(&slices::work_name("default", "web-7"), "EndpointSliceRefused", "cluster m3 is no provider")
+        .await;
+    // Others provide and use it.
+    world
+        .change(&MULTI_CLUSTER_SERVICES, "default", "web", |multi| {
+            multi["spec"]["providerClusters"] = names(&["m1"]);
+            multi["spec"]["consumerClusters"] = names(&["m2"]);
+        })
+        .await;
+    is_brought(&world, &two, &[("m1-web-1", 1)]).await;
+    is_brought(&world, &three, &[]).await;
+    let gone = || async { world.get(&WORKS, "karmada-es-m2", &marker()).await.is_none().then_some(()) };
+    world.until("m2 is asked for nothing", gone).await;
+    let placed = |binding: &Value| placed_on(binding) == ["m1", "m2"];
+    world.becomes("on these", &RESOURCE_BINDINGS, "default", "web-service", placed).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_one_that_is_deleted() {
+    let (world, one, two, three) = three().await;
+    world.create(&SERVICES, service()).await;
+    world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1"], &[])).await;
+    let marker = marker();
+    world.until("a marker", || world.get(&WORKS, "karmada-es-m1", &marker)).await;
+    tell(&one, &slice("web-1", &["10.0.0.1"])).await.expect("told");
+    is_brought(&world, &two, &[("m1-web-1", 1)]).await;
+    is_brought(&world, &three, &[("m1-web-1", 1)]).await;
+    world.delete(&MULTI_CLUSTER_SERVICES, "default", "web").await.expect("deleted");
+    world.gone(&MULTI_CLUSTER_SERVICES, "default", "web").await;
+    world.gone(&WORKS, "karmada-es-m1", &marker).await;
+    // Its agent hears of that, and takes back what it has told.
+    let told = slices::work_name("default", "web-1");
+    one.rest.delete(&WORKS.object(Some("karmada-es-m1"), &told), &json!({})).await.expect("deleted");
+    world.gone(&WORKS, "karmada-es-m1", &told).await;
+    let left = || async {
+        let (_, _) = (two.act().await, three.act().await);
+        (two.work("EndpointSlice", "m1-web-1").await.is_none()
+            && three.work("EndpointSlice", "m1-web-1").await.is_none())
+        .then_some(())
+    };
+    world.until("consumers have nothing of it", left).await;
+    // The Service stays where it is, as with a policy that is deleted.
+    let service = world.get(&SERVICES, "default", "web").await.expect("it is there");
+    assert_eq!(object::label(&service, "resourcetemplate.karmada.io/claimed-by"), None);
+    let binding = world.get(&RESOURCE_BINDINGS, "default", "web-service").await.expect("it is there");
+    assert_eq!(object::label(&binding, "binding.karmada.io/managed-by"), None);
+    world.until("the Service is at m3", || three.work("Service", "web")).await;
+
+    // One that Karmada has no controller for is kept as it is.
+    let mut other = multi(&[], &[]);
+    (other["metadata"]["name"], other["spec"]["types"]) = (json!("outside"), json!(["LoadBalancer"]));
+    world.create(&MULTI_CLUSTER_SERVICES, other).await;
+    world.settle().await;
+    let live = world.get(&MULTI_CLUSTER_SERVICES, "default", "outside").await.expect("it is there");
+    assert_eq!((object::finalizers(&live), &live["status"]["conditions"]), (vec![], &Value::Null));
+    world.delete(&MULTI_CLUSTER_SERVICES, "default", "outside").await.expect("deleted");
+    let mut odd = multi(&[], &[]);
+    odd["spec"]["types"] = json!(["Ingress"]);
+    let path = MULTI_CLUSTER_SERVICES.collection(Some("default"));
+    let refused = world.rest.post(&path, &odd).await.expect_err("no such type").to_string();
+    assert!(refused.contains("spec.types[0]") && refused.contains("ExposureType Error"), "{refused}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_of_a_silent_provider_stay_and_are_withdrawn_if_somebody_asks() {
+    let (world, one, two, three) = three().await;
+    world.create(&SERVICES, service()).await;
+    world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1", "m2"], &["m3"])).await;
+    let marker = marker();
+    world.until("a marker", || world.get(&WORKS, "karmada-es-m2", &marker)).await;
+    tell(&one, &slice("web-1", &["10.0.0.1"])).await.expect("told");
+    tell(&two, &slice("web-1", &["10.0.1.1"])).await.expect("told");
+    is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 1)]).await;
+    world.post_ready("m1", "Unknown").await;
+    let stale = |multi: &Value| {
+        condition(multi, "EndpointsStale")["message"].as_str().is_some_and(|m| m.contains("m1 (since"))
+    };
+    world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", stale).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(brought(&three).await.len(), 2);
+    is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 1)]).await;
+    let ask = |multi: &mut Value| {
+        object::set_annotation(multi, "multiclusterservice.karmada.io/withdraw-after", "2s")
+    };
+    world.change(&MULTI_CLUSTER_SERVICES, "default", "web", ask).await;
+    is_brought(&world, &three, &[("m1-web-1", 0), ("m2-web-1", 1)]).await;
+    // It is back.
+    world.post_ready("m1", "True").await;
+    is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 1)]).await;
+    let fresh = |multi: &Value| condition(multi, "EndpointsStale").is_null();
+    world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", fresh).await;
+    // Never the last ones.
+    tell(&two, &slice("web-1", &[])).await.expect("told");
+    is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 0)]).await;
+    world.post_ready("m1", "Unknown").await;
+    sleep(Duration::from_secs(8)).await;
+    is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 0)]).await;
+    tell(&two, &slice("web-1", &["10.0.1.9"])).await.expect("told");
+    is_brought(&world, &three, &[("m1-web-1", 0), ("m2-web-1", 1)]).await;
+    // A provider that is away and leaves takes its slices with it.
+    world.delete(&CLUSTERS, "", "m2").await.expect("deleted");
+    let gone = || async {
+        two.act().await;
+        world.get(&CLUSTERS, "", "m2").await.is_none().then_some(())
+    };
+    world.until("the cluster is gone", gone).await;
+    is_brought(&world, &three, &[("m1-web-1", 1)]).await;
+    world.stop().await;
+}
