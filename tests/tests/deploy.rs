@@ -620,6 +620,7 @@ async fn what_is_wrong_is_said_in_one_line() {
     let system = world.member.get("/api/v1/namespaces/kube-system").await.expect("every cluster has it");
     let id = system["metadata"]["uid"].as_str().expect("a uid");
     world.fleet.api.post(clusters, &cluster(id, "Push")).await.expect("a Cluster is made");
+    // Either the script reads the Cluster, or the hub has already ended what an agent of that name was given.
     deploy("in Push mode");
     world.fleet.api.delete(&cluster_path(CLUSTER), &json!({})).await.expect("it is deleted");
     gone(&world.fleet.api, &cluster_path(CLUSTER), PATIENCE).await;

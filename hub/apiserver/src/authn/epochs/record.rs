@@ -29,12 +29,14 @@ pub enum End {
     Revoked,
     /// The Cluster was deleted.
     Deleted,
+    /// The hub works on the Cluster itself since then. It is kept as one that was revoked, of a Cluster.
+    Displaced,
 }
 
 impl End {
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Revoked => "revoked",
+            Self::Revoked | Self::Displaced => "revoked",
             Self::Deleted => "deleted",
         }
     }
@@ -45,6 +47,7 @@ impl fmt::Display for End {
         f.write_str(match self {
             Self::Revoked => "it was revoked",
             Self::Deleted => "the Cluster was deleted",
+            Self::Displaced => "it was revoked, for the hub itself works on the cluster, in Push mode",
         })
     }
 }
@@ -146,7 +149,8 @@ impl Record {
         let issued = issued.map(|by| Issued { by: by.to_owned(), to: text(ISSUED_TO).to_owned() });
         let how = match text(ENDED) {
             "" => return Ok(Self { epoch, ended: None, issued }),
-            "revoked" => End::Revoked,
+            "revoked" if text(UID).is_empty() => End::Revoked,
+            "revoked" => End::Displaced,
             "deleted" => End::Deleted,
             other => return Err(format!("{ENDED}: {other:?} is neither revoked nor deleted")),
         };
@@ -180,11 +184,11 @@ impl Record {
     /// noted, and since then nothing was given, or `shown`.
     #[must_use]
     pub fn displace(&self, uid: &str, shown: bool, now: SystemTime) -> Option<Self> {
-        let noted = self.ended.as_ref().is_some_and(|last| last.how == End::Revoked && last.uid == uid);
+        let noted = self.ended.as_ref().is_some_and(|last| last.how == End::Displaced && last.uid == uid);
         if noted && !shown && !self.is_issued() {
             return None;
         }
-        self.end(End::Revoked, uid, now)
+        self.end(End::Displaced, uid, now)
     }
 
     /// Whether a certificate of the epoch that counts was given.
