@@ -68,9 +68,6 @@ struct Look {
 /// The oldest minor version of Kubernetes 1 that has server-side apply as we use it.
 const OLDEST: u32 = 22;
 
-/// The condition of a Cluster whose member is too old. Ours alone; a member that is new enough has none.
-const VERSION_SUPPORTED: &str = "VersionSupported";
-
 /// A member's version.
 #[derive(Debug)]
 struct Version {
@@ -93,7 +90,7 @@ impl Version {
             "the member runs Kubernetes {}; Works are applied by server-side apply, which needs 1.{OLDEST} or newer",
             self.name
         );
-        Some(Condition::new(VERSION_SUPPORTED, false, "TooOld", message, now))
+        Some(Condition::new(extension::VERSION_SUPPORTED, false, "TooOld", message, now))
     }
 }
 
@@ -431,7 +428,7 @@ impl Reporter {
                         conditions::set(&mut new.conditions, condition, now);
                     }
                     None => {
-                        conditions::remove(&mut new.conditions, VERSION_SUPPORTED);
+                        conditions::remove(&mut new.conditions, extension::VERSION_SUPPORTED);
                     }
                 }
             }

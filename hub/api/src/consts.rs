@@ -15,45 +15,45 @@ pub mod namespace {
 
 /// Labels.
 pub mod label {
-    /// On objects in members: `"true"` on what the hub manages there.
+    /// On objects in members: `true` means that the hub manages them.
     pub const MANAGED: &str = "karmada.io/managed";
     /// The value of [`MANAGED`].
     pub const MANAGED_VALUE: &str = "true";
-    /// On namespaces that the hub makes for itself: `"true"`.
+    /// On namespaces that the hub makes for itself: `true`.
     pub const SYSTEM: &str = "karmada.io/system";
     /// The value of [`SYSTEM`].
     pub const SYSTEM_VALUE: &str = "true";
 
-    /// On roles and bindings that the hub has made for the agent of a cluster, on an API server that is not its own: which.
+    /// On roles and bindings on a stock API server that the hub has made for an agent: the cluster.
     pub const ROLES_OF: &str = "hub.karmada.io/roles-of";
 
-    /// On a policy, and on what it claims.
+    /// On a PropagationPolicy, and on what it claims: its id.
     pub const PROPAGATION_POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
-    /// On a cluster-wide policy, and on what it claims.
+    /// On a ClusterPropagationPolicy, and on what it claims: its id.
     pub const CLUSTER_PROPAGATION_POLICY_ID: &str = "clusterpropagationpolicy.karmada.io/permanent-id";
-    /// On a binding, its Works and their objects.
+    /// On a ResourceBinding, its Works and their objects: its id.
     pub const RESOURCE_BINDING_ID: &str = "resourcebinding.karmada.io/permanent-id";
-    /// On a cluster-wide binding, its Works and their objects.
+    /// On a ClusterResourceBinding, its Works and their objects: its id.
     pub const CLUSTER_RESOURCE_BINDING_ID: &str = "clusterresourcebinding.karmada.io/permanent-id";
-    /// On a Work and its objects.
+    /// On a Work and its objects: its id.
     pub const WORK_ID: &str = "work.karmada.io/permanent-id";
 
-    /// On a binding that something other than the detector made.
+    /// On a binding that something other than the detector has made: what.
     pub const BINDING_MANAGED_BY: &str = "binding.karmada.io/managed-by";
     /// On the binding of a dependency: this and a key of the binding that needs it.
     pub const DEPENDED_BY_PREFIX: &str = "resourcebinding.karmada.io/depended-by-";
 
-    /// On a template: `"true"` leaves `spec.replicas` to the members.
+    /// On a template: `true` leaves `spec.replicas` to the members.
     pub const RETAIN_REPLICAS: &str = "resourcetemplate.karmada.io/retain-replicas";
     /// The value of [`RETAIN_REPLICAS`].
     pub const RETAIN_REPLICAS_VALUE: &str = "true";
-    /// On a template that something other than a policy propagates.
+    /// On a template that something other than a policy propagates: what.
     pub const CLAIMED_BY: &str = "resourcetemplate.karmada.io/claimed-by";
     /// On a template: `Always` refuses its deletion.
     pub const DELETION_PROTECTED: &str = "resourcetemplate.karmada.io/deletion-protected";
     /// The value of [`DELETION_PROTECTED`].
     pub const DELETION_PROTECTED_ALWAYS: &str = "Always";
-    /// On a namespace: `"true"` keeps it off the members.
+    /// On a namespace: `true` keeps it off the members.
     pub const SKIP_AUTO_PROPAGATION: &str = "namespace.karmada.io/skip-auto-propagation";
 
     /// On a Work that carries a member's EndpointSlice: the Service's namespace.
@@ -66,7 +66,7 @@ pub mod label {
     pub const MULTI_CLUSTER_SERVICE_NAMESPACE: &str = "multiclusterservice.karmada.io/namespace";
     /// On a Work of a MultiClusterService: its name.
     pub const MULTI_CLUSTER_SERVICE_NAME: &str = "multiclusterservice.karmada.io/name";
-    /// On a MultiClusterService and its Works.
+    /// On a MultiClusterService and its Works: its id.
     pub const MULTI_CLUSTER_SERVICE_ID: &str = "multiclusterservice.karmada.io/permanent-id";
     /// On a Work of a FederatedResourceQuota: its namespace.
     pub const FEDERATED_RESOURCE_QUOTA_NAMESPACE: &str = "federatedresourcequota.karmada.io/namespace";
@@ -137,23 +137,23 @@ pub mod annotation {
 
 /// Names of ours that Karmada does not know. They travel as annotations, since its definitions prune new fields.
 pub mod extension {
-    /// On a Work that is no longer wanted while its cluster cannot be reached: when it was marked.
+    /// On a Work, by the hub: its cluster cannot be reached, and the Work is no longer wanted since this time.
     pub const UNWANTED_SINCE: &str = "work.karmada.io/unwanted-since";
-    /// On an agent's Lease: which of several agents of one name holds it.
+    /// On an agent's Lease: which of several agents for one cluster holds it.
     pub const AGENT_INSTANCE: &str = "agent.karmada.io/instance";
-    /// On an agent's Lease: the renewTime that it had before a renewal whose predecessors were not answered.
+    /// On an agent's Lease: the renewTime before a renewal that followed unanswered ones.
     pub const RENEWED_BEFORE: &str = "agent.karmada.io/renewed-before";
     /// On an agent's Lease on the member, by its holder: `true` while it does not hear the hub.
     pub const HUB_UNHEARD: &str = "agent.karmada.io/hub-unheard";
-    /// On an agent's Lease on the member, by another agent of its name: that one has the hub's Lease, and asks for this one.
+    /// On an agent's Lease on the member, by another agent for the cluster: it hears the hub, and asks for this Lease.
     pub const WANTED_BY: &str = "agent.karmada.io/wanted-by";
-    /// On an agent's Lease on the member, by its holder: what tells the newest state that it has kept, `ID/NUMBERS`, or `none`
-    /// when it has acted by what it could not keep.
+    /// On an agent's Lease on the member, by its holder: which state it kept last (`ID/NUMBERS`), or `none` if it has acted
+    /// on something that it could not keep.
     pub const AGENT_STATE: &str = "agent.karmada.io/state";
-    /// On a Cluster: which sorts of users' rules there are, [`RULES_CUSTOMIZATIONS`] and [`RULES_WEBHOOKS`], separated
-    /// by commas. An agent watches for them while it says so, and asks seldom otherwise.
+    /// On a Cluster, by the hub: which kinds of users' rules exist, `customizations`, `webhooks` or both. The agent watches
+    /// these, and asks rarely otherwise.
     pub const INTERPRETER_RULES: &str = "agent.karmada.io/interpreter-rules";
-    /// On a Cluster: what is free on its nodes, as JSON, written by its agent. See `karmada_core::nodes::report`.
+    /// On a Cluster, by its agent: the room on its nodes, as JSON. See `karmada_core::nodes::report`.
     pub const NODES: &str = "agent.karmada.io/nodes";
     /// On a Cluster, by its agent: what the ResourceQuotas of its namespaces leave.
     pub const QUOTAS: &str = "agent.karmada.io/quotas";
@@ -161,156 +161,157 @@ pub mod extension {
     pub const RULES_CUSTOMIZATIONS: &str = "customizations";
     /// In [`INTERPRETER_RULES`]: ResourceInterpreterWebhookConfigurations.
     pub const RULES_WEBHOOKS: &str = "webhooks";
-    /// On a Namespace in a member that was there before us: it is released, never deleted.
+    /// On a Namespace in a member: it existed before the hub used it, and is released, never deleted.
     pub const ADOPTED: &str = "work.karmada.io/adopted";
-    /// On a configuration of admission webhooks, by its author: `true` says that the hub only keeps it, for members.
+    /// Label on a Mutating- or ValidatingWebhookConfiguration, by its author: `true` means that the hub carries it to members
+    /// and does not call it.
     pub const MEMBERS_ONLY: &str = "webhook.karmada.io/members-only";
-    /// On a Cluster, by its users: how long it may be silent before it counts as lost, like `3m`.
+    /// On a Cluster, by users: how long it may be silent before it counts as lost, such as `3m`.
     pub const GRACE_PERIOD: &str = "cluster.karmada.io/grace-period";
-    /// On a Cluster, by the hub: what its link was like, so that a new hub need not learn it again.
+    /// On a Cluster, by the hub: what it has learnt about the link, so that a new hub need not learn it again.
     pub const LINK_HISTORY: &str = "cluster.karmada.io/link-history";
-    /// On a Cluster, by its agent: what kind of link it was told to have, `lan`, `cellular`, `satellite` or `scheduled`.
+    /// On a Cluster, by its agent: the kind of its link, `lan`, `cellular`, `satellite` or `scheduled`.
     pub const LINK: &str = "agent.karmada.io/link";
-    /// On a Cluster, by its users, or by its agent when that makes the Cluster: the times at which its link is there, written as
-    /// maintenance windows are.
+    /// On a Cluster, by users (first by its agent): when its link is there, in the form of maintenance windows.
     pub const LINK_WINDOWS: &str = "cluster.karmada.io/link-windows";
-    /// The condition of a Cluster whose link is there at certain times alone.
+    /// Condition of a Cluster: its link is there at certain times only.
     pub const LINK_SCHEDULED: &str = "LinkScheduled";
-    /// The taint of a cluster that comes and goes: nothing new is placed on it for a while.
+    /// Taint of a Cluster that comes and goes: nothing new is placed on it for a while.
     pub const FLAPPING: &str = "cluster.karmada.io/flapping";
-    /// The condition of a Cluster whose grace period is not the hub's.
+    /// Condition of a Cluster: its grace period is not the hub's default.
     pub const LINK_GRACE: &str = "LinkGrace";
-    /// The condition of a Cluster that is held out of new scheduling for coming and going.
+    /// Condition of a Cluster: it comes and goes, and gets nothing new for a while.
     pub const LINK_FLAPPING: &str = "LinkFlapping";
-    /// The condition of a Cluster, or of a binding, whose status is of a time when the cluster still reported.
+    /// Condition of a Cluster or a binding: the status is older than the last time the cluster was heard.
     pub const STATUS_STALE: &str = "StatusStale";
-    /// The condition of a lost Cluster from which nothing is evicted for the time being.
+    /// Condition of a lost Cluster: nothing is evicted from it for now, because many were lost at once.
     pub const EVICTIONS_HELD: &str = "EvictionsHeld";
-    /// Condition on a Cluster whose agent's certificate ends soon.
+    /// Condition of a Cluster: its agent's certificate ends soon.
     pub const CREDENTIAL_EXPIRING: &str = "CredentialExpiring";
-    /// Condition of a Cluster: its agent asks for another certificate and gets none. The agent says so.
+    /// Condition of a Cluster, by its agent: it asks for another certificate and gets none.
     pub const CREDENTIAL_NOT_RENEWED: &str = "CredentialNotRenewed";
-    /// Condition of a Cluster: what its agent was told does not outlive the agent's process, or what did was damaged. The agent
-    /// says so.
+    /// Condition of a Cluster, by its agent: what the hub said is not kept over a restart, or a kept copy was damaged.
     pub const STATE_NOT_KEPT: &str = "StateNotKept";
-    /// Condition of a Cluster: so many objects are to be removed that its agent waits for somebody to confirm it. Also the reason of
-    /// an event.
+    /// Condition of a Cluster, by its agent, and reason of an event: so many objects are to be removed that it waits for a
+    /// confirmation.
     pub const REMOVALS_HELD: &str = "RemovalsHeld";
-    /// On a Cluster, by its users: what [`REMOVALS_HELD`] names confirms that removal, and a time confirms all until then.
+    /// On a Cluster, by users: confirms the removal that [`REMOVALS_HELD`] names, or, with a time, all removals until then.
     pub const CONFIRM_REMOVALS: &str = "agent.karmada.io/confirm-removals";
-    /// Condition of a Cluster: its agent knows more than the hub does, as after a restore from a backup, and keeps its member as it
-    /// was last told to. The agent says so.
+    /// Condition of a Cluster, by its agent: the hub knows less than the agent does, as after a restore, and the agent keeps
+    /// the member as it was last told to.
     pub const HUB_OLDER: &str = "HubOlderThanAgent";
-    /// On a Cluster, by its users: when they have said that the hub counts although it knows less than the cluster's agent.
+    /// On a Cluster, by users: when they said that the hub is right although it knows less than the agent.
     pub const CONFIRM_HUB: &str = "agent.karmada.io/hub-confirmed";
     /// The path at which a hub of ours tells which run of its store this is, and whether it knows another one (`boot`,
     /// `revision`).
     pub const HISTORY: &str = "/karmada/history";
-    /// On a Cluster, by its agent: how much of a tunnel it serves, `read-only` or `full`. Without it there is none.
+    /// On a Cluster, by its agent: how much of a tunnel it serves, `read-only` or `full`. Without it there is no tunnel.
     pub const TUNNEL: &str = "agent.karmada.io/tunnel";
-    /// On a Cluster, by its users: how much of a tunnel they want there, `off`, `read-only` or `full`; the agent's flag is the
-    /// limit. Without it, as much as the agent gives.
+    /// On a Cluster, by users: how much of the tunnel may be used, `off`, `read-only` or `full`. The agent's flag is the
+    /// limit.
     pub const TUNNEL_WANTED: &str = "cluster.karmada.io/tunnel";
-    /// On a Cluster, by the hub: the number by which its agent is asked to dial. Each is good for one connection, at once.
+    /// On a Cluster, by the hub: asks its agent to dial. Each number is good for one connection, at once.
     pub const TUNNEL_CALL: &str = "hub.karmada.io/tunnel-call";
     /// The path at which a hub of ours takes the connections that agents dial for a tunnel.
     pub const TUNNEL_PATH: &str = "/karmada-hub/tunnel";
-    /// Condition of a Cluster: the clocks of its agent and of the hub differ. The agent says so.
+    /// Condition of a Cluster, by its agent: the clocks of agent and hub differ.
     pub const CLOCK_SKEWED: &str = "ClockSkewed";
-    /// The type of a condition of a Cluster, there while it is true: its agent was given another invitation (`--hub`, token,
-    /// `--ca-cert-hash`) by which it cannot join, and goes on with the credential that it has. Ours.
+    /// Condition of a Cluster, by its agent: it was given a new join line (`--hub`, token, `--ca-cert-hash`) by which it cannot
+    /// join, and goes on with the credential that it has.
     pub const INVITATION_NOT_TAKEN: &str = "InvitationNotTaken";
-    /// On an Event that an agent has reported, and on a Cluster that its agent has registered: the agent's cluster. Set by
-    /// the hub's admission.
+    /// On an Event or a Cluster, by the hub's admission: which cluster's agent wrote it.
     pub const REPORTED_BY: &str = "agent.karmada.io/reported-by";
-    /// On templates and policies, by users, and on what is made of them: how long an agent goes on with a workload that
-    /// the hub has not confirmed, like `2m`.
+    /// On templates and policies, by users: the agent stops the workload when the hub has not confirmed it for so long, such
+    /// as `60s`.
     pub const FENCE_AFTER: &str = "work.karmada.io/fence-after";
-    /// On a workload in a member that was stopped for [`FENCE_AFTER`]: since when.
+    /// On a workload in a member, by its agent: stopped by [`FENCE_AFTER`] since this time.
     pub const FENCED_SINCE: &str = "work.karmada.io/fenced-since";
-    /// Beside [`FENCED_SINCE`]: what was changed to stop it, as it was before, as JSON.
+    /// On a workload in a member, by its agent: what was changed to stop it, as it was before, as JSON.
     pub const FENCED_FROM: &str = "work.karmada.io/fenced-from";
-    /// The reason of events: a workload was stopped because the hub had not confirmed it for [`FENCE_AFTER`].
+    /// Reason of events: a workload was stopped because the hub had not confirmed it for [`FENCE_AFTER`].
     pub const FENCED: &str = "WorkloadFenced";
-    /// The reason of events: a workload that was stopped runs again.
+    /// Reason of events: a workload that was stopped runs again.
     pub const UNFENCED: &str = "WorkloadUnfenced";
-    /// Reason of the warning about one that is not begun, since a hub that was restored may not know where it runs.
+    /// Reason of events: a workload is not started, because a restored hub may not know where it runs.
     pub const FENCE_WAITS: &str = "WorkloadFenceWaits";
-    /// A reason of a binding's condition: a new copy waits until those that are left have stopped.
+    /// Reason of a binding's condition: a new copy waits until the remaining old ones have stopped.
     pub const FENCE_WAIT: &str = "WaitsForFence";
-    /// On a MultiClusterService, by its users: after so long the endpoints of a provider that is silent take no requests any more,
-    /// like `5m`. Without it they stay.
+    /// On a MultiClusterService, by users: endpoints of a silent provider are taken out of use after this time, such as `5m`.
+    /// Without it they stay.
     pub const WITHDRAW_AFTER: &str = "multiclusterservice.karmada.io/withdraw-after";
-    /// The condition of a MultiClusterService with endpoints of providers that are silent: which, and since when.
+    /// Condition of a MultiClusterService: some of its endpoints belong to providers that are silent; which, and since when.
     pub const ENDPOINTS_STALE: &str = "EndpointsStale";
-    /// The condition of a binding whose policy waits for override policies.
+    /// Condition of a binding: its Works cannot be made as they should be, and why.
+    pub const WORKS_SYNCED: &str = "WorksSynced";
+    /// Condition of a Cluster: its member runs a Kubernetes that is too old.
+    pub const VERSION_SUPPORTED: &str = "VersionSupported";
+    /// Condition of a binding: whether the override policies exist that its policy depends on.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
-    /// The condition of a Work that is being deleted and has a Namespace to take away: what keeps that.
+    /// Condition of a Work that is being deleted: what keeps its Namespace on the member.
     pub const NAMESPACE_REMOVED: &str = "NamespaceRemoved";
-    /// A reason of [`NAMESPACE_REMOVED`]: what lives in it is still to go.
+    /// Reason of [`NAMESPACE_REMOVED`]: objects in it are still being removed.
     pub const NAMESPACE_EMPTYING: &str = "NamespaceEmptying";
-    /// A reason of [`NAMESPACE_REMOVED`], and of an event: the Namespace stays, without our marks.
+    /// Reason of [`NAMESPACE_REMOVED`], and of an event: the Namespace stays, without the hub's marks.
     pub const NAMESPACE_RELEASED: &str = "NamespaceReleased";
-    /// The reason of an event: an object stays on the member, since the hub that wants it gone is an older one than the
-    /// object.
+    /// Reason of an event: a restored hub wants an object gone that is newer than the backup; it stays.
     pub const OBJECT_SPARED: &str = "ObjectSpared";
-    /// On a Cluster, by its users: changes of everything on it wait, for the reason that it gives; `false` is as none.
+    /// On a Cluster, by users: changes of everything on it wait. The value is the reason; `false` holds nothing.
     pub const HOLD_CLUSTER: &str = "cluster.karmada.io/hold";
-    /// The same on a policy, and on what is made of it.
+    /// On a policy, by users, and on what is made of it: changes wait.
     pub const HOLD_POLICY: &str = "policy.karmada.io/hold";
-    /// The same on a Work.
+    /// On a Work, by users: changes wait.
     pub const HOLD_WORK: &str = "work.karmada.io/hold";
-    /// On a Cluster, by its users: when changes may be made on it, like `Mon-Fri 22:00-05:00 Europe/Berlin`.
+    /// On a Cluster, by users: when changes may be made on it, such as `Mon-Fri 22:00-05:00 Europe/Berlin`.
     pub const WINDOWS_CLUSTER: &str = "cluster.karmada.io/maintenance-windows";
-    /// The same on a policy, and on what is made of it.
+    /// On a policy, by users, and on what is made of it: when changes may be made.
     pub const WINDOWS_POLICY: &str = "policy.karmada.io/maintenance-windows";
-    /// The same on a Work.
+    /// On a Work, by users: when changes may be made.
     pub const WINDOWS_WORK: &str = "work.karmada.io/maintenance-windows";
-    /// On an agent's Lease on the member, by whoever stands there: changes wait, and why.
+    /// On an agent's Lease on the member, by whoever stands at the machine: changes wait, and why.
     pub const HOLD_MACHINE: &str = "agent.karmada.io/hold";
     /// Beside [`HOLD_MACHINE`]: until when.
     pub const HOLD_MACHINE_UNTIL: &str = "agent.karmada.io/hold-until";
-    /// The condition of a Work of which a change waits, and of a Cluster on which changes do.
+    /// Condition of a Work of which a change waits, and of a Cluster on which all changes wait.
     pub const CHANGES_HELD: &str = "ChangesHeld";
-    /// A reason of [`CHANGES_HELD`]: somebody holds them.
+    /// Reason of [`CHANGES_HELD`]: somebody holds them.
     pub const HELD: &str = "Held";
-    /// A reason of [`CHANGES_HELD`]: no maintenance window is open.
+    /// Reason of [`CHANGES_HELD`]: no maintenance window is open.
     pub const OUTSIDE_WINDOWS: &str = "OutsideMaintenanceWindows";
-    /// A reason of [`CHANGES_HELD`]: the maintenance windows cannot be read.
+    /// Reason of [`CHANGES_HELD`]: the maintenance windows cannot be read.
     pub const UNREADABLE_WINDOWS: &str = "UnreadableMaintenanceWindows";
-    /// The condition of a Work, and the reason of an event: somebody on the member changes objects back as often as they are
-    /// corrected, and who does.
+    /// Condition of a Work, and reason of an event: somebody on the member changes objects back as often as the agent corrects
+    /// them; who.
     pub const OBJECTS_CONTESTED: &str = "ObjectsContested";
-    /// The condition of a Cluster whose member keeps Namespaces that were deleted on the hub: which, and what lives there.
+    /// Condition of a Cluster: its member keeps Namespaces that were deleted on the hub; which, and what lives in them.
     pub const NAMESPACES_RELEASED: &str = "NamespacesReleased";
-    /// The condition of a Cluster whose member refuses to have some of the kinds watched that Works hold: which, and why.
+    /// Condition of a Cluster: its member refuses to let some kinds be watched that Works contain; which, and why.
     pub const KINDS_UNWATCHED: &str = "KindsUnwatched";
-    /// The condition of a binding whose template a user's rule cannot make sense of.
+    /// Condition of a binding: a user's rule cannot make sense of the template.
     pub const TEMPLATE_INTERPRETED: &str = "TemplateInterpreted";
-    /// The condition of a binding whose template or policy has annotations of ours that ask for nothing as they are.
+    /// Condition of a binding: annotations of this project on the template or policy cannot be understood.
     pub const ANNOTATIONS_UNDERSTOOD: &str = "AnnotationsUnderstood";
-    /// The reason of that condition, and of events about it.
+    /// Reason of [`ANNOTATIONS_UNDERSTOOD`], and of events about it.
     pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
-    /// The condition of a binding whose dependencies cannot be read, or cannot follow it.
+    /// Condition of a binding: its dependencies cannot be read, or cannot follow it.
     pub const DEPENDENCIES_SYNCED: &str = "DependenciesSynced";
-    /// The condition of a dependency's binding: the bindings that need it disagree about what becomes of it.
+    /// Condition of a dependency's binding: the bindings that need it disagree about what becomes of it.
     pub const DEPENDENCY_POLICIES_AGREE: &str = "DependencyPoliciesAgree";
-    /// Condition of a binding that could not be placed: what each cluster lacks, in short. Gone when it is placed.
+    /// Condition of a binding that was not placed: what each cluster lacks, in short. It goes when the binding is placed.
     pub const PLACEMENT_EXPLAINED: &str = "PlacementExplained";
-    /// The condition of a binding that cannot leave a cluster as it should, or finds no other for it. It is there only
-    /// while that is so.
+    /// Condition of a binding: it cannot leave a cluster as it should, or no other cluster takes it. It is there only while that
+    /// is so.
     pub const FAILOVER_COMPLETE: &str = "FailoverComplete";
-    /// On a binding: the clusters that it has left, by name and with commas. Its replicas do not go back there by
+    /// On a binding, by the hub: the clusters that it was evicted from, with commas. Its replicas do not go back there by
     /// themselves.
     pub const EVICTED_FROM: &str = "work.karmada.io/evicted-from";
-    /// On policies, by users, and on the bindings that they claim: how long a cluster that a binding was evicted from must
-    /// be well before what left it goes back, like `10m`.
+    /// On policies, by users, and on their bindings: how long a cluster must be well before what left it goes back, such as
+    /// `10m`.
     pub const FAILBACK_AFTER: &str = "policy.karmada.io/failback-after";
-    /// The reason of events: what was evicted from a cluster goes back.
+    /// Reason of events: what was evicted from a cluster goes back.
     pub const FAILBACK: &str = "FailbackTriggered";
-    /// The reason of an eviction that a user asked for by draining a cluster.
+    /// Reason of an eviction: a user drains the cluster.
     pub const DRAINED: &str = "ClusterDrained";
-    /// What makes evictions from a cluster that is drained: their producer.
+    /// Producer of evictions from a cluster that is drained.
     pub const CLUSTER_DRAIN: &str = "ClusterDrain";
 }
 
@@ -485,6 +486,9 @@ pub mod event {
 
             /// All of them.
             pub const ALL: &[&str] = &[$($name),+];
+
+            /// All of them, with the object that each is about and what it says: `Cluster: its taints were changed.`
+            pub const MEANINGS: &[(&str, &str)] = &[$(($name, concat!($($doc),+))),+];
         };
     }
 
@@ -501,23 +505,23 @@ pub mod event {
         TAINT_CLUSTER_SUCCEED = "TaintClusterSucceed";
         /// Cluster: its taints could not be changed.
         TAINT_CLUSTER_FAILED = "TaintClusterFailed";
-        /// Cluster: it goes without its agent, which has had its time. Ours.
+        /// Cluster: it is removed without waiting any longer for its agent. Ours.
         REMOVED_WITHOUT_AGENT = "RemovedWithoutAgent";
-        /// Cluster: it is in push mode, and the hub cannot work on it, or does not. Ours.
+        /// Cluster: it is in push mode, and the hub cannot work on it. Ours.
         CLUSTER_NOT_WORKED_ON = "ClusterNotWorkedOn";
-        /// CertificateSigningRequest: the hub has approved it, on an API server that is not its own. Ours.
+        /// CertificateSigningRequest: the hub has approved it, on a stock API server. Ours.
         CERTIFICATE_APPROVED = "CertificateApproved";
-        /// CertificateSigningRequest: the hub has denied it, on an API server that is not its own. Ours.
+        /// CertificateSigningRequest: the hub has denied it, on a stock API server. Ours.
         CERTIFICATE_DENIED = "CertificateDenied";
-        /// CertificateSigningRequest: whoever was let in by that name before renews nothing any more. Ours.
+        /// CertificateSigningRequest: certificates of that name from before are renewed no more. Ours.
         CERTIFICATE_SUPERSEDED = "CertificateSuperseded";
         /// CertificateSigningRequest: it waits for somebody to approve it. Ours.
         CERTIFICATE_WAITS = "CertificateWaits";
-        /// Hub: nothing is evicted from lost clusters for the time being. Ours.
+        /// Hub: nothing is evicted from lost clusters for now, because many were lost at once. Ours.
         EVICTIONS_HELD = "EvictionsHeld";
-        /// Hub: evictions go on. Ours.
+        /// Hub: evictions from lost clusters go on. Ours.
         EVICTIONS_RESUMED = "EvictionsResumed";
-        /// Cluster: its agent cannot reach a user's service that interprets objects. Ours.
+        /// Cluster: its agent cannot reach a user's interpreter webhook. Ours.
         INTERPRETER_UNREACHABLE = "InterpreterWebhookUnreachable";
         /// Work: an object's status was read.
         REFLECT_STATUS_SUCCEED = "ReflectStatusSucceed";
@@ -531,7 +535,7 @@ pub mod event {
         SYNC_SUCCEED = "SyncSucceed";
         /// Work and template: not applied on a member.
         SYNC_FAILED = "SyncFailed";
-        /// Work: whether it is being sent or held back changed.
+        /// Work: it is sent to its cluster from now on, or suspended.
         WORK_DISPATCHING = "WorkDispatching";
         /// Binding: Works that are no longer wanted could not be removed.
         CLEANUP_WORK_FAILED = "CleanupWorkFailed";
@@ -555,7 +559,7 @@ pub mod event {
         SYNC_DEPENDENCIES_SUCCEED = "SyncScheduleResultToDependenciesSucceed";
         /// Binding: the bindings of its dependencies do not follow it.
         SYNC_DEPENDENCIES_FAILED = "SyncScheduleResultToDependenciesFailed";
-        /// Binding: two that need the same dependency disagree.
+        /// Binding: two bindings that need the same dependency disagree about it.
         DEPENDENCY_POLICY_CONFLICT = "DependencyPolicyConflict";
         /// Template: a policy claimed it.
         APPLY_POLICY_SUCCEED = "ApplyPolicySucceed";
@@ -579,39 +583,39 @@ pub mod event {
         GET_DEPENDENCIES_FAILED = "GetDependenciesFailed";
         /// Template: a policy took it from another.
         PREEMPT_POLICY_SUCCEED = "PreemptPolicySucceed";
-        /// FederatedResourceQuota: what is used was summed up. Of its ResourceQuotas tell the reasons of Works and status.
+        /// FederatedResourceQuota: what is used was summed up.
         COLLECT_OVERALL_STATUS_SUCCEED = "CollectOverallStatusSucceed";
         /// FederatedResourceQuota: what is used could not be summed up.
         COLLECT_OVERALL_STATUS_FAILED = "CollectOverallStatusFailed";
-        /// Cluster: its member was told in whose names the hub may act there.
+        /// Cluster: the member was told in whose names the hub may act there.
         SYNC_IMPERSONATION_CONFIG_SUCCEED = "SyncImpersonationConfigSucceed";
-        /// Cluster: its member could not be told in whose names the hub may act there.
+        /// Cluster: the member could not be told in whose names the hub may act there.
         SYNC_IMPERSONATION_CONFIG_FAILED = "SyncImpersonationConfigFailed";
-        /// Cluster: its member is known by another name already. Ours.
+        /// Cluster: the same member is registered under another name already. Ours.
         DUPLICATE_CLUSTER_ID = "DuplicateClusterID";
-        /// Work and template: stopped, since the hub had not confirmed it. Ours.
+        /// Work and template: the workload was stopped, because the hub had not confirmed it. Ours.
         FENCED = extension::FENCED;
-        /// Work and template: what was stopped runs again. Ours.
+        /// Work and template: a workload that was stopped runs again. Ours.
         UNFENCED = extension::UNFENCED;
-        /// Work and template: it is not begun, since it may run elsewhere. Ours.
+        /// Work and template: the workload is not started, because it may run elsewhere. Ours.
         FENCE_WAITS = extension::FENCE_WAITS;
-        /// Binding and template: a new copy waits until those that are left have stopped. Ours.
+        /// Binding and template: a new copy waits until the old ones have stopped. Ours.
         FENCE_WAIT = extension::FENCE_WAIT;
         /// Binding and template: what was evicted from a cluster goes back. Ours.
         FAILBACK = extension::FAILBACK;
-        /// Namespace: it stays on a member. Ours.
+        /// Namespace: it stays on a member, without the hub's marks. Ours.
         NAMESPACE_RELEASED = extension::NAMESPACE_RELEASED;
-        /// Work: an object stays on the member, since an older hub than the object wants it gone. Ours.
+        /// Work: an object stays on the member, because it is newer than the hub that wants it gone. Ours.
         OBJECT_SPARED = extension::OBJECT_SPARED;
-        /// Work: somebody on the member changes an object back as often as it is corrected. Ours.
+        /// Work: somebody on the member changes an object back as often as the agent corrects it. Ours.
         OBJECTS_CONTESTED = extension::OBJECTS_CONTESTED;
-        /// Cluster: so much is to be removed that its agent waits for somebody to confirm it. Ours.
+        /// Cluster: so much is to be removed that its agent waits for a confirmation. Ours.
         REMOVALS_HELD = extension::REMOVALS_HELD;
         /// CronFederatedHPA: something was not scaled at its time.
         SCALE_FAILED = "ScaleFailed";
         /// CronFederatedHPA: a rule cannot be read.
         START_RULE_FAILED = "StartRuleFailed";
-        /// Work: what an agent tells of a Service does not count. Ours.
+        /// Work: what an agent reports about a Service is not accepted. Ours.
         ENDPOINT_SLICE_REFUSED = "EndpointSliceRefused";
         /// MultiClusterService: a cluster that it names is not there.
         CLUSTER_NOT_FOUND = "ClusterNotFound";
@@ -629,7 +633,7 @@ pub mod event {
         SYNC_DERIVED_SERVICE_SUCCEED = "SyncDerivedServiceSucceed";
         /// ServiceImport: its Service could not be made.
         SYNC_DERIVED_SERVICE_FAILED = "SyncDerivedServiceFailed";
-        /// Template: annotations of ours ask for nothing as they are. Ours.
+        /// Template: annotations of this project cannot be understood. Ours.
         INVALID_ANNOTATION = extension::INVALID_ANNOTATION;
     }
 }

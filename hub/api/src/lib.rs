@@ -12,6 +12,7 @@
 //!   kind     what the kinds have in common; crd  turns them into CustomResourceDefinitions
 //!   schema   from a Rust type to the structural schema of its definition
 //!   consts   every label, annotation, finalizer, taint, condition, reason, event and namespace
+//!   catalogue  what people meet of these in conditions and annotations, with a sentence each: the reference
 //!   conditions, models   small rules that hub and agent share
 //! ```
 //!
@@ -23,6 +24,7 @@
 
 pub mod apps;
 pub mod autoscaling;
+pub mod catalogue;
 pub mod cluster;
 pub mod conditions;
 pub mod config;

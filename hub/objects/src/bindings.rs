@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Our extension: the condition of a binding some of whose Works cannot be made. It is there only while that is so.
-pub const WORKS_SYNCED: &str = "WorksSynced";
+pub const WORKS_SYNCED: &str = karmada_api::consts::extension::WORKS_SYNCED;
 
 /// How a scope's bindings are addressed.
 pub fn resource(scope: Scope) -> &'static Resource {
