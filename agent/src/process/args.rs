@@ -108,16 +108,15 @@ impl Source {
 
 /// The agent of a member cluster: pulls its Works from the hub, applies them, reports.
 ///
-/// `karmada-agent join` with --hub, --token and --ca-cert-hash, as karmada-hub token create prints them, gets a certificate,
-/// keeps it in --state-dir and goes on as the agent; it ends with what is wrong where an agent that was started without `join`
-/// would wait for somebody to mend it.
+/// `karmada-agent join` takes --hub, --token and --ca-cert-hash, as karmada-hub token create prints them. It gets a certificate,
+/// keeps it in --state-dir, and goes on as the agent. If it cannot join, it ends and says why; without `join` the agent would go on
+/// trying.
 ///
-/// `karmada-agent leave` with the arguments of the agent takes the member out of the fleet: it deletes the Cluster on the hub, takes
-/// down what was put here, or lets it go where its policy says so, whether or not an agent runs besides, and forgets the
-/// credential.
+/// `karmada-agent leave` takes the arguments of the agent, and takes the member out of the fleet, whether or not its agent runs. It
+/// deletes the Cluster on the hub, removes what was applied here (unless the policy says to keep it), and forgets the credential.
 ///
-/// `karmada-agent status` shows what the agent of this machine knows, and `karmada-agent hold on` holds changes of the hub's
-/// back, and `karmada-agent support-bundle FILE` writes what is of use to somebody who helps; these have arguments of their own.
+/// `karmada-agent status` shows what the agent of this machine knows. `karmada-agent hold on` holds the hub's changes back.
+/// `karmada-agent support-bundle FILE` writes a file for somebody who helps. Each of these has arguments of its own: see its --help.
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent", version, disable_help_subcommand = true)]
 struct Flags {
@@ -127,7 +126,7 @@ struct Flags {
     /// The hub to join, if there is no credential yet.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "karmada_kubeconfig", requires = "ca_cert_hash")]
     hub: Option<String>,
-    /// The token by which this cluster joins. Others on this machine can see it here: --token-file is better for what stays.
+    /// The token by which this cluster joins. Others on this machine can see it in the process list: --token-file hides it.
     #[arg(long, value_name = "ID.SECRET", requires = "hub", conflicts_with = "token_file")]
     token: Option<String>,
     /// A file with that token.
@@ -142,12 +141,11 @@ struct Flags {
         requires = "hub"
     )]
     ca_cert_hash: Vec<String>,
-    /// The proxy by which the hub is reached, http://… or socks5://…; without it HTTPS_PROXY and NO_PROXY count, or proxy-url
-    /// in the hub's kubeconfig.
+    /// The proxy to the hub, http://… or socks5://…. Without it: HTTPS_PROXY and NO_PROXY, or proxy-url in the hub's kubeconfig.
     #[arg(long, value_name = "URL")]
     proxy_url: Option<String>,
-    /// Where else the hub is reached, if not where --hub or its kubeconfig says: one after the other is tried, and the one that
-    /// works is kept to. The hub proves at each that it is the same.
+    /// Further addresses of the hub, beside the one of --hub or its kubeconfig. They are tried in turn, and the agent stays with the
+    /// one that works. At each the hub has to prove that it is the same.
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     hub_addresses: Vec<Address>,
     /// With join: end when the credential is kept.
@@ -156,7 +154,7 @@ struct Flags {
     /// With leave: how long it may take until the Cluster is gone from the hub.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
     wait: Duration,
-    /// Kubeconfig of the hub. One that was issued later is kept in --state-dir or the Secret and goes first.
+    /// Kubeconfig of the hub. If --state-dir or the Secret holds a credential that was issued later, that one is used.
     #[arg(long, value_name = "FILE")]
     karmada_kubeconfig: Option<PathBuf>,
     /// Context in the hub's kubeconfig; its current one if not given.
@@ -178,12 +176,11 @@ struct Flags {
     /// Folder for what must outlive the process; with join, /var/lib/karmada-agent/NAME without it.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Where what the hub says is kept, so that after a restart the agent goes on without it: in --state-dir, in Secrets of the
-    /// member, or nowhere (off). Without this: in --state-dir, if there is one.
+    /// Where the agent keeps what the hub said, so that it goes on after a restart while the hub is away: in --state-dir, in Secrets
+    /// of the member, or nowhere (off). Without this flag: in --state-dir, if there is one.
     #[arg(long, value_name = "WHERE", value_enum)]
     state: Option<StateIn>,
-    /// A file with the key by which that is sealed in --state-dir: 32 bytes, or these in base64. Without it the key is kept in a
-    /// Secret of the member.
+    /// A file with the key that seals --state-dir: 32 bytes, plain or in base64. Without it the key is in a Secret of the member.
     #[arg(long, value_name = "FILE")]
     state_key_file: Option<PathBuf>,
     /// Address of the member's API, for people who look at the Cluster.
@@ -218,8 +215,8 @@ struct Flags {
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     enable_cluster_resource_modeling: bool,
-    /// The namespaces of the member in which the agent works, if not in all. It then applies nothing that is in no namespace,
-    /// takes these for given, and says of every other manifest that it is not applied and why.
+    /// The namespaces of the member in which the agent works, if not in all. They have to exist. Manifests elsewhere, and those in no
+    /// namespace, are not applied, and the status of their Work says so.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     namespaces: Vec<String>,
     /// A removal of more than this part of the objects that the agent manages, within an hour, and of more than five, waits
@@ -230,20 +227,18 @@ struct Flags {
     /// How long it waits if nobody confirms it; 0: until somebody does.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     hold_removals_for: Duration,
-    /// Whether a hub that knows less than the agent, as one that was restored from a backup, emptied or moved, waits to be
-    /// confirmed before anything of it is carried out: the Cluster's condition HubOlderThanAgent says so, and
-    /// `karmada-hub confirm-restore` does it.
+    /// Whether the agent waits for a confirmation before it follows a hub that knows less than it does: one that was restored from
+    /// a backup, emptied or moved. The Cluster's condition HubOlderThanAgent says so; `karmada-hub confirm-restore` confirms.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     hold_for_older_hubs: bool,
-    /// The namespace on the member in which the agent keeps what it has to know after a restart: what is fenced, and what the
-    /// hub has said or the key for that.
+    /// The namespace on the member in which the agent keeps its Lease, what is fenced, and what the hub said (or the key for it).
     #[arg(long, value_name = "NAME", default_value = "karmada-system")]
     leader_elect_resource_namespace: String,
-    /// Where health is told (/healthz, /readyz); 0 for nowhere.
+    /// Where the agent serves its health (/healthz, /readyz); 0: nowhere.
     #[arg(long, value_name = "ADDR:PORT", default_value = ":10357")]
     health_probe_bind_address: String,
-    /// Where metrics are told (/metrics); 0 for nowhere.
+    /// Where the agent serves its metrics (/metrics); 0: nowhere.
     #[arg(long, value_name = "ADDR:PORT", default_value = ":8080")]
     metrics_bind_address: String,
     /// How much is logged: 0 the usual, 4 details, 6 everything.
@@ -576,6 +571,11 @@ impl Karmadas {
         );
         notes
     }
+}
+
+/// What can be said to the agent.
+pub(super) fn command() -> clap::Command {
+    Flags::command()
 }
 
 /// What clap says, in one line.

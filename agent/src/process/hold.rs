@@ -67,6 +67,11 @@ enum What {
     Show,
 }
 
+/// What can be said to it.
+pub(super) fn command() -> clap::Command {
+    <Flags as clap::CommandFactory>::command()
+}
+
 /// The command. `arguments` begin after the word.
 pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
     match flags::<Flags>("karmada-agent hold", arguments) {

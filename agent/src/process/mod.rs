@@ -106,6 +106,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     ended(on_runtime(run(args)))
 }
 
+/// What can be said on the command line, for whoever documents it: the agent itself, and the commands that have arguments of their
+/// own.
+pub fn commands() -> Vec<clap::Command> {
+    vec![args::command(), status::command(), hold::command(), support::command()]
+}
+
 /// Runs something to its end.
 fn on_runtime(run: impl Future<Output = Result<(), ProcessError>>) -> Result<(), ProcessError> {
     let runtime = tokio::runtime::Builder::new_current_thread()

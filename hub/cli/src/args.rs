@@ -14,21 +14,21 @@ use crate::ca::What;
 /// The commands that only talk to an API.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// What concerns one cluster as such.
+    /// End the credentials of clusters' agents.
     Cluster(ClusterArgs),
-    /// Make tokens by which clusters join, and look after them.
+    /// Make, list and delete tokens by which clusters join.
     Token(TokenArgs),
-    /// Change the hub's authority, or the key of service accounts' tokens, while it serves.
+    /// Rotate the hub's certificate authority, or the key of service accounts' tokens, while the hub serves.
     #[command(after_long_help = CA_HELP)]
     Ca(CaArgs),
     /// Print objects as the server's table, as kubectl would.
     Get(GetArgs),
-    /// Say why an object is where it is: for every cluster the verdict, the rule and what was found.
+    /// Say why an object is where it is: for every cluster the verdict, the rule, and what was found there.
     #[command(after_long_help = EXPLAIN_HELP)]
     Explain(ExplainArgs),
-    /// Say what would move where if clusters were lost, tainted or cordoned, and change nothing. Over all namespaces
-    /// unless one is given. As the hub does it: an object leaves a lost cluster only if others can take all that it has
-    /// there, and a user's NoExecute taint in any case.
+    /// Say what would move where if clusters were lost, tainted or cordoned, and change nothing. Looks at all namespaces unless
+    /// one is given. As on the hub, an object leaves a lost cluster only if other clusters can take all that it has there, and
+    /// leaves a cluster with a user's NoExecute taint in any case.
     WhatIf(WhatIfArgs),
     /// Keep new objects away from clusters; what is there stays.
     Cordon(CordonArgs),
@@ -40,9 +40,9 @@ pub enum Command {
     /// Move what runs on a cluster to others, with service kept throughout.
     #[command(after_long_help = DRAIN_HELP)]
     Drain(DrainArgs),
-    /// Have objects placed anew, so that replicas which left clusters go back to them.
+    /// Bring back what has left a cluster: its objects are placed anew.
     Failback(FailbackArgs),
-    /// Say that the hub counts as it is, although agents know more than it does: after a restore from a backup.
+    /// After a restore from a backup: tell agents that the hub is right, although they know more than it does.
     #[command(after_long_help = CONFIRM_RESTORE_HELP)]
     ConfirmRestore(ConfirmRestoreArgs),
     /// Apply YAML files to the hub.
@@ -50,7 +50,7 @@ pub enum Command {
     /// Have the hub itself work on a member cluster that it can dial (push mode): makes accounts there and a Cluster here, as
     /// karmadactl join does. Members that the hub cannot dial join by an agent: token create.
     Join(JoinArgs),
-    /// Let go of a cluster in push mode: what the hub has put there goes first, then the Cluster.
+    /// Remove a cluster in push mode: first what the hub has put there, then the Cluster.
     Unjoin(UnjoinArgs),
     /// Write a kubeconfig that reaches a member cluster through the hub, with the credentials that you have for the hub:
     /// for kubectl, Helm, k9s and whatever else takes one.
@@ -109,7 +109,7 @@ pub struct JoinArgs {
     /// Failure zones.
     #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
     pub cluster_zones: Vec<String>,
-    /// How long to wait until the hub has reached it, which then says so; 0s to leave it at that it has joined.
+    /// How long to wait until the hub has reached it.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = some_time)]
     pub wait: Duration,
     #[command(flatten)]
@@ -259,9 +259,9 @@ pub struct CaArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum CaCommand {
-    /// Say how far a change is, and who still has certificates of the old authority.
+    /// Say how far a rotation is, and which clusters still have certificates of the old authority.
     Status(CaStatusArgs),
-    /// Do the next step of a change, or the first.
+    /// Do the next step of a rotation, or begin one.
     Rotate(CaRotateArgs),
 }
 
@@ -276,7 +276,7 @@ pub struct CaRotateArgs {
     /// What changes.
     #[arg(value_enum, default_value_t = What::Authority)]
     pub what: What,
-    /// Let go of what is old although it is still used: whoever has nothing else is locked out.
+    /// Drop the old authority or key although it is still used. Whoever has nothing else is locked out.
     #[arg(long)]
     pub force: bool,
     /// Do all steps, and wait until each can be done.
@@ -308,10 +308,10 @@ pub struct TokenCreateArgs {
     /// The cluster that may join by it.
     #[arg(long, value_name = "NAME")]
     pub cluster: String,
-    /// How long it holds.
+    /// How long the token is valid.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = some_time)]
     pub ttl: Duration,
-    /// How many keys the hub certifies by it.
+    /// How many times an agent may join by it, each with a key of its own.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub uses: u32,
     #[command(flatten)]

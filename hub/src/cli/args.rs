@@ -29,8 +29,7 @@ pub struct Args {
 pub(super) enum Command {
     /// Run the hub.
     Serve(Box<ServeArgs>),
-    /// Print a kubeconfig for one cluster's agent, which can reach that cluster's part of the hub and nothing else, or
-    /// for whoever scrapes the hub's figures.
+    /// Print a kubeconfig for one cluster's agent, or for a Prometheus. Each may reach its own part of the hub and nothing else.
     Credentials(CredentialsArgs),
     #[command(flatten)]
     Ask(karmada_cli::Command),
@@ -40,13 +39,12 @@ pub(super) enum Command {
     /// Write a hub's objects and keys into one file, whether it runs or not.
     #[command(after_long_help = BACKUP_HELP)]
     Backup(BackupArgs),
-    /// Make a data directory of a backup.
+    /// Make a data directory from a backup.
     #[command(after_long_help = BACKUP_HELP)]
     Restore(RestoreArgs),
     /// Print the definitions of the Karmada kinds.
     Crds,
-    /// Print the roles that one cluster's agent has on a stock kube-apiserver, with what they are bound to: the rights that
-    /// the embedded API gives it by itself.
+    /// Print the roles and bindings that one cluster's agent needs on a stock kube-apiserver. The embedded API needs none.
     AgentRbac(AgentRbacArgs),
 }
 
@@ -301,10 +299,10 @@ pub(super) struct CredentialsArgs {
     /// The cluster whose agent is to use it.
     #[arg(long, value_name = "NAME", required_unless_present = "monitoring")]
     pub cluster: Option<String>,
-    /// The file of keys by which the hub's Secrets are encrypted, for a hub that is stopped.
+    /// The hub's --encryption-provider-config, if it has one and is stopped.
     #[arg(long, value_name = "FILE")]
     pub encryption_provider_config: Option<PathBuf>,
-    /// For a Prometheus instead: it may read /metrics and nothing else.
+    /// Make one for a Prometheus instead, which may read /metrics and nothing else.
     #[arg(long, conflicts_with = "cluster")]
     pub monitoring: bool,
     /// Write it here (mode 0600) instead of to standard output.
@@ -339,7 +337,7 @@ pub(super) struct ExportArgs {
     /// The data directory of a hub that is stopped.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// The file of keys by which the hub's Secrets are encrypted, for a hub that is stopped.
+    /// The hub's --encryption-provider-config, if it has one and is stopped.
     #[arg(long, value_name = "FILE", requires = "data_dir")]
     pub encryption_provider_config: Option<PathBuf>,
     /// A hub that runs. What changes while it is read may be missing; stop it and use --data-dir for a move.

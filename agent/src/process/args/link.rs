@@ -12,21 +12,21 @@ use karmada_meta::Quantity;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The link to the hub")]
 pub(super) struct LinkFlags {
-    /// What kind of link it is: lan, cellular, satellite, or scheduled, which is there at certain times (--link-windows). It
-    /// sets how often the agent gives a sign of life, how soon a dead link is noticed, how long reports are gathered and
-    /// what they may cost. Without it what holds for cellular; the hub shows it and waits accordingly.
+    /// The kind of link: lan, cellular, satellite, or scheduled, which is there at certain times (--link-windows). It sets how often
+    /// the agent gives a sign of life, how soon it notices a dead link, how long it gathers reports, and what they may cost.
+    /// Without it the agent behaves as for cellular. The hub shows the kind and waits accordingly.
     #[arg(long, value_name = "KIND")]
     link: Option<Link>,
-    /// Bytes that reports of status and events may take in an hour, like 256Ki; 0: any number. Without it by --link.
+    /// Bytes that reports of status and events may take in an hour, like 256Ki; 0: any number. Without it: what --link sets.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     link_budget: Option<u64>,
-    /// When the link is there, like 'Mon-Fri 02:00-04:00 Europe/Berlin', as maintenance windows are written: at other times the
-    /// hub takes silence for no loss. Said when the cluster registers; afterwards the Cluster's annotation
-    /// cluster.karmada.io/link-windows is the platform's.
+    /// When the link is there, like 'Mon-Fri 02:00-04:00 Europe/Berlin' (the form of maintenance windows). At other times the hub
+    /// does not take silence for a loss. Counts when the cluster registers; afterwards change the Cluster's annotation
+    /// cluster.karmada.io/link-windows.
     #[arg(long, value_name = "WINDOWS", value_parser = windows)]
     link_windows: Option<String>,
-    /// How long the lease on the hub is good for, which is renewed before; a hub that waits for less gives the cluster so
-    /// long, up to its --cluster-max-lease-duration. Without it 40s, or 10m by --link=satellite and scheduled.
+    /// How long the agent's Lease on the hub is valid. The hub waits at least so long for a sign of life, up to its
+    /// --cluster-max-lease-duration. Without it: 40s, or 10m with --link=satellite or scheduled.
     #[arg(long, value_name = "TIME", value_parser = super::duration)]
     pub(super) cluster_lease_duration: Option<Duration>,
 }

@@ -8,27 +8,27 @@ use crate::tunnel::Settings;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Reaching the member through the hub")]
 pub(super) struct TunnelFlags {
-    /// How much users of the hub may do on the member through a connection that the agent dials when they ask: nothing (off),
-    /// read objects and logs (read-only), or whatever the member's own RBAC lets them (full). It is the limit: the Cluster's
-    /// annotation cluster.karmada.io/tunnel may want less. Wants manifests/agent/tunnel.yaml.
+    /// What users of the hub may do on the member, through a connection that the agent dials when they ask: nothing (off), read
+    /// objects and logs (read-only), or whatever the member's own RBAC allows (full). This is the limit; the Cluster's annotation
+    /// cluster.karmada.io/tunnel may ask for less. Needs manifests/agent/tunnel.yaml.
     #[arg(long, value_name = "HOW", default_value = "off")]
     tunnel: Mode,
-    /// These kinds alone, as pods, pods/log, deployments.apps, *.apps; all if none are named.
+    /// Only these kinds, such as pods, pods/log, deployments.apps, *.apps. Without it: all.
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     tunnel_allow: Vec<Pattern>,
-    /// None of these kinds, whatever else is said.
+    /// Never these kinds, whatever other flags allow.
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     tunnel_deny: Vec<Pattern>,
-    /// In these namespaces alone, and then nothing at cluster scope; those of --namespaces if none are named.
+    /// Only in these namespaces, and nothing at cluster scope. Without it: those of --namespaces.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tunnel_namespaces: Vec<String>,
     /// Lets administrators of the hub, who are in the group system:masters, do everything here.
     #[arg(long)]
     tunnel_masters: bool,
-    /// Lets these users in though their names begin with system:. ServiceAccounts of the hub are let in by none.
+    /// Lets these users in although their names begin with system:. No flag lets in ServiceAccounts of the hub.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tunnel_users: Vec<String>,
-    /// Lets in who is in these groups though their names begin with system:, or kubeadm:cluster-admins.
+    /// Lets in members of these groups although the groups' names begin with system:, or are kubeadm:cluster-admins.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tunnel_groups: Vec<String>,
 }

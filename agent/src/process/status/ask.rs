@@ -25,7 +25,7 @@ const LARGEST: u64 = 16 << 20;
 /// Shows what the agent of this machine knows, without the hub: what is wanted here and how it stands, and since when the hub
 /// was last heard.
 ///
-/// In a Pod: kubectl -n karmada-system exec deploy/karmada-agent -- /karmada-agent status
+/// In a Pod: kubectl -n karmada-system exec deploy/karmada-agent -- karmada-agent status
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent status", disable_help_subcommand = true)]
 struct Flags {
@@ -51,6 +51,11 @@ enum Output {
     #[default]
     Table,
     Json,
+}
+
+/// What can be said to it.
+pub(in crate::process) fn command() -> clap::Command {
+    <Flags as clap::CommandFactory>::command()
 }
 
 /// The command. `arguments` begin after the word.

@@ -24,7 +24,7 @@ use karmada_member::outline::{Ask, Counts, Row};
 use karmada_meta::time::Time;
 use serde::{Deserialize, Serialize};
 
-pub(super) use ask::{ADDRESS, get, main};
+pub(super) use ask::{ADDRESS, command, get, main};
 pub(super) use table::write;
 
 use crate::{Handle, Phase, Place, hub::credential::standing::Standing};

@@ -140,6 +140,11 @@ struct Flags {
     address: String,
 }
 
+/// What can be said to it.
+pub(super) fn command() -> clap::Command {
+    <Flags as clap::CommandFactory>::command()
+}
+
 /// The command. `arguments` begin after the word.
 pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
     match flags::<Flags>("karmada-agent support-bundle", arguments) {

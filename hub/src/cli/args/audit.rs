@@ -10,7 +10,7 @@ use karmada_meta::duration;
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Audit")]
 pub struct AuditArgs {
-    /// Which requests are told, and how: a Policy of audit.k8s.io/v1, read at the start. What it has at the levels Request and
+    /// Which requests are recorded, and how: a Policy of audit.k8s.io/v1, read at the start. What it has at the levels Request and
     /// RequestResponse stands in the log with its body: leave Secrets, ConfigMaps, tokenreviews and serviceaccounts/token
     /// at Metadata. Wants --audit-log-path, --audit-webhook-config-file, or both.
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
@@ -42,17 +42,17 @@ pub struct AuditArgs {
     /// How many writes there are in a second.
     #[arg(long, value_name = "N", requires = "audit_log_path", value_parser = pace)]
     pub audit_log_batch_throttle_qps: Option<f64>,
-    /// How many there may be at once, if there were none before.
+    /// The burst: how many writes may follow each other at once after a pause.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "audit_log_path",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_log_batch_throttle_burst: u32,
-    /// For how many days files are kept that were ended. 0: for ever.
+    /// For how many days rotated files are kept. 0: for ever.
     #[arg(long, value_name = "DAYS", default_value_t = 0, requires = "audit_log_path")]
     pub audit_log_maxage: u64,
-    /// How many files are kept that were ended. 0: all.
+    /// How many rotated files are kept. 0: all.
     #[arg(long, value_name = "N", default_value_t = 10, requires = "audit_log_path")]
     pub audit_log_maxbackup: usize,
-    /// The size in megabytes at which a file is ended, as FILE-TIME, and the next begun.
+    /// The size in megabytes at which a file is rotated, to FILE-TIME.
     #[arg(long, value_name = "MB", default_value_t = 100, requires = "audit_log_path",
           value_parser = clap::value_parser!(u64).range(1..1 << 30))]
     pub audit_log_maxsize: u64,
@@ -84,7 +84,7 @@ pub struct AuditArgs {
     /// How many posts there are in a second.
     #[arg(long, value_name = "N", default_value_t = 10.0, requires = "audit_webhook_config_file", value_parser = pace)]
     pub audit_webhook_batch_throttle_qps: f64,
-    /// How many there may be at once, if there were none before.
+    /// The burst: how many posts may follow each other at once after a pause.
     #[arg(long, value_name = "N", default_value_t = 15, requires = "audit_webhook_config_file",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_webhook_batch_throttle_burst: u32,

@@ -20,7 +20,7 @@ pub struct AuthnArgs {
     /// are believed.
     #[arg(long, value_name = "URL", default_value = karmada_apiserver::authn::accounts::ISSUER)]
     pub service_account_issuer: Vec<String>,
-    /// Whom tokens have to be for to be taken here. Without it: the issuers.
+    /// The audiences of which a service account's token has to name one. Without it: the issuers.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub api_audiences: Vec<String>,
     /// The longest life of a service account's token; whoever asks for more gets this. 0: what is asked for. An hour at least.
@@ -29,7 +29,7 @@ pub struct AuthnArgs {
     /// Where others find the keys of service accounts' tokens. Without it: under the first --advertise.
     #[arg(long, value_name = "URL")]
     pub service_account_jwks_uri: Option<String>,
-    /// How long certificates last that are asked for without another life: those of agents.
+    /// How long certificates of agents last, unless the request asks for another time (a year at most).
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = life)]
     pub cluster_signing_duration: Duration,
     /// For how long after its certificate has ended an agent may still come back by itself: it proves the old key, and gets
@@ -40,20 +40,20 @@ pub struct AuthnArgs {
     /// from there, and go on while it is away.
     #[arg(long, value_name = "URL", requires = "oidc_client_id")]
     pub oidc_issuer_url: Option<String>,
-    /// Whom its tokens have to be for.
+    /// The client id that its ID tokens have to name as their audience.
     #[arg(long, value_name = "ID", requires = "oidc_issuer_url")]
     pub oidc_client_id: Option<String>,
     /// The claim that is the user's name.
     #[arg(long, value_name = "CLAIM", default_value = "sub", requires = "oidc_issuer_url")]
     pub oidc_username_claim: String,
-    /// What the names of its users begin with. Without it: the issuer's URL and #, or nothing if the claim is email. -: nothing.
+    /// A prefix for the names of its users. Without it: the issuer's URL and #, or nothing if the claim is email. -: nothing.
     /// Names that begin with system: are never taken.
     #[arg(long, value_name = "PREFIX", requires = "oidc_issuer_url")]
     pub oidc_username_prefix: Option<String>,
     /// The claim that lists the user's groups. Without it there are none.
     #[arg(long, value_name = "CLAIM", requires = "oidc_issuer_url")]
     pub oidc_groups_claim: Option<String>,
-    /// What the names of those groups begin with. Groups that begin with system: are left out.
+    /// A prefix for the names of those groups. Groups that begin with system: are left out.
     #[arg(long, value_name = "PREFIX", requires = "oidc_issuer_url")]
     pub oidc_groups_prefix: Option<String>,
     /// A claim that has to have this value; may be given more than once.

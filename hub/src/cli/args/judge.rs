@@ -24,20 +24,20 @@ pub struct JudgeArgs {
     /// A cluster that was lost so often within --cluster-flap-window gets nothing new for a while. 0: whatever happens.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub cluster_flap_losses: usize,
-    /// The time within which losses count, and after which good behaviour takes one doubling back.
+    /// The time within which losses are counted. After such a time without a loss, one doubling of --cluster-flap-hold is taken back.
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = positive)]
     pub cluster_flap_window: Duration,
     /// How long such a cluster gets nothing new; doubled each time it goes on.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     pub cluster_flap_hold: Duration,
-    /// How long at most.
+    /// The longest time for which such a cluster gets nothing new.
     #[arg(long, value_name = "DURATION", default_value = "2h", value_parser = duration::parse)]
     pub cluster_flap_max_hold: Duration,
     /// When more than this share of the clusters vanish within one grace period, nothing is evicted from lost clusters.
     /// 1: whatever happens.
     #[arg(long, value_name = "SHARE", default_value_t = 0.3, value_parser = share)]
     pub eviction_brake_share: f64,
-    /// And so many at least.
+    /// The least number of clusters that have to vanish for that.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub eviction_brake_clusters: usize,
     /// After this time what vanished counts as lost for good, and evictions go on. 0: only when enough are back.
@@ -53,11 +53,12 @@ pub struct JudgeArgs {
     /// is begun elsewhere: for clocks that differ, agents that restart, and containers that take their time to end.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub fence_skew: Duration,
-    /// For how long, in all, an agent that reports is waited for to take down what a Cluster that is deleted has placed
-    /// there. Then its credentials end, the Cluster goes without it, and its member keeps what is left.
+    /// When a Cluster is deleted: how long the hub waits in all for its agent to remove what was placed there. Then the agent's
+    /// credentials end, the Cluster is removed, and its member keeps what is left.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = positive)]
     pub cluster_removal_timeout: Duration,
-    /// The same for one that lets go of nothing: longer than the longest end of a Pod, a drain or a volume there.
+    /// How long the hub waits for an agent that reports but removes nothing. Choose more than a Pod, a drain or a volume there takes
+    /// to end.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
     pub cluster_removal_idle_timeout: Duration,
 }
