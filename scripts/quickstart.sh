@@ -4,16 +4,23 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 state=${QUICKSTART_DIR:-$root/.quickstart}
+# What is copied there is nothing to be taken from.
+PATH=${PATH//"$state/bin:"/}
 
 usage() {
     cat <<EOF
-usage: scripts/quickstart.sh [up] [--members N] [--member NAME=KUBECONFIG]...
-       scripts/quickstart.sh status | stop NAME | start NAME | down
+usage: scripts/quickstart.sh [up] [--members N] [--member NAME=KUBECONFIG]... [--programs DIR | --build]
+       scripts/quickstart.sh member NAME | status | stop NAME | start NAME | down
 
-  up        build in release, start a hub, member clusters and agents under .quickstart/, apply
-            manifests/examples/nginx and show what came of it. Running it again starts what is not running.
+  up        start a hub, member clusters and agents under .quickstart/, apply manifests/examples/nginx and show
+            what came of it. Running it again starts what is not running.
   --members N               how many stand-in members to start (default 2)
   --member NAME=KUBECONFIG  use this real cluster as a member instead; may be given more than once
+  --programs DIR            take karmada-hub, karmada-agent and kubesim from this folder
+  --build                   build them here, whatever is installed
+            Without either, programs on PATH are taken, or a release build in target/ that is up to date. Otherwise
+            they are built: quickly (cargo's profile "quickstart"), and so not fast.
+  member NAME               start one more stand-in cluster, without an agent, to try joining it
   status    what runs, and where its log is
   stop NAME, start NAME     stop or start one process (hub, member1, member1-agent, ...): the failure story
   down      stop everything and remove .quickstart/
@@ -22,7 +29,13 @@ EOF
 
 fail() { echo "quickstart: $*" >&2; exit 1; }
 bad() { echo "quickstart: $*" >&2; usage >&2; exit 2; }
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; else bold='' plain=''; fi
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+
+# The steps of "up": which one begins, of how many, and how long it has been so far.
+readonly steps=5
+step=0
+step() { step=$((step + 1)); say "$step/$steps  $*  ($SECONDS s so far)"; }
 
 # --- processes: .quickstart/run/NAME.{cmd,pid}, .quickstart/log/NAME.log ---------------------------------------
 
@@ -82,14 +95,81 @@ define_member() { # NAME
         --listen "$(listen_of "$state/$1/kubeconfig")" --kubeconfig-out "$state/$1/kubeconfig"
 }
 
+start_member() { # NAME
+    mkdir -p "$state/$1"
+    define_member "$1"
+    launch "$1"
+}
+await_member() { # NAME
+    await 30 "member $1" "$state/log/$1.log" test -s "$state/$1/kubeconfig"
+    define_member "$1" # again, as the hub
+}
+
 hub() { "$state/bin/karmada-hub" "$@"; }
 get() { hub get "$@" --kubeconfig "$state/hub/admin.kubeconfig"; }
 cluster_ready() { get cluster "$1" | grep -Eq "^$1 +[^ ]+ +Pull +True "; }
 
+# --- programs ---------------------------------------------------------------------------------------------------
+
+# The stand-in member is not wanted where all members are real.
+wanted() { if [ "$1" -gt 0 ]; then echo karmada-hub karmada-agent; else echo karmada-hub karmada-agent kubesim; fi; }
+all_in() { # DIR NAME...
+    local dir=$1 name; shift
+    for name in "$@"; do [ -x "$dir/$name" ] || return 1; done
+}
+on_path() { local name; for name in "$@"; do command -v "$name" >/dev/null || return 1; done; }
+# Whether no source is newer than a build.
+up_to_date() { # DIR
+    all_in "$1" "${programs[@]}" || return 1
+    [ -z "$(find Cargo.toml Cargo.lock hub agent tests -path hub/docs -prune -o -type f -newer "$1/karmada-hub" -print -quit)" ]
+}
+# Copies, so that a later build does not replace what runs.
+take() { # WHY FILE...
+    local why=$1; shift
+    mkdir -p "$state"/{bin,run,log}
+    cp -f --remove-destination "$@" "$state/bin/"
+    echo "  $("$state/bin/karmada-hub" --version), $why"
+}
+files() { # DIR: the programs in it, one a line
+    local name
+    for name in "${programs[@]}"; do echo "$1/$name"; done
+}
+
+fetch_programs() { # DIR or "", "yes" to build in any case
+    local dir=$1 build=$2 target=${CARGO_TARGET_DIR:-$root/target}
+    local -a found
+    if [ -n "$dir" ]; then
+        all_in "$dir" "${programs[@]}" || fail "--programs $dir: it must hold ${programs[*]}"
+        mapfile -t found < <(files "$dir")
+        take "from $dir" "${found[@]}"
+    elif [ -z "$build" ] && on_path "${programs[@]}"; then
+        mapfile -t found < <(for name in "${programs[@]}"; do command -v "$name"; done)
+        take "from $(dirname "${found[0]}") (--build builds it here instead)" "${found[@]}"
+    elif [ -z "$build" ] && up_to_date "$target/release"; then
+        mapfile -t found < <(files "$target/release")
+        take "from $target/release, which is up to date" "${found[@]}"
+    else
+        command -v cargo >/dev/null || fail "cargo is not installed; see https://rustup.rs, or name a folder with the programs: --programs DIR"
+        for tool in cc make; do
+            command -v "$tool" >/dev/null || fail "$tool is not installed; on Debian and Ubuntu: apt-get install build-essential"
+        done
+        echo "  building ${programs[*]}: about three minutes on two cores the first time, seconds after that"
+        local -a how=(--profile quickstart --locked --no-default-features -p karmada-hub -p karmada-agent)
+        local name
+        for name in "${programs[@]}"; do how+=(--bin "$name"); done
+        [[ " ${programs[*]} " != *" kubesim "* ]] || how+=(-p karmada-tests)
+        # On a terminal cargo shows how many crates are built and how many are left; elsewhere nobody wants a line for each.
+        [ -t 2 ] || how+=(--quiet)
+        cargo build "${how[@]}"
+        mapfile -t found < <(files "$target/quickstart")
+        take "built here" "${found[@]}"
+    fi
+}
+
 # --- commands ---------------------------------------------------------------------------------------------------
 
 up() {
-    local members=2
+    local members=2 from='' build=''
     local -a real=()
     while [ $# -gt 0 ]; do
         case "$1" in
@@ -97,6 +177,9 @@ up() {
             --members=*) members=${1#*=}; shift ;;
             --member) real+=("${2:-}"); shift 2 || bad "--member wants NAME=KUBECONFIG" ;;
             --member=*) real+=("${1#*=}"); shift ;;
+            --programs) from=${2:-}; shift 2 || bad "--programs wants a folder" ;;
+            --programs=*) from=${1#*=}; shift ;;
+            --build) build=yes; shift ;;
             *) bad "unknown argument $1" ;;
         esac
     done
@@ -105,33 +188,27 @@ up() {
     for pair in "${real[@]}"; do
         [[ $pair == *=* && -r ${pair#*=} ]] || bad "--member wants NAME=KUBECONFIG with a readable file, not \"$pair\""
     done
-    command -v cargo >/dev/null || fail "cargo is not installed; see https://rustup.rs"
-    for tool in cc make; do
-        command -v "$tool" >/dev/null || fail "$tool is not installed; on Debian and Ubuntu: apt-get install build-essential"
-    done
+    [ -z "$from" ] || [ -z "$build" ] || bad "--programs and --build do not go together"
 
-    say "Building (the first time takes a few minutes)"
-    local target
-    cargo build --release --locked -p karmada-hub -p karmada-agent -p karmada-tests --bin karmada-hub --bin karmada-agent --bin kubesim
-    target=${CARGO_TARGET_DIR:-$root/target}
-    mkdir -p "$state"/{bin,run,log}
-    # Copies, so that a later build does not replace what runs.
-    local binary
-    for binary in karmada-hub karmada-agent kubesim; do
-        cp -f --remove-destination "$target/release/$binary" "$state/bin/$binary"
-    done
+    step "Programs"
+    local -a programs
+    read -r -a programs < <(wanted "${#real[@]}")
+    fetch_programs "$from" "$build"
 
-    say "Starting the hub"
+    step "Hub"
     define_hub
     launch hub
     await 30 "the hub" "$state/log/hub.log" get namespace default
     define_hub # again, now with the port that it found: a restart must come back on it
+    echo "  it answers; its log is $state/log/hub.log"
 
+    step "Member clusters"
     local -a clusters=()
     local name config line
     if [ ${#real[@]} -gt 0 ]; then
         for pair in "${real[@]}"; do
             clusters+=("${pair%%=*}")
+            echo "  ${pair%%=*} by ${pair#*=}"
             mkdir -p "$state/${pair%%=*}"
             cp "${pair#*=}" "$state/${pair%%=*}/kubeconfig"
             chmod 600 "$state/${pair%%=*}/kubeconfig"
@@ -140,18 +217,15 @@ up() {
         for i in $(seq "$members"); do
             name=member$i
             clusters+=("$name")
-            mkdir -p "$state/$name"
-            config=$state/$name/kubeconfig
-            define_member "$name"
-            launch "$name"
+            start_member "$name"
+            echo "  $name is started, a stand-in that runs no containers"
         done
     fi
 
-    say "Joining ${#clusters[@]} members: ${clusters[*]}"
+    step "Agents: ${clusters[*]} join"
     for name in "${clusters[@]}"; do
         config=$state/$name/kubeconfig
-        await 30 "member $name" "$state/log/$name.log" test -s "$config"
-        [ ${#real[@]} -gt 0 ] || define_member "$name"
+        [ ${#real[@]} -gt 0 ] || await_member "$name"
         # Once it has joined it needs no other token.
         if [ ! -s "$state/$name/agent/karmada-kubeconfig" ]; then
             line=$(hub token create --cluster "$name" --kubeconfig "$state/hub/admin.kubeconfig" 2>"$state/log/token.log" |
@@ -168,7 +242,7 @@ up() {
         echo "  $name is Ready"
     done
 
-    say "Applying manifests/examples/nginx"
+    step "Example: manifests/examples/nginx"
     hub apply -f manifests/examples/nginx --kubeconfig "$state/hub/admin.kubeconfig"
     if [ ${#real[@]} -eq 0 ] && [ "$members" -ge 2 ]; then
         await 60 "nginx to be READY 3/1" "$state/log/hub.log" sh -c \
@@ -181,17 +255,25 @@ up() {
     say "The template, with the status of all members summed up"; get deployment nginx
     cat <<EOF
 
-One replica is asked for; the OverridePolicy makes it two on member2: three are ready.
+The template asks for one replica, and the OverridePolicy makes it two on member2: together three are ready (3/1).
 
-Go on from here:
-  export KUBECONFIG=$state/hub/admin.kubeconfig
-  .quickstart/bin/karmada-hub get clusters                # or kubectl, if there is one
+Go on from here, or follow hub/docs/tour.md:
+  export KUBECONFIG=$state/hub/admin.kubeconfig PATH=$state/bin:\$PATH
+  karmada-hub get clusters                                # kubectl works as well
   scripts/quickstart.sh stop member1-agent                # the link goes down: member1 turns Unknown after 40 s,
-  .quickstart/bin/karmada-hub get clusters                #   nothing on it is touched
+  karmada-hub get clusters                                #   and nothing on it is touched
   scripts/quickstart.sh start member1-agent
   scripts/quickstart.sh status
   scripts/quickstart.sh down
 EOF
+}
+
+member() { # NAME
+    [[ $1 =~ ^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$ ]] || bad "\"$1\" is no name for a cluster: lower-case letters, digits and dashes"
+    [ -x "$state/bin/kubesim" ] || fail "there is no stand-in to start yet; first: scripts/quickstart.sh"
+    start_member "$1"
+    await_member "$1"
+    echo "$1 runs; its kubeconfig is $state/$1/kubeconfig"
 }
 
 status() {
@@ -214,12 +296,13 @@ down() {
 
 command=up
 case "${1:-}" in
-    up | down | status | stop | start) command=$1; shift ;;
+    up | down | status | stop | start | member) command=$1; shift ;;
     -h | --help | help) usage; exit 0 ;;
 esac
 case "$command" in
     up) up "$@" ;;
     status | down) [ $# -eq 0 ] || bad "$command takes no argument"; "$command" ;;
+    member) [ $# -eq 1 ] || bad "member wants one NAME"; member "$1" ;;
     stop) [ $# -eq 1 ] || bad "stop wants one NAME"; known "$1"; halt "$1"; echo "$1 stopped" ;;
     start) [ $# -eq 1 ] || bad "start wants one NAME"; known "$1"; launch "$1"; echo "$1 started" ;;
 esac

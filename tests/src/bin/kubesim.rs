@@ -1,7 +1,7 @@
 //! A small stand-in for a member cluster; see `karmada_tests::kubesim`.
 
 /// The hub's allocator: it is the hub's server.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_arch = "x86_64"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
