@@ -10,9 +10,9 @@
 use std::{collections::BTreeSet, fs, net::SocketAddr, path::Path};
 
 use karmada_client::Patch;
-use karmada_telemetry::metrics::{Figures, OPEN, read};
+use karmada_telemetry::metrics::{Figures, read};
 use karmada_tests::{
-    figures::figures,
+    figures::{figures, scrape},
     fleet::{Binaries, Fleet, Options, cluster_path},
     process::own_address,
     samples::{
@@ -22,10 +22,6 @@ use karmada_tests::{
     wait::{END, PATIENCE, eventually, gone, until},
 };
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
 
 /// A family, some labels, and what their sum is at least.
 type Least<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
@@ -50,24 +46,6 @@ fn page(text: &str) -> Figures {
 
 async fn hub(fleet: &Fleet) -> Figures {
     figures(&fleet.api).await
-}
-
-/// A page over plain HTTP, as a scraper asks for it.
-async fn scrape(address: SocketAddr) -> Result<Figures, String> {
-    let ask = async {
-        let mut stream = TcpStream::connect(address).await?;
-        let ask = format!(
-            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {OPEN}\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(ask.as_bytes()).await?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await?;
-        Ok::<_, std::io::Error>(text)
-    };
-    let answer = ask.await.map_err(|e| e.to_string())?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or("no head")?;
-    assert!(head.contains("application/openmetrics-text"), "{head}");
-    Ok(page(body))
 }
 
 /// Gives a member's agent a page, which takes a restart.

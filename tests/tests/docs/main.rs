@@ -1,0 +1,23 @@
+//! The documentation against the code: links lead somewhere, names exist, the reference is what the code says, and what is
+//! marked as runnable runs.
+//!
+//! ```text
+//!   pages      the Markdown files, taken apart: headings, links, inline code, fenced blocks
+//!   names      links and anchors; paths, flags and metrics that pages name
+//!   reference  pages that are written from the code (UPDATE_DOCS=1), and compared with it otherwise
+//!   metrics    the part of them that takes processes
+//!   runnable   blocks that are run in order, with what they are to print
+//! ```
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::or_fun_call,
+    clippy::large_futures,
+    reason = "a failing step fails the test"
+)]
+
+mod metrics;
+mod names;
+mod pages;
+mod reference;
+mod runnable;

@@ -1,0 +1,178 @@
+//! Runs the blocks of the documentation that are marked as runnable, in order, as a reader would: in a clone, with nothing
+//! but what the pages say.
+//!
+//! A clone for this is an empty folder with links to `scripts` and `manifests`. The programs are on PATH, as after an installation.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::pages::{self, root};
+
+/// So long all steps of one name may take, on a busy machine.
+const LIMIT: &str = "170";
+
+/// What marks the output of steps apart.
+const MARK: &str = "@@docs-step";
+
+/// A block that is run, and what it is to print.
+#[derive(Debug, Default)]
+struct Step {
+    place: String,
+    script: String,
+    needs: Option<String>,
+    expected: Vec<String>,
+}
+
+/// The steps of each name, by their number.
+fn steps() -> BTreeMap<String, BTreeMap<u32, Step>> {
+    let mut all = BTreeMap::<String, BTreeMap<u32, Step>>::new();
+    for page in pages::all() {
+        for block in &page.blocks {
+            let place = format!("{}:{}", page.path.display(), block.line);
+            let words = || block.info.split_whitespace().filter_map(|word| word.split_once('='));
+            let of = |key: &str| words().find(|(k, _)| *k == key).map(|(_, value)| value);
+            let (Some(id), is_run) = (of("run").or(of("expect")), of("run").is_some()) else { continue };
+            let (name, number) =
+                id.rsplit_once('-').unwrap_or_else(|| panic!("{place}: {id} is not NAME-NUMBER"));
+            let number = number.parse().unwrap_or_else(|_| panic!("{place}: {id} is not NAME-NUMBER"));
+            let step = all.entry(name.to_owned()).or_default().entry(number).or_default();
+            if is_run {
+                assert!(step.script.is_empty(), "{place}: {id} is there twice");
+                (step.place, step.script, step.needs) =
+                    (place, block.text.clone(), of("needs").map(str::to_owned));
+            } else {
+                step.expected = block.text.lines().map(str::to_owned).collect();
+            }
+        }
+    }
+    all
+}
+
+/// Whether a line has the parts of a pattern, in order: `…` stands for anything.
+fn matches(pattern: &str, line: &str) -> bool {
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = squeezed(line);
+    let mut rest = line.as_str();
+    pattern.split('…').map(squeezed).all(|part| match rest.split_once(&part) {
+        Some((_, after)) => {
+            rest = after;
+            true
+        }
+        None => false,
+    })
+}
+
+#[test]
+fn patterns_are_parts_in_order() {
+    for (pattern, line, want) in [
+        ("nginx   3/1 …", "nginx     3/1     3", true),
+        ("a … c", "a b c", true),
+        ("a … b", "b a", false),
+        ("…", "whatever", true),
+        ("sha256:… --x", "sha256:0f --x", true),
+    ] {
+        assert_eq!(matches(pattern, line), want, "{pattern} in {line}");
+    }
+}
+
+/// A clone, with programs on PATH. What its quickstart has started ends with it.
+struct Clone {
+    dir: tempfile::TempDir,
+    path: String,
+}
+
+impl Clone {
+    fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("docs-").tempdir().unwrap();
+        for name in ["scripts", "manifests"] {
+            symlink(root().join(name), dir.path().join(name)).unwrap();
+        }
+        let bin = dir.path().join("installed");
+        fs::create_dir(&bin).unwrap();
+        for name in ["karmada-hub", "karmada-agent", "kubesim"] {
+            let program = bin.join(name);
+            let text = format!("#!/bin/sh\nexec '{}' {name} \"$@\"\n", env!("CARGO_BIN_EXE_fleet"));
+            fs::write(&program, text).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        Self { dir, path }
+    }
+
+    fn bash(&self, script: &Path) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=5", LIMIT, "bash"])
+            .arg(script)
+            .current_dir(self.dir.path())
+            .env_remove("KUBECONFIG")
+            .env_remove("QUICKSTART_DIR")
+            .env("HOME", self.dir.path())
+            .env("PATH", &self.path)
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Clone {
+    fn drop(&mut self) {
+        // Whatever a step that failed has left running.
+        let down = self.dir.path().join("down.sh");
+        let _ = fs::write(&down, "scripts/quickstart.sh down\n");
+        let _ = self.bash(&down).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|dir: PathBuf| dir.join(program).is_file())
+}
+
+#[test]
+fn what_is_marked_as_runnable_runs() {
+    let all = steps();
+    assert!(all.contains_key("tour"), "the newcomer's path is marked as runnable");
+    for (name, steps) in all {
+        let clone = Clone::new();
+        let mut script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n".to_owned();
+        let mut run = Vec::new();
+        for (number, step) in &steps {
+            assert!(!step.script.is_empty(), "an expect={name}-{number} has no run={name}-{number}");
+            if let Some(program) = step.needs.as_deref().filter(|program| !is_installed(program)) {
+                eprintln!("{}: skipped, {program} is not installed", step.place);
+                continue;
+            }
+            script.push_str(&format!("echo '{MARK} {number}'\n{}\n", step.script));
+            run.push((*number, step));
+        }
+        script.push_str(&format!("echo '{MARK} end'\n"));
+        let file = clone.dir.path().join("steps.sh");
+        fs::write(&file, script).unwrap();
+        let log = clone.dir.path().join("steps.log");
+        let out = fs::File::create(&log).unwrap();
+        let status = clone.bash(&file).stdout(out.try_clone().unwrap()).stderr(out).status().unwrap();
+        let said = fs::read_to_string(&log).unwrap();
+        let mut parts = BTreeMap::<String, &str>::new();
+        for part in said.split(&format!("{MARK} ")).skip(1) {
+            let (head, text) = part.split_once('\n').unwrap_or((part, ""));
+            parts.insert(head.to_owned(), text);
+        }
+        for (number, step) in run {
+            let text = parts.get(&number.to_string()).copied().unwrap_or_default();
+            for line in step.expected.iter().filter(|line| !line.trim().is_empty()) {
+                let found = text.lines().any(|said| matches(line, said));
+                assert!(
+                    found,
+                    "{} ({name}-{number}): no line like\n  {line}\nin\n{text}\nAll of it:\n{said}",
+                    step.place
+                );
+            }
+        }
+        assert!(status.success() && parts.contains_key("end"), "{name} ends with {status}:\n{said}");
+    }
+}
