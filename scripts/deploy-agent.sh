@@ -30,18 +30,18 @@ The second form gives it a credential that was made elsewhere:
   --hub-server URL   the hub's address as the member sees it, if it is not the one in HUB_KUBECONFIG (second form)
   --state WHERE      where the agent keeps what the hub has said, to go on with it after a restart while the hub is away:
                      secrets of the member (default), or off
-  --namespaces A,B   the agent works in these namespaces of the member alone, has rights in no other, and says of what
-                     it may not apply that it does not; they have to be there
+  --namespaces A,B   the agent works in these namespaces of the member only. They have to exist. It has no rights elsewhere; the
+                     status of a Work says what could not be applied
   --tunnel HOW       lets users of the hub reach the member by a connection that the agent dials when they ask: read-only, full
-                     or off (default); more about it is said after --, as --tunnel-deny=secrets
-  --cluster-role F   a ClusterRole named karmada-agent that it gets instead of manifests/agent/clusterrole.yaml; what it is
-                     refused stands in the status of what could not be applied
+                     or off (default). Further flags of the tunnel go after --, such as --tunnel-deny=secrets
+  --cluster-role F   a ClusterRole named karmada-agent to use instead of manifests/agent/clusterrole.yaml. What it does not allow
+                     stands in the status of the Work
   --allow-loopback   accept a hub address that means this machine only (for trials on one machine)
   --replace          take over from an agent of another hub, or one that something else put there
   --wait SECONDS     how long to wait for the cluster to be Ready on the hub, or its agent to be at work (default 120; 0: do not)
   --dry-run          look at everything, say what would be done, change nothing
 
-Running it again changes nothing, or what is different by then; other credentials restart the agent.
+Running it again changes only what is different by then. Other credentials restart the agent.
 EOF
 }
 

@@ -327,6 +327,11 @@ enum Word {
     Leave,
 }
 
+/// The agent's command line.
+pub(super) fn command() -> clap::Command {
+    Flags::command()
+}
+
 impl Args {
     /// Reads and checks a command line, the program's name first.
     pub(super) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Refusal> {
@@ -571,11 +576,6 @@ impl Karmadas {
         );
         notes
     }
-}
-
-/// What can be said to the agent.
-pub(super) fn command() -> clap::Command {
-    Flags::command()
 }
 
 /// What clap says, in one line.

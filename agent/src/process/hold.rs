@@ -67,7 +67,7 @@ enum What {
     Show,
 }
 
-/// What can be said to it.
+/// Its command line.
 pub(super) fn command() -> clap::Command {
     <Flags as clap::CommandFactory>::command()
 }

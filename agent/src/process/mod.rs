@@ -106,10 +106,19 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     ended(on_runtime(run(args)))
 }
 
-/// What can be said on the command line, for whoever documents it: the agent itself, and the commands that have arguments of their
-/// own.
-pub fn commands() -> Vec<clap::Command> {
-    vec![args::command(), status::command(), hold::command(), support::command()]
+/// All command lines of the program, for completions and manual pages; what reads them is apart, since each word has arguments of
+/// its own.
+pub fn command() -> clap::Command {
+    let agent = args::command();
+    let like =
+        |name: &'static str, about: &'static str| args::command().name(name).about(about).long_about(None);
+    agent
+        .subcommand(like("join", "Get a certificate by a token, and go on as the agent"))
+        .subcommand(like("leave", "Take the member out of the fleet"))
+        .subcommand(status::command().name("status"))
+        .subcommand(hold::command().name("hold"))
+        .subcommand(support::command().name("support-bundle"))
+        .subcommand_negates_reqs(true)
 }
 
 /// Runs something to its end.

@@ -314,7 +314,7 @@ mod tests {
                 programs(&path, out);
             } else if name.ends_with(".rs") && name != "tests.rs" && name != "catalogue.rs" {
                 let text = fs::read_to_string(&path).unwrap();
-                out.push_str(text.split("#[cfg(test)]").next().unwrap());
+                out.push_str(text.split("mod tests {").next().unwrap());
             }
         }
     }

@@ -48,12 +48,10 @@ fn hub() -> Command {
     command
 }
 
-fn agent() -> Vec<Command> {
-    let built = |mut command: Command| {
-        command.build();
-        command
-    };
-    karmada_agent::process::commands().into_iter().map(built).collect()
+fn agent() -> Command {
+    let mut command = karmada_agent::process::command();
+    command.build();
+    command
 }
 
 /// The long flags of both programs, with the hyphens.
@@ -67,12 +65,15 @@ pub(crate) fn flags() -> BTreeSet<String> {
     }
     let mut flags = BTreeSet::new();
     add(&hub(), &mut flags);
-    agent().iter().for_each(|command| add(command, &mut flags));
+    add(&agent(), &mut flags);
     flags
 }
 
+/// The commands that are written already, with the rows of their tables.
+type Written = Vec<(String, BTreeSet<String>)>;
+
 /// A command with all below it: what it is for, how it is called, a table of flags for each heading, what follows in its help.
-fn write(command: &Command, text: &mut String) {
+fn write(command: &Command, written: &mut Written, text: &mut String) {
     let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
     let _ = writeln!(text, "## {name}\n");
     let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
@@ -84,11 +85,24 @@ fn write(command: &Command, text: &mut String) {
         usage.trim_start_matches("Usage:").trim().lines().map(str::trim).collect::<Vec<_>>().join("\n");
     let _ = writeln!(text, "```text\n{usage}\n```\n");
     let shown = |arg: &&Arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
-    let args: Vec<&Arg> = command.get_arguments().filter(shown).collect();
+    let row = |arg: &Arg| format!("| {} | {} | {} |", called(arg), default(arg), meaning(arg));
+    let mut args: Vec<(Option<&str>, String)> =
+        command.get_arguments().filter(shown).map(|arg| (arg.get_help_heading(), row(arg))).collect();
+    // One that takes all that another does, which is a lot, is not to repeat it.
+    let rows: BTreeSet<String> = args.iter().map(|(_, row)| row.clone()).collect();
+    let like = written.iter().find(|(_, others)| others.len() > 20 && others.is_subset(&rows));
+    if let Some((other, others)) = like {
+        let _ = writeln!(
+            text,
+            "It takes the arguments of `{other}`{}\n",
+            if rows == *others { "." } else { ", and:" }
+        );
+        args.retain(|(_, row)| !others.contains(row));
+    }
     let mut headings: Vec<Option<&str>> = Vec::new();
-    for arg in &args {
-        if !headings.contains(&arg.get_help_heading()) {
-            headings.push(arg.get_help_heading());
+    for (heading, _) in &args {
+        if !headings.contains(heading) {
+            headings.push(*heading);
         }
     }
     for heading in headings {
@@ -96,16 +110,17 @@ fn write(command: &Command, text: &mut String) {
             let _ = writeln!(text, "**{heading}**\n");
         }
         text.push_str("| Argument | Default | Meaning |\n|---|---|---|\n");
-        for arg in args.iter().filter(|arg| arg.get_help_heading() == heading) {
-            let _ = writeln!(text, "| {} | {} | {} |", called(arg), default(arg), meaning(arg));
+        for (_, row) in args.iter().filter(|(of, _)| *of == heading) {
+            let _ = writeln!(text, "{row}");
         }
         text.push('\n');
     }
+    written.push((name, rows));
     if let Some(after) = command.get_after_long_help().or(command.get_after_help()) {
         let _ = writeln!(text, "```text\n{}\n```\n", after.to_string().trim_end());
     }
     for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
-        write(below, text);
+        write(below, written, text);
     }
 }
 
@@ -159,7 +174,7 @@ fn reference_of_the_hub_s_flags() {
         "Exit codes: 0 done, 1 it failed, 2 wrong arguments (one line on standard error says what). `exec` ends with the exit code \
          of its command.\n\n",
     );
-    write(&hub(), &mut text);
+    write(&hub(), &mut Vec::new(), &mut text);
     page("karmada-hub.md", "karmada-hub", &text);
 }
 
@@ -169,9 +184,7 @@ fn reference_of_the_agent_s_flags() {
         "Exit codes: 0 it was asked to stop, or is done; 1 it failed; 2 wrong arguments or configuration (one line on standard error \
          says what).\n\n",
     );
-    for command in agent() {
-        write(&command, &mut text);
-    }
+    write(&agent(), &mut Vec::new(), &mut text);
     page("karmada-agent.md", "karmada-agent", &text);
 }
 

@@ -53,7 +53,7 @@ enum Output {
     Json,
 }
 
-/// What can be said to it.
+/// Its command line.
 pub(in crate::process) fn command() -> clap::Command {
     <Flags as clap::CommandFactory>::command()
 }

@@ -140,7 +140,7 @@ struct Flags {
     address: String,
 }
 
-/// What can be said to it.
+/// Its command line.
 pub(super) fn command() -> clap::Command {
     <Flags as clap::CommandFactory>::command()
 }

@@ -19,8 +19,8 @@
 //! ask, so there agents are judged only while a hub answers.
 //!
 //! Every hub answers, whether it leads or not; the one that leads says where, and takes that back when it ends in order.
-//! The protection stays for the next hub: whoever gives hubs up deletes the ValidatingWebhookConfigurations
-//! `karmada-hub-deletion-protection` and `karmada-hub-agents`.
+//! The protection stays behind for the next hub. Somebody who stops using hubs on a server has to delete its
+//! ValidatingWebhookConfigurations `karmada-hub-deletion-protection` and `karmada-hub-agents`.
 
 mod present;
 mod register;
