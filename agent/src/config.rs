@@ -144,8 +144,8 @@ impl AgentConfig {
 
     /// How the link to the hub waits.
     pub fn patience(&self) -> Patience {
-        let Terms { ping_after, ping_answer, answer, redial, .. } = self.terms;
-        Patience { ping_after, ping_answer, answer, redial }
+        let Terms { ping_after, ping_answer, answer, redial, hedge, .. } = self.terms;
+        Patience { ping_after, ping_answer, answer, redial, hedge }
     }
 
     /// The namespace on the hub that holds this cluster's Works.

@@ -27,7 +27,7 @@ use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, Place, Remova
 use karmada_api::consts::{extension, subject};
 use karmada_apiserver::{ApiServer, authn::UserInfo};
 use karmada_client::{
-    Endpoint, Kubeconfig, Link, LinkConfig, Patch, Rest, latest,
+    Endpoint, Kubeconfig, Link, LinkConfig, LinkStatus, Patch, Rest, latest,
     link::{Dial, Io},
 };
 use karmada_core::names;
@@ -50,7 +50,7 @@ use crate::{
     fleet::{cluster_path, collection, condition},
     ground::Ground,
     kubesim::{self, Kubesim},
-    link::{Bytes, Mode, Turns, carry},
+    link::{Bytes, Mode, Turns, carry, portal},
     machine::{self, Gate, Machine},
     samples,
     wait::{eventually, until},
@@ -139,6 +139,8 @@ pub struct Member {
 pub struct AgentRun {
     /// What can be seen of it.
     pub handle: Handle,
+    /// How its link to the hub is.
+    pub link: LinkStatus,
     stop: CancellationToken,
     task: JoinHandle<Result<(), AgentError>>,
 }
@@ -242,6 +244,11 @@ impl Dial for Wire {
                 // A first packet that is lost is lost.
                 mode if mode.loses_any() => std::future::pending().await,
                 Mode::Refuse | Mode::Cut => Err(refused()),
+                Mode::Portal => {
+                    let (agent_end, mut far) = duplex(WIRE_BUFFER);
+                    wire.tasks.spawn(async move { portal(&mut far).await });
+                    Ok((Box::new(agent_end) as Box<dyn Io>, "portal".to_owned()))
+                }
                 _ => {
                     let door = wire.door.lock().clone().ok_or_else(refused)?;
                     let (agent_end, hub_end) = duplex(WIRE_BUFFER);
@@ -535,7 +542,8 @@ impl World {
         };
         let env = member.machine.env().clone();
         let link = Link::new(link, env.clone());
-        config.hub_back = link.status().connected().clone();
+        let status = link.status();
+        config.hub_back = status.connected().clone();
         if let Some(bytes) = config.terms.reports {
             config.spending = Spending::hourly(bytes, member.machine.env().clone());
         }
@@ -543,7 +551,7 @@ impl World {
         let agent = Agent::new(config, hub, member.machine.through(member.sim.admin()), env, state);
         let (stop, handle) = (CancellationToken::new(), agent.handle());
         let task = tokio::spawn(agent.run(stop.clone()));
-        AgentRun { handle, stop, task }
+        AgentRun { handle, link: status, stop, task }
     }
 
     /// Stops a member's agent.

@@ -41,6 +41,12 @@ pub enum Mode {
     LoseDown,
     /// Keeps everything, and brings it later.
     Hold,
+    /// A captive portal: what was open hears nothing any more, and every new connection is answered by a page where somebody
+    /// is to log in, without TLS.
+    Portal,
+    /// Forgets connections that have carried nothing for so long, as translators of addresses do: what they carry then is
+    /// lost, and nobody is told.
+    Forget(Duration),
     /// Closes every connection, and every new one at once.
     Refuse,
     /// Resets every connection, and every new one at once: what a router does that has forgotten them. In process,
@@ -61,10 +67,15 @@ impl Mode {
         matches!(self, Self::BlackHole | Self::LoseUp | Self::LoseDown)
     }
 
+    /// Whether nothing that is open works again.
+    const fn swallows(self) -> bool {
+        matches!(self, Self::BlackHole | Self::Portal)
+    }
+
     /// Whether bytes of a direction are lost.
     const fn loses(self, way: Way) -> bool {
         match self {
-            Self::BlackHole => true,
+            Self::BlackHole | Self::Portal => true,
             Self::LoseUp => matches!(way, Way::Up),
             Self::LoseDown => matches!(way, Way::Down),
             _ => false,
@@ -223,6 +234,7 @@ async fn connection(
     match opening {
         // A connection that begins in a black hole gets nowhere, also later: its first packets are gone.
         mode if mode.loses_any() => swallow(&mut client, receiver.clone()).await,
+        Mode::Portal => portal(&mut client).await,
         Mode::Refuse | Mode::Cut => {}
         _ => {
             let Ok(stream) = TcpStream::connect(target).await else { return };
@@ -253,6 +265,22 @@ async fn swallow(mut stream: impl AsyncRead + Unpin, mut mode: latest::Receiver<
             read = stream.read(&mut buffer) => if !matches!(read, Ok(n) if n > 0) { return },
         }
     }
+}
+
+/// Answers whatever is said by a page where somebody is to log in.
+pub(crate) async fn portal(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+    let mut buffer = vec![0; BUFFER];
+    if !matches!(stream.read(&mut buffer).await, Ok(n) if n > 0) {
+        return;
+    }
+    let page = "<html><body>Welcome aboard. Please log in.</body></html>";
+    let answer = format!(
+        "HTTP/1.1 302 Found\r\nLocation: http://login.example.com/\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{page}",
+        page.len()
+    );
+    // Whoever does not wait for it does not get it.
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
 }
 
 /// Carries bytes both ways between two ends as the mode says, until either end closes or the link ends connections.
@@ -293,6 +321,8 @@ enum Way {
 struct Lost {
     up: AtomicBool,
     down: AtomicBool,
+    /// When something was last carried, either way.
+    last: Mutex<Option<Instant>>,
 }
 
 impl Lost {
@@ -410,7 +440,10 @@ impl<'a> Line<'a> {
 
     /// Hands bytes over, or loses them. Answers whether there is anybody to hand bytes to.
     async fn deliver(&self, to: &mut (impl AsyncWrite + Unpin), mode: Mode, bytes: &[u8]) -> bool {
-        if mode == Mode::BlackHole {
+        let now = Instant::now();
+        let idle = self.lost.last.lock().replace(now).map_or(Duration::ZERO, |last| now - last);
+        let is_forgotten = matches!(mode, Mode::Forget(after) if idle > after);
+        if mode.swallows() || is_forgotten {
             // Not even what would tell the other end that it is read arrives.
             self.lost.up.store(true, Ordering::Relaxed);
             self.lost.down.store(true, Ordering::Relaxed);

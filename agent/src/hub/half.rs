@@ -298,6 +298,7 @@ impl HubHalf {
             interpreter: Arc::clone(&self.interpreter),
             half: Arc::clone(half),
             trust: Arc::clone(&self.trust),
+            ask: if self.config.terms.reports.is_some() { rules::ASK_SELDOM } else { rules::ASK },
         };
         let (held, changed) = (Arc::clone(half), Arc::clone(half));
         follower.run(move || held.desired().versioned_kinds(), move |kinds| changed.rules_changed(kinds))

@@ -131,6 +131,8 @@ impl Reporter {
         let mut kinds_due: Option<Instant> = None;
         rights.reporting().await;
         self.first_lists().await;
+        // The Cluster was read by whoever registered.
+        back.clear();
         let mut tick = interval_at(Instant::now(), self.config.status_interval);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last: Option<Look> = None;

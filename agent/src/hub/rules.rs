@@ -36,7 +36,10 @@ use tokio::time::sleep;
 use super::{cluster::ClusterView, origin::Trust};
 
 /// How often the hub is asked for a first rule of either sort, in turns: 300 bytes each time are a byte a second.
-const ASK: Duration = Duration::from_secs(300);
+pub(crate) const ASK: Duration = Duration::from_secs(300);
+
+/// The same where each byte is paid for.
+pub(crate) const ASK_SELDOM: Duration = Duration::from_secs(1800);
 
 /// After the hub said that there is a rule and there was none.
 const NOTHING_THERE: Duration = Duration::from_secs(5);
@@ -62,6 +65,8 @@ pub(crate) struct Follower {
     pub(crate) interpreter: Arc<Interpreter>,
     pub(crate) half: Arc<Member>,
     pub(crate) trust: Arc<Trust>,
+    /// [`ASK`] or [`ASK_SELDOM`].
+    pub(crate) ask: Duration,
 }
 
 /// One sort of rules.
@@ -113,7 +118,7 @@ impl Follower {
         );
         let second = Sort::of::<ResourceInterpreterWebhookConfiguration>(
             extension::RULES_WEBHOOKS,
-            ASK / 2,
+            self.ask / 2,
             &self.half.rules().services,
             Kept::Services,
         );
@@ -137,6 +142,8 @@ impl Follower {
         let mut answered = false;
         loop {
             self.rights.reporting().await;
+            // What is asked now needs not be asked again for a connection that is there already.
+            back.clear();
             let says = |cluster: &Option<Arc<Value>>| {
                 let rules =
                     cluster.as_deref().and_then(|c| object::annotation(c, extension::INTERPRETER_RULES));
@@ -180,9 +187,9 @@ impl Follower {
                 NOTHING_THERE
             } else if first {
                 first = false;
-                ASK * 2 - sort.offset
+                self.ask * 2 - sort.offset
             } else {
-                ASK * 2
+                self.ask * 2
             };
             let hint = async {
                 if said || clusters.wait_for(says).await.is_err() {

@@ -22,6 +22,9 @@ use karmada_member::Fence;
 /// past is longer.
 const BOOKMARKS: Duration = Duration::from_secs(300);
 
+/// How long one is asked to last: to ask again costs some 350 bytes. kube-apiserver's own limit is 30 minutes at least.
+const SESSION: Duration = Duration::from_secs(1500);
+
 /// See the module.
 pub(crate) struct HubWatch<T> {
     hub: Rest,
@@ -47,7 +50,7 @@ impl<T: 'static> HubWatch<T> {
         project: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
         let project: Projection<T> = Arc::new(project);
-        let config = config.seldom(BOOKMARKS);
+        let config = WatchConfig { session: SESSION, ..config.seldom(BOOKMARKS) };
         // Before the life is looked at: a doubt in between is heard.
         let relists = fence.relists();
         let life = fence.life();

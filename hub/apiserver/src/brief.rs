@@ -31,6 +31,8 @@ pub(crate) fn expand(request: Request<Body>) -> (Request<Body>, bool) {
     for of_the_body in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONTENT_ENCODING] {
         headers.remove(of_the_body);
     }
+    // The answer is read here.
+    headers.remove(header::ACCEPT_ENCODING);
     set(headers, header::CONTENT_TYPE, "application/merge-patch+json");
     set(headers, header::ACCEPT, "application/json");
     set(headers, header::HeaderName::from_static("prefer"), "return=minimal");

@@ -6,7 +6,10 @@ use axum::body::Body;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use karmada_meta::status::Status;
+use karmada_meta::{
+    pack::{self, Packer},
+    status::Status,
+};
 use serde_json::Value;
 
 use crate::{
@@ -17,6 +20,8 @@ use crate::{
 /// Smaller answers are not worth compressing. kube-apiserver begins at 128 KiB, being next to its clients; those of a
 /// hub are across a narrow link.
 const GZIP_FROM: usize = 1 << 10;
+/// The same where a dictionary helps.
+const PACK_FROM: usize = 96;
 /// Longer JSON is not indented: no person reads it, and deep nesting makes a hundred bytes of one.
 const READABLE: usize = 256 << 10;
 /// How much longer than JSON the same may become as YAML or indented, beside that.
@@ -69,18 +74,20 @@ impl Answer {
 
 /// Bytes, compressed where that is wanted and worth it. The caller says what they are.
 pub(crate) fn bytes(bytes: Bytes, request: &HeaderMap) -> Response<Body> {
-    let small = compressed(&bytes, request);
-    let is_small = small.is_some();
-    let mut response = Response::new(Body::from(small.unwrap_or(bytes)));
-    if is_small {
-        mark_gzip(response.headers_mut());
-    }
+    let Some((small, coding)) = compressed(&bytes, request) else { return Response::new(Body::from(bytes)) };
+    let mut response = Response::new(Body::from(small));
+    mark(response.headers_mut(), coding);
     response
 }
 
 /// Says that an answer is in gzip.
 pub(crate) fn mark_gzip(headers: &mut HeaderMap) {
-    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    mark(headers, "gzip");
+}
+
+/// Says that an answer is in a coding.
+pub(crate) fn mark(headers: &mut HeaderMap, coding: &'static str) {
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
@@ -130,17 +137,27 @@ impl io::Write for Bounded {
 
 /// Whether a client takes gzip, and so many bytes are worth it.
 pub(crate) fn wants_gzip(bytes: usize, request: &HeaderMap) -> bool {
-    let takes = |value: &str| value.split(';').next().is_some_and(|name| name.trim() == "gzip");
-    let values = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    bytes > GZIP_FROM && values.flat_map(|value| value.split(',')).any(takes)
+    bytes > GZIP_FROM && takes(request, "gzip")
 }
 
-fn compressed(bytes: &[u8], request: &HeaderMap) -> Option<Bytes> {
+/// Whether a client takes a coding.
+pub(crate) fn takes(request: &HeaderMap, coding: &str) -> bool {
+    let named = |value: &str| value.split(';').next().is_some_and(|name| name.trim() == coding);
+    let values = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(named)
+}
+
+fn compressed(bytes: &[u8], request: &HeaderMap) -> Option<(Bytes, &'static str)> {
+    // With a dictionary short answers get smaller, too. For long ones it is of no use.
+    if (PACK_FROM..GZIP_FAST).contains(&bytes.len()) && takes(request, pack::CODING) {
+        return Some((Packer::default().pack(bytes).into(), pack::CODING));
+    }
     if !wants_gzip(bytes.len(), request) {
         return None;
     }
     // An object is worth some time, a long list is only worth some.
-    gzip(bytes, if bytes.len() < GZIP_FAST { Compression::default() } else { Compression::fast() })
+    let level = if bytes.len() < GZIP_FAST { Compression::default() } else { Compression::fast() };
+    gzip(bytes, level).map(|bytes| (bytes, "gzip"))
 }
 
 /// Bytes in gzip.

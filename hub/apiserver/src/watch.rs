@@ -4,6 +4,7 @@
 //!   snapshot ─► ADDED… ─► (BOOKMARK, initial-events-end) ─┐
 //!                                                         ├─► bytes
 //!   store.watch(scope) ─► filter ─► ADDED MODIFIED DELETED ┘   with bookmarks, ERROR, an end
+//!                                                               packed, for who asks for that
 //! ```
 //!
 //! A watch has no queue: it holds a cursor into the store's history and reads on when the client has taken what there
@@ -14,8 +15,11 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{Response, header};
-use karmada_meta::status::Status;
+use http::{HeaderValue, Response, header};
+use karmada_meta::{
+    pack::{self, Packer},
+    status::Status,
+};
 use karmada_store::{Event, EventKind, Key, Revision, Scope, Watch, WatchEnd};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -23,11 +27,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     crd,
+    heavy::Pool,
     kinds::Kind,
     negotiate::{Accepted, Form},
     options::ListOptions,
     registry::{Registry, list::Filter, parse_asked},
     request::Query,
+    respond,
     shape::Findings,
     storage::{self, Framer, Header, Object},
     table::{Include, TableView},
@@ -60,6 +66,14 @@ enum View {
     Table(Box<TableView>),
 }
 
+/// How a watch is written.
+pub(crate) struct Shown<'a> {
+    pub(crate) accepted: &'a Accepted,
+    pub(crate) include: Include,
+    /// In few bytes: see [`karmada_meta::pack`].
+    pub(crate) packed: bool,
+}
+
 /// How long a watch is there, beside its own time.
 pub(crate) struct Life {
     /// Ends it with the server.
@@ -82,6 +96,23 @@ pub(crate) fn bookmarks_every(query: &Query) -> Result<Duration, Status> {
         .parse::<u32>()
         .map_err(|_| Status::bad_request(format!("bookmarkSeconds: {text:?} is no number of seconds")))?;
     Ok(Duration::from_secs(seconds.into()).clamp(BOOKMARK_EVERY, BOOKMARK_SELDOM))
+}
+
+/// Packs what a watch tells.
+struct Pack {
+    packer: Packer,
+    pool: Arc<Pool>,
+}
+
+impl Pack {
+    async fn run(&mut self, bytes: Bytes) -> Bytes {
+        let Self { packer, pool } = self;
+        match pool.run(bytes.len(), || packer.pack(&bytes)).await {
+            Ok(packed) => packed.into(),
+            // Too many wait. What has happened is not to be left out, and it is a piece of a bounded size.
+            Err(_) => packer.pack(&bytes).into(),
+        }
+    }
 }
 
 /// One watch.
@@ -116,10 +147,10 @@ pub(crate) fn respond(
     kind: &Arc<Kind>,
     namespace: &str,
     options: &ListOptions,
-    accepted: &Accepted,
-    include: Include,
+    shown: Shown<'_>,
     life: Life,
 ) -> Result<Response<Body>, Status> {
+    let Shown { accepted, include, packed } = shown;
     let Life { shutdown, lasts, bookmarks: every } = life;
     let asked = match options.resource_version.as_deref() {
         None => None,
@@ -217,18 +248,25 @@ pub(crate) fn respond(
             }
         }
     }
-    let chunks = futures::stream::unfold(Some(stream), |stream| async move {
-        let mut stream = stream?;
-        let (bytes, more) = stream.next().await;
+    let pack = packed.then(|| Pack { packer: Packer::default(), pool: registry.pool.clone() });
+    let chunks = futures::stream::unfold(Some((stream, pack)), |watch| async move {
+        let (mut stream, mut pack) = watch?;
+        let (mut bytes, more) = stream.next().await;
         if bytes.is_empty() && !more {
             return None;
         }
-        Some((Ok::<Bytes, std::convert::Infallible>(bytes), more.then_some(stream)))
+        if let Some(pack) = &mut pack {
+            bytes = pack.run(bytes).await;
+        }
+        Some((Ok::<Bytes, std::convert::Infallible>(bytes), more.then_some((stream, pack))))
     });
-    Response::builder()
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Body::from_stream(chunks))
-        .map_err(Status::internal)
+    let mut response = Response::new(Body::from_stream(chunks));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if packed {
+        respond::mark(headers, pack::CODING);
+    }
+    Ok(response)
 }
 
 /// Whether a kind is still served in its version, and by the same schema: who watches is to look anew when it changes.

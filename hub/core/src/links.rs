@@ -6,7 +6,8 @@
 //! | a Lease is good for, and is renewed four times as often | 40 s | 40 s | 10 min | 10 min |
 //! | an idle connection is asked for a sign of life after, and given up after so long without one | 5.4 + 2.5 s | 11 + 6 s | 3 min + 30 s | 3 min + 30 s |
 //! | an answer is waited for | 13 s | 13 s | 30 s | 30 s |
-//! | the longest pause between attempts to connect | 1.5 s | 1.5 s | 15 s | 60 s |
+//! | the longest pause between attempts to connect | 1 s | 1.5 s | 15 s | 60 s |
+//! | an attempt that hangs gets another beside it after | 1 s | 2.5 s | 10 s | 10 s |
 //! | a Work's status waits for its successor | 60 ms | 60 ms | 30 s | 30 s |
 //! | figures of nodes and Pods are told at most every | 10 s | 10 s | 5 min | 5 min |
 //! | reports in an hour | – | – | 256 KiB | 1 MiB |
@@ -52,6 +53,8 @@ pub struct Terms {
     pub answer: Duration,
     /// The longest pause between attempts to connect.
     pub redial: Duration,
+    /// An attempt that hangs gets another beside it after so long.
+    pub hedge: Duration,
     /// How long a Work's status waits for its successor.
     pub gather: Duration,
     /// How often figures are told at most.
@@ -112,6 +115,7 @@ impl Link {
             ping_answer: seconds(6),
             answer: seconds(13),
             redial: millis(1500),
+            hedge: millis(2500),
             gather: millis(60),
             figures: seconds(10),
             reports: None,
@@ -122,13 +126,20 @@ impl Link {
             ping_answer: seconds(30),
             answer: seconds(30),
             redial: seconds(15),
+            hedge: seconds(10),
             gather: seconds(30),
             figures: seconds(300),
             reports: Some(256 << 10),
         };
         match self {
             // Between two renewals there is one question: it comes so late that the next one would follow a renewal.
-            Self::Lan => Terms { ping_after: millis(5400), ping_answer: millis(2500), ..cellular },
+            Self::Lan => Terms {
+                ping_after: millis(5400),
+                ping_answer: millis(2500),
+                redial: seconds(1),
+                hedge: seconds(1),
+                ..cellular
+            },
             Self::Cellular => cellular,
             Self::Satellite => satellite,
             Self::Scheduled => Terms { redial: seconds(60), reports: Some(1 << 20), ..satellite },

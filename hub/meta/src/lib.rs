@@ -8,6 +8,7 @@
 //!   text                               others' words, bounded, for logs and terminals
 //!   sums                               in what two copies of a collection differ
 //!   renewal                            a Lease renewed in few bytes
+//!   pack                               watches in few bytes
 //! ```
 //!
 //! Objects stay `serde_json::Value` everywhere (a typed struct would drop fields newer than itself), so
@@ -22,6 +23,7 @@ pub mod jsonpath;
 pub mod labels;
 pub mod names;
 pub mod object;
+pub mod pack;
 pub mod path;
 pub mod quantity;
 pub mod renewal;

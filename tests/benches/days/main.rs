@@ -1,14 +1,15 @@
 //! What a day costs on a link that is paid for by the byte: one cluster, a hub, and a day of paused time each.
 //!
-//!     cargo bench -p karmada-tests --bench days [-- --only quiet,away,failing,change,again,return] [--hours N] [--works N]
-//!         [--link lan|cellular|satellite|scheduled]
+//!     cargo bench -p karmada-tests --bench days [-- --only quiet,away,failing,change,again,return,dead,alone] [--hours N]
+//!         [--works N] [--link lan|cellular|satellite|scheduled]
 //!
-//! Bytes are counted on the agent's wire, TLS included, and TCP's own left out. Nothing is asserted.
+//! Bytes are counted on the agent's wire, TLS included, and TCP's own left out. Times are virtual: what must be waited for, and
+//! nothing that a processor takes. Nothing is asserted.
 
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use karmada_agent::{Memory, Place};
+use karmada_agent::{Memory, Phase, Place};
 use karmada_client::Patch;
 use karmada_core::links::Link;
 use karmada_env::{Random as _, SplitMix};
@@ -20,7 +21,7 @@ use karmada_tests::{
     samples,
 };
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// What can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,7 +38,14 @@ enum Figure {
     Again,
     /// It was away for an hour, and some objects have changed.
     Return,
+    /// The link is dead until that is noticed, and back until all is well.
+    Dead,
+    /// The agent starts without the hub, and something is missing.
+    Alone,
 }
+
+/// How often a link goes down for [`Figure::Dead`].
+const HOLES: usize = 20;
 
 /// How many objects change in an hour away.
 const CHANGED: usize = 10;
@@ -75,6 +83,10 @@ async fn measure(args: &Args) -> Report {
         let mut world = world(args).await;
         let wire = world.members[0].wire.clone();
         let begin = wire.bytes();
+        let kept = match &world.members[0].state.place {
+            Place::Memory(memory) => memory.written(),
+            _ => (0, 0),
+        };
         let since = |(up, down): (u64, u64)| {
             let (sent, received) = wire.bytes();
             format!("{:.1} KB up, {:.1} KB down", (sent - up) as f64 / 1e3, (received - down) as f64 / 1e3)
@@ -85,7 +97,18 @@ async fn measure(args: &Args) -> Report {
                 let (sent, received) = wire.bytes();
                 let rate = (sent + received - begin.0 - begin.1) as f64 / day.as_secs_f64();
                 let measured = format!("{}: {rate:.1} B/s", since(begin));
-                report.add(format!("{} quiet hours", args.hours), measured, "", "");
+                let aim = match args.link {
+                    Some(Link::Lan) => "25 B/s",
+                    Some(Link::Satellite) => "3 B/s",
+                    _ => "50 B/s",
+                };
+                report.add(format!("{} quiet hours", args.hours), measured, aim, "");
+                if let Place::Memory(memory) = &world.members[0].state.place {
+                    let (writes, bytes) = memory.written();
+                    let (writes, bytes) = (writes - kept.0, bytes - kept.1);
+                    let measured = format!("{writes} times, {:.1} KB", bytes as f64 / 1e3);
+                    report.add("the agent's state was written meanwhile", measured, "5 MB a day", "");
+                }
             }
             Figure::Away => {
                 wire.set(Mode::BlackHole);
@@ -150,10 +173,65 @@ async fn measure(args: &Args) -> Report {
                 sleep(Duration::from_secs(60)).await;
                 report.add("the same, the agent was not running", since(begin), "40 KB", "");
             }
+            Figure::Dead => {
+                let (mut dead, mut back) = (Vec::new(), Vec::new());
+                for n in 0..HOLES {
+                    let (noticed, well) = hole(&world, n).await;
+                    dead.push(noticed);
+                    back.push(well);
+                }
+                let aim = if args.link == Some(Link::Lan) { "8 s" } else { "17 s" };
+                report.add("a link is dead until that is noticed, median / most", times(dead), aim, "");
+                report.add("a link is back until all is well, median / most", times(back), "1 s", "");
+            }
+            Figure::Alone => {
+                let path = samples::config_map_path(World::NAMESPACE, "c0");
+                wire.set(Mode::Refuse);
+                world.kill_agent(0).await;
+                let api = world.members[0].api.clone();
+                let before = api.delete(&path, &json!({})).await.expect("it is deleted");
+                world.start_agent(0);
+                let begun = Instant::now();
+                world
+                    .member_until(0, &path, "back", PATIENCE, |object| {
+                        object["metadata"]["uid"] != before["metadata"]["uid"]
+                    })
+                    .await;
+                let took = format!("{:.2} s", begun.elapsed().as_secs_f64());
+                report.add("an agent starts without the hub until what is missing is back", took, "2 s", "");
+            }
         }
         world.stop().await;
     }
     report
+}
+
+/// The link swallows everything for a minute and more: how long until the agent knows, and from the link's return until the hub
+/// says that all is well.
+async fn hole(world: &World, n: usize) -> (Duration, Duration) {
+    let member = &world.members[0];
+    let agent = member.agent.as_ref().expect("the agent runs");
+    // At any time between two renewals.
+    sleep(Duration::from_secs(60) + Duration::from_millis(730 * n as u64)).await;
+    member.wire.set(Mode::BlackHole);
+    let cut = Instant::now();
+    while agent.link.is_connected() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let noticed = cut.elapsed();
+    sleep(Duration::from_secs(75) + Duration::from_millis(370 * n as u64)).await;
+    member.wire.set(Mode::Pass);
+    let back = Instant::now();
+    agent.phase("at work", PATIENCE, |phase| *phase == Phase::Active).await;
+    world.ready(&member.name, PATIENCE).await;
+    (noticed, back.elapsed())
+}
+
+/// The middle and the longest of some times.
+fn times(mut times: Vec<Duration>) -> String {
+    times.sort();
+    let at = |n: usize| times.get(n).copied().unwrap_or_default().as_secs_f64();
+    format!("{:.2} / {:.2} s", at(times.len() / 2), at(times.len().saturating_sub(1)))
 }
 
 /// For how long what is done is counted.
@@ -171,7 +249,7 @@ async fn change(world: &World, count: usize) {
     for n in 0..count {
         let path = samples::config_map_path(World::NAMESPACE, &format!("c{n}"));
         let now = world.env().now().as_millis() as u64;
-        let data = json!({"data": {"v": text(now + n as u64)}});
+        let data = json!({"data": {"key": text(now + n as u64)}});
         api.patch(&path, Patch::Merge, &data).await.expect("a change");
     }
 }

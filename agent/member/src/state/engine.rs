@@ -207,6 +207,8 @@ struct Kept {
     id: String,
     number: u64,
     entries: Entries,
+    /// Bytes of keys and values that were written.
+    written: u64,
 }
 
 impl PartialEq for Memory {
@@ -221,6 +223,12 @@ impl Memory {
     /// What is kept under how many keys.
     pub fn len(&self) -> usize {
         self.0.lock().entries.len()
+    }
+
+    /// How often something was written since it was begun, and how many bytes of keys and values.
+    pub fn written(&self) -> (u64, u64) {
+        let kept = self.0.lock();
+        (kept.number, kept.written)
     }
 
     /// Whether nothing is kept.
@@ -254,6 +262,7 @@ impl Engine for Memory {
         let mut kept = self.0.lock();
         kept.number += 1;
         for (key, value) in changes.iter() {
+            kept.written += (key.len() + value.as_ref().map_or(0, |value| value.len())) as u64;
             match value {
                 Some(value) => drop(kept.entries.insert(key.clone(), value.clone())),
                 None => drop(kept.entries.remove(key)),

@@ -6,7 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use karmada_meta::{
-    object,
+    object, pack,
     status::{Status, StatusDetails},
 };
 use serde_json::Value;
@@ -26,7 +26,7 @@ use crate::{
         patch::PatchType,
         scale::{self, ScaleWrite},
     },
-    respond::Answer,
+    respond::{self, Answer},
     reviews::{Knowledge, Review},
     shape::Findings,
     sums, watch,
@@ -143,7 +143,10 @@ impl<'a> Handler<'a> {
         let lasts = self.inner.front.gate.limits().watch_timeout;
         let bookmarks = watch::bookmarks_every(&self.exchange.query)?;
         let life = watch::Life { shutdown, lasts, bookmarks };
-        watch::respond(registry, self.kind, self.namespace, &options, &accepted, include, life)
+        // Nobody asks for that who does not read it, unlike gzip.
+        let packed = respond::takes(&self.exchange.parts.headers, pack::CODING);
+        let shown = watch::Shown { accepted: &accepted, include, packed };
+        watch::respond(registry, self.kind, self.namespace, &options, shown, life)
     }
 
     pub(super) async fn create(&self, body: Bytes) -> Result<Response<Body>, Status> {

@@ -1,6 +1,8 @@
 //! Watches.
 
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use crate::{MAPS, Server, config_map};
 
@@ -106,4 +108,38 @@ async fn who_has_not_asked_for_the_state_is_not_told_where_it_ends() {
     while let Some((kind, bookmark)) = events.next().await {
         assert_eq!((kind.as_str(), bookmark["metadata"].get("annotations")), ("BOOKMARK", None));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_packed_for_who_asks_for_that_and_for_nobody_else() {
+    use karmada_meta::pack::{CODING, Unpacker};
+    let server = Server::start().await;
+    let open = async |coding: &str| {
+        let path = format!("{MAPS}?watch=true&resourceVersion=1");
+        let mut request = Server::request("GET", &path, &[("accept-encoding", coding)], Vec::new());
+        request.extensions_mut().insert(Server::admin());
+        server.api.service().oneshot(request).await.unwrap()
+    };
+    // What Go's clients ask for by themselves.
+    let plain = open("gzip").await;
+    assert!(!plain.headers().contains_key("content-encoding"), "kube-apiserver packs no watch");
+    let packed = open(&format!("br, {CODING}")).await;
+    assert_eq!(packed.headers()["content-encoding"], CODING);
+    let (mut plain, mut packed, mut unpacker) = (plain.into_body(), packed.into_body(), Unpacker::default());
+    let mut sizes = Vec::new();
+    for n in 0..3 {
+        let map = json!({"metadata": {"name": format!("m{n}"), "labels": {"a": "b"}}, "data": {"k": "x".repeat(200)}});
+        assert_eq!(server.call("POST", MAPS, map).await.code, 201);
+        let text = plain.frame().await.unwrap().unwrap().into_data().unwrap();
+        let bytes = packed.frame().await.unwrap().unwrap().into_data().unwrap();
+        sizes.push((text.len(), bytes.len()));
+        unpacker.feed(&bytes);
+        let mut read = Vec::new();
+        while let Some(piece) = unpacker.read().unwrap() {
+            read.extend_from_slice(&piece);
+        }
+        assert_eq!(read, text, "each event is whole when it comes");
+    }
+    assert!(sizes.iter().all(|(text, packed)| packed * 2 < *text), "{sizes:?}");
+    assert!(sizes[2].1 * 4 < sizes[2].0, "what comes again is small: {sizes:?}");
 }

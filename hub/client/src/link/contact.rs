@@ -68,7 +68,7 @@ impl Contact {
             let (counters, dialer) = (Arc::clone(&counters), Arc::clone(&config.dialer));
             let tls = config.tls.clone();
             let making = dial::establish(dialer, None, tls, config.patience, counters, env.clone());
-            let made = timeout(ATTEMPT_LIMIT, making).await;
+            let made = timeout(ATTEMPT_LIMIT, making).await.map(|made| made.map_err(|fault| fault.text));
             match made.unwrap_or_else(|_| Err(format!("no connection within {}s", ATTEMPT_LIMIT.as_secs()))) {
                 Ok(established) => {
                     let (server, user_agent) = (config.server.clone(), config.user_agent.clone());
@@ -145,7 +145,7 @@ impl Contact {
         }
         let mut request = request.body(Body::from(body.unwrap_or_default())).map_err(|e| bad(&e))?;
         if bearer.is_some() {
-            zip::ask(request.headers_mut());
+            zip::ask(request.headers_mut(), false);
         }
         Ok(request)
     }

@@ -4,14 +4,14 @@ use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::Body;
@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Patience, Protocol,
+    Patience, Protocol, another,
     io::{Counted, Counters, Io},
     pace,
 };
@@ -185,6 +185,8 @@ pub(super) struct Established {
     pub(super) takes_gzip: AtomicBool,
     /// Whether it has answered anything yet.
     pub(super) works: AtomicBool,
+    /// Why what answers is not the server, if it is not.
+    pub(super) another: OnceLock<Arc<str>>,
     /// What is under way on it, but for watches.
     pub(super) busy: TaskTracker,
     /// How long it may bring nothing, though it was asked to.
@@ -225,6 +227,19 @@ impl Established {
         }
     }
 
+    /// Why an answer is none of the server's, if the server itself has not answered on this connection yet: later on something
+    /// between it and us may have an odd answer to some paths.
+    pub(super) fn is_another(&self, code: StatusCode, headers: &HeaderMap) -> Option<Arc<str>> {
+        if self.works.load(Ordering::Relaxed) {
+            return None;
+        }
+        let why = another::in_answer(code, headers)?;
+        Some(Arc::clone(
+            self.another
+                .get_or_init(|| format!("what answers at {} is not the server: {why}", self.peer).into()),
+        ))
+    }
+
     /// It has answered with this code. A server that only says that it cannot is no better than another way to it.
     pub(super) fn answered(&self, code: StatusCode, dialer: &dyn Dial) {
         if !code.is_server_error() && !self.works.swap(true, Ordering::Relaxed) {
@@ -240,7 +255,19 @@ impl Established {
     }
 }
 
-/// One attempt at a connection, from dialing to HTTP; to where another one leads, if one is named. Says in words what failed.
+/// Why there is no connection.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// In words.
+    pub(super) text: String,
+    /// Something else answered than the server.
+    pub(super) another: bool,
+}
+
+/// What a proxy's answer says that is a portal's.
+pub(super) const PORTAL: io::ErrorKind = io::ErrorKind::InvalidData;
+
+/// One attempt at a connection, from dialing to HTTP; to where another one leads, if one is named.
 pub(super) async fn establish(
     dialer: Arc<dyn Dial>,
     like: Option<String>,
@@ -248,18 +275,23 @@ pub(super) async fn establish(
     patience: Patience,
     counters: Arc<Counters>,
     env: Env,
-) -> Result<Established, String> {
+) -> Result<Established, Fault> {
     let dialing = like.map_or_else(|| dialer.dial(), |peer| dialer.dial_like(&peer));
-    let (io, peer) = dialing.await.map_err(|error| format!("cannot connect: {error}"))?;
+    let (io, peer) = dialing.await.map_err(|error| Fault {
+        text: format!("cannot connect: {error}"),
+        another: error.kind() == PORTAL,
+    })?;
     let kill = CancellationToken::new();
     let io = Counted::new(io, Arc::clone(&counters), env, kill.clone());
     let (io, h2): (Box<dyn Io>, bool) = match tls {
         None => (Box::new(io), false),
         Some(tls) => {
-            let stream = TlsConnector::from(tls.config)
-                .connect(tls.server_name, io)
-                .await
-                .map_err(|error| format!("TLS with {peer}: {error}"))?;
+            let stream =
+                TlsConnector::from(tls.config).connect(tls.server_name, io).await.map_err(|error| {
+                    let another = another::in_handshake(&error);
+                    let who = if another { ": what answers there is not the server" } else { "" };
+                    Fault { text: format!("TLS with {peer}: {error}{who}"), another }
+                })?;
             let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             (Box::new(stream), h2)
         }
@@ -267,7 +299,8 @@ pub(super) async fn establish(
     let io = TokioIo::new(io);
     let ended = CancellationToken::new();
     let end = ended.clone().drop_guard();
-    let failed = |error: hyper::Error| format!("HTTP with {peer}: {}", chain(&error));
+    let failed =
+        |error: hyper::Error| Fault { text: format!("HTTP with {peer}: {}", chain(&error)), another: false };
     let sender = if h2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
@@ -300,7 +333,8 @@ pub(super) async fn establish(
     counters.connected();
     let (takes_gzip, works, busy) = (AtomicBool::new(false), AtomicBool::new(false), TaskTracker::new());
     let silence = patience.ping_after + patience.ping_answer;
-    Ok(Established { sender, peer, kill, ended, takes_gzip, works, busy, silence })
+    let another = OnceLock::new();
+    Ok(Established { sender, peer, kill, ended, takes_gzip, works, another, busy, silence })
 }
 
 #[cfg(test)]

@@ -20,12 +20,14 @@
 //!   nothing was answered for as long again; what a slow line needs for the bytes that are on it counts for neither;
 //! - a server that says GOAWAY keeps what is in flight while new requests go to a new connection;
 //! - a request that provably was not sent is sent again, once;
+//! - what is not the server, as a captive portal, is taken for no answer, and left alone ever longer ([`another`]);
 //! - where bytes are dear they go in gzip, if the server takes that;
 //! - by what it shows itself can be changed ([`Identity`]): the new connection has answered a request before others go to
 //!   it, and the old one ends when what is under way on it has ended; watches go on on the new one.
 //!
 //! Servers that do not offer HTTP/2 get HTTP/1.1: one connection per request under way, a few kept for the next.
 
+mod another;
 mod bound;
 pub mod contact;
 mod dial;
@@ -40,7 +42,10 @@ mod zip;
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -57,17 +62,18 @@ use tokio_util::{
     task::task_tracker::TaskTrackerToken,
 };
 
+use self::{
+    another::Another,
+    dial::{Established, Fault, Sender},
+    proxy::{Proxy, Through},
+    turns::Turns,
+};
 pub use self::{
     bound::Bound,
     dial::{Dial, Refuses, TcpDialer},
     identity::{Identity, NotTaken},
     io::{Counters, Io, seconds_ahead},
     service::{BodyError, LinkBody, LinkError},
-};
-use self::{
-    dial::{Established, Sender},
-    proxy::{Proxy, Through},
-    turns::Turns,
 };
 use crate::{
     backoff::{Backoff, Policy},
@@ -79,10 +85,6 @@ use crate::{
 /// Waits between attempts that failed at once begin so. Full jitter, since a whole fleet loses a hub at once.
 const REDIAL: Duration = Duration::from_millis(250);
 
-/// An attempt that has not finished after this long gets a competitor: its packets may be lost in a black hole whose
-/// other end has opened since, and the kernel repeats them ever more rarely.
-const ATTEMPT_HEDGE: Duration = Duration::from_millis(2500);
-
 /// The same where the server was just heard: it ended a connection, or refused one. Then it is busy rather than out of
 /// reach, and a second attempt would only be one more to see to; a whole fleet comes back to a hub at once.
 const BUSY_HEDGE: Duration = Duration::from_secs(8);
@@ -91,8 +93,8 @@ const BUSY_HEDGE: Duration = Duration::from_secs(8);
 /// two seconds each the link is of no use.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(14);
 
-/// Attempts under way at a time: `ATTEMPT_LIMIT / ATTEMPT_HEDGE`, rounded up.
-const ATTEMPTS: usize = 6;
+/// Attempts under way at a time, at most.
+const ATTEMPTS: usize = 14;
 
 /// A connection that lasted this long was a good one: the next attempt does not wait.
 const HEALTHY_AFTER: Duration = Duration::from_secs(8);
@@ -134,6 +136,9 @@ pub struct Patience {
     pub answer: Duration,
     /// The longest pause between attempts to connect that fail at once.
     pub redial: Duration,
+    /// An attempt that has not finished after this long gets a competitor: its packets may be lost in a black hole whose
+    /// other end has opened since, and the kernel repeats them ever more rarely.
+    pub hedge: Duration,
 }
 
 impl Default for Patience {
@@ -147,6 +152,7 @@ impl Default for Patience {
             ping_answer: Duration::from_secs(6),
             answer: Duration::from_secs(13),
             redial: Duration::from_millis(1500),
+            hedge: Duration::from_millis(2500),
         }
     }
 }
@@ -453,6 +459,7 @@ fn client_over(config: LinkConfig, namespace: &str, env: Env) -> (kube::Client, 
 /// Keeps a connection: makes one, waits for its end, makes the next.
 async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
     let mut backoff = Backoff::new(Policy::full(REDIAL, shared.config().patience.redial.max(REDIAL)));
+    let mut another = Another::new();
     let mut first = Duration::ZERO;
     let mut heard = false;
     'open: loop {
@@ -460,10 +467,10 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
             biased;
             () = closed.cancelled() => break,
             next = shared.successor() => next,
-            connection = connect(&shared, &mut backoff, first, heard) => connection,
+            connection = connect(&shared, &mut backoff, &mut another, first, heard) => connection,
         };
         let since = shared.env.now();
-        loop {
+        let last = loop {
             let current = shared.publish(connection);
             tokio::select! {
                 biased;
@@ -483,12 +490,21 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
                     current.kill.cancel();
                 }
             }
-            break;
-        }
+            break current;
+        };
         *shared.current.lock() = None;
         shared.idle.lock().clear();
+        let server = shared.config().server.clone();
+        if let Some(why) = last.another.get() {
+            shared.state.send_replace(LinkState::Connecting { failures: 1, error: Some(Arc::clone(why)) });
+            first = another.met(&server, why, &shared.env);
+            continue;
+        }
+        if last.works.load(Ordering::Relaxed) {
+            another.gone(&server);
+        }
         shared.state.send_replace(LinkState::Connecting { failures: 0, error: None });
-        tracing::info!(server = %shared.config().server, "connection ended");
+        tracing::info!(%server, "connection ended");
         if shared.env.now().saturating_sub(since) >= HEALTHY_AFTER {
             backoff.reset();
             // A server that ends one connection ends those of the whole fleet.
@@ -507,6 +523,7 @@ async fn keep(shared: Arc<Shared>, closed: CancellationToken) {
 async fn connect(
     shared: &Arc<Shared>,
     backoff: &mut Backoff,
+    another: &mut Another,
     first: Duration,
     mut heard: bool,
 ) -> Established {
@@ -514,15 +531,20 @@ async fn connect(
         FuturesUnordered::new();
     let mut kick = shared.kick.listen();
     let mut next = Instant::now() + first;
+    let hedge = shared.config().patience.hedge;
     loop {
         tokio::select! {
             biased;
             Some(result) = attempts.next() => match result {
                 Ok(connection) => return connection,
-                Err(Failed { error, in_time }) => {
+                Err(Failed { error, in_time, is_another }) => {
                     heard = in_time;
-                    tracing::debug!(server = %shared.config().server, %error, "attempt failed");
-                    let delay = backoff.next(&shared.env);
+                    let server = shared.config().server.clone();
+                    tracing::debug!(%server, %error, "attempt failed");
+                    let mut delay = backoff.next(&shared.env);
+                    if is_another {
+                        delay = delay.max(another.met(&server, &error, &shared.env));
+                    }
                     shared.state.send_replace(LinkState::Connecting {
                         failures: backoff.failures(),
                         error: Some(error.into()),
@@ -541,7 +563,7 @@ async fn connect(
                 // It has had its time.
                 heard &= attempts.is_empty();
                 attempts.push(Box::pin(shared.attempt(None)));
-                next = Instant::now() + if heard { BUSY_HEDGE } else { ATTEMPT_HEDGE };
+                next = Instant::now() + if heard { BUSY_HEDGE } else { hedge };
             }
         }
     }
@@ -552,6 +574,8 @@ struct Failed {
     error: String,
     /// Something was the matter; it did not just hang.
     in_time: bool,
+    /// Something else answered than the server.
+    is_another: bool,
 }
 
 impl Shared {
@@ -597,10 +621,14 @@ impl Shared {
         let attempt = dial::establish(dialer, like, tls, config.patience, counters, self.env.clone());
         async move {
             match timeout(ATTEMPT_LIMIT, attempt).await {
-                Ok(answer) => answer.map_err(|error| Failed { error, in_time: true }),
+                Ok(answer) => answer.map_err(|Fault { text, another }| Failed {
+                    error: text,
+                    in_time: true,
+                    is_another: another,
+                }),
                 Err(_) => {
                     let error = format!("no connection within {}s", ATTEMPT_LIMIT.as_secs());
-                    Err(Failed { error, in_time: false })
+                    Err(Failed { error, in_time: false, is_another: false })
                 }
             }
         }

@@ -9,7 +9,10 @@ use hyper_util::{client::legacy::connect::proxy::SocksV5, rt::TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::{Service, service_fn};
 
-use super::{Io, dial::Dial};
+use super::{
+    Io,
+    dial::{Dial, PORTAL},
+};
 
 /// The longest answer to CONNECT that is read.
 const LONGEST_ANSWER: usize = 16 << 10;
@@ -284,6 +287,13 @@ async fn connect(io: &mut Box<dyn Io>, proxy: &Proxy, server: &str) -> io::Resul
     match line.split(' ').nth(1).unwrap_or_default() {
         code if code.len() == 3 && code.starts_with('2') => Ok(()),
         "407" => Err(io::Error::other("it wants a user and password: http://USER:PASSWORD@HOST:PORT")),
+        code if code == "511" || code.len() == 3 && code.starts_with('3') => Err(io::Error::new(
+            PORTAL,
+            format!(
+                "it is a portal where somebody is to log in: {}",
+                line.chars().take(100).collect::<String>()
+            ),
+        )),
         _ => Err(io::Error::other(format!(
             "it does not connect to {server}: {}",
             line.chars().take(100).collect::<String>()
@@ -368,6 +378,10 @@ mod tests {
             ("HTTP/1.1 403 Forbidden\r\n\r\n", Err("it does not connect to hub:443: HTTP/1.1 403 Forbidden")),
             ("HTTP/1.1 200", Err("it ended the connection")),
             ("nonsense\r\n\r\n", Err("it does not connect to hub:443: nonsense")),
+            (
+                "HTTP/1.1 302 Found\r\nLocation: http://login/\r\n\r\n",
+                Err("it is a portal where somebody is to log in"),
+            ),
         ];
         for (answer, want) in rows {
             let (ours, mut theirs) = duplex(64 << 10);

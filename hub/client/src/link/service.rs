@@ -60,6 +60,9 @@ pub enum LinkError {
         /// How long was waited.
         after: Duration,
     },
+    /// What answered is not the server.
+    #[error("{0}")]
+    Another(Arc<str>),
     /// The request cannot be sent to this server.
     #[error("cannot be sent: {0}")]
     Request(String),
@@ -98,7 +101,7 @@ impl Shared {
         let path = request.uri().clone();
         self.address(&mut request)?;
         if self.config().narrow {
-            zip::ask(request.headers_mut());
+            zip::ask(request.headers_mut(), is_watch);
             request.headers_mut().entry("prefer").or_insert(HeaderValue::from_static("return=minimal"));
         }
         let mut again = true;
@@ -128,6 +131,10 @@ impl Shared {
             };
             match answer {
                 Ok(Ok((response, sender))) => {
+                    if let Some(why) = connection.is_another(response.status(), response.headers()) {
+                        connection.kill.cancel();
+                        return Err(LinkError::Another(why));
+                    }
                     self.counters.answered();
                     connection.answered(response.status(), &*config.dialer);
                     self.read_clock(response.headers(), sent);
@@ -326,15 +333,15 @@ pub enum BodyError {
     /// The connection failed under it.
     #[error("{}", chain(.0))]
     Connection(#[from] hyper::Error),
-    /// It is not the gzip that it says it is.
-    #[error("the answer's gzip cannot be read: {0}")]
-    Gzip(#[from] std::io::Error),
+    /// It is not in the coding that it says it is in.
+    #[error("the answer's coding cannot be read: {0}")]
+    Coding(#[from] std::io::Error),
 }
 
 /// An answer's body. One of HTTP/1.1 gives its connection back when it was read to the end.
 pub struct LinkBody {
     pub(super) incoming: Incoming,
-    /// For a body in gzip, until its end.
+    /// For a body in a coding, until its end.
     pub(super) inflate: Option<zip::Inflate>,
     /// With the generation of the link's configuration under which it was made.
     pub(super) give_back: Option<(Arc<Shared>, u64, http1::SendRequest<Body>)>,
@@ -374,19 +381,22 @@ impl HttpBody for LinkBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
-            let frame = ready!(self.poll_wire(cx)).transpose()?;
-            if self.inflate.is_none() {
-                return Poll::Ready(frame.map(Ok));
+            if let Some(inflate) = &mut self.inflate {
+                if let Some(bytes) = inflate.read()? {
+                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                }
+                if inflate.ended() {
+                    self.inflate = None;
+                    return Poll::Ready(None);
+                }
             }
-            let read = match frame.map(Frame::into_data) {
-                Some(Ok(piece)) => self.inflate.as_mut().map(|inflate| inflate.push(&piece)),
+            let frame = ready!(self.poll_wire(cx)).transpose()?;
+            let Some(inflate) = &mut self.inflate else { return Poll::Ready(frame.map(Ok)) };
+            match frame.map(Frame::into_data) {
+                // It may complete nothing.
+                Some(Ok(piece)) => inflate.push(&piece)?,
                 Some(Err(trailers)) => return Poll::Ready(Some(Ok(trailers))),
-                None => self.inflate.take().map(zip::Inflate::end),
-            };
-            match read.transpose()? {
-                // A piece that completes nothing.
-                Some(bytes) if bytes.is_empty() => {}
-                bytes => return Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes)))),
+                None => inflate.end()?,
             }
         }
     }

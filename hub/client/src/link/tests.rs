@@ -41,19 +41,25 @@ enum Weather {
     Slow,
     /// Nobody is there.
     Refuse,
+    /// Something in between sends everybody to a page where somebody is to log in.
+    Portal,
+    /// Something in between answers with a certificate of its own.
+    Impostor,
 }
 
 #[derive(Clone)]
 struct Server {
     weather: latest::Sender<Weather>,
     acceptor: TlsAcceptor,
+    impostor: TlsAcceptor,
     dials: Arc<AtomicUsize>,
     /// Cancelled to make every connection say GOAWAY.
     drain: Arc<Mutex<CancellationToken>>,
     config: Endpoint,
 }
 
-fn server(alpn: &[&str]) -> Server {
+/// A server's side of TLS, with its certificate.
+fn shows(alpn: &[&str]) -> (TlsAcceptor, rcgen::Certificate) {
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate =
         rcgen::CertificateParams::new(vec!["hub.test".into()]).unwrap().self_signed(&key).unwrap();
@@ -68,6 +74,11 @@ fn server(alpn: &[&str]) -> Server {
         )
         .unwrap();
     tls.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+    (TlsAcceptor::from(Arc::new(tls)), certificate)
+}
+
+fn server(alpn: &[&str]) -> Server {
+    let (acceptor, certificate) = shows(alpn);
     let ca = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, certificate.pem());
     let text = format!(
         "clusters: [{{name: k, cluster: {{server: 'https://hub.test/prefix', certificate-authority-data: {ca}}}}}]\n\
@@ -75,7 +86,8 @@ fn server(alpn: &[&str]) -> Server {
     );
     Server {
         weather: latest::Sender::new(Weather::Fine),
-        acceptor: TlsAcceptor::from(Arc::new(tls)),
+        acceptor,
+        impostor: shows(alpn).0,
         dials: Arc::default(),
         drain: Arc::default(),
         config: Kubeconfig::parse("test", &text).unwrap().endpoint(None).unwrap(),
@@ -177,12 +189,22 @@ impl Dial for Server {
                     }
                 });
             }
-            let (acceptor, drain) = (server.acceptor.clone(), server.drain.lock().clone());
+            let weather = *server.weather.borrow();
+            let acceptor = if weather == Weather::Impostor { &server.impostor } else { &server.acceptor };
+            let (acceptor, drain) = (acceptor.clone(), server.drain.lock().clone());
             tokio::spawn(async move {
                 let Ok(stream) = acceptor.accept(theirs).await else { return };
                 let builder = auto::Builder::new(TokioExecutor::new());
-                let connection =
-                    builder.serve_connection(TokioIo::new(stream), service_fn(Self::answer)).into_owned();
+                let answer = service_fn(move |request| async move {
+                    let mut answer = Self::answer(request).await?;
+                    if weather == Weather::Portal {
+                        *answer.status_mut() = http::StatusCode::FOUND;
+                        let to = HeaderValue::from_static("https://login.hotel.test/");
+                        answer.headers_mut().insert("location", to);
+                    }
+                    Ok::<_, Infallible>(answer)
+                });
+                let connection = builder.serve_connection(TokioIo::new(stream), answer).into_owned();
                 let mut connection = std::pin::pin!(connection);
                 tokio::select! {
                     _ = connection.as_mut() => return,
@@ -432,5 +454,38 @@ async fn an_address_that_is_refused_is_not_dialled() {
             assert!(error.contains("127.0.0.1 is refused"), "{error}");
         }
         other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_the_server_is_no_answer_and_left_alone() {
+    for (weather, says) in [
+        (Weather::Portal, "is not the server: it sends us to login.hotel.test (302)"),
+        (Weather::Impostor, "what answers there is not the server"),
+    ] {
+        let server = server(&["h2", "http/1.1"]);
+        let link = server.link();
+        text(&link, "/echo").await.unwrap();
+        server.set(weather);
+        server.go_away();
+        sleep(Duration::from_secs(1)).await;
+        let (dials, end) = (server.dials.load(Ordering::SeqCst), Instant::now() + Duration::from_secs(3600));
+        let mut last = String::new();
+        while Instant::now() < end {
+            match text(&link, "/echo").await {
+                Err(error) => last = error.to_string(),
+                Ok(text) => panic!("{text} was taken for an answer"),
+            }
+            sleep(Duration::from_secs(5)).await;
+        }
+        let dials = server.dials.load(Ordering::SeqCst) - dials;
+        assert!(last.contains(says), "{last}");
+        assert!((60..140).contains(&dials), "{dials} attempts within an hour");
+        server.set(Weather::Fine);
+        let back = Instant::now();
+        link.status().kick();
+        connected(&link).await;
+        text(&link, "/echo").await.unwrap();
+        assert!(back.elapsed() < Duration::from_secs(2), "{:?}", back.elapsed());
     }
 }

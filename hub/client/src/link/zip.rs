@@ -1,8 +1,9 @@
-//! Gzip on a link whose bytes are dear.
+//! Fewer bytes on a link whose bytes are dear.
 //!
-//! Answers are asked for in gzip; kube-apiserver does so for large ones, a hub of ours for all but small ones. Requests
-//! are sent in gzip on a connection whose server has said that it takes them (an `Accept-Encoding` in an answer, RFC
-//! 7694), which kube-apiserver never does.
+//! Answers are asked for packed ([`pack`]), as a hub of ours has all but long ones, or in gzip, as kube-apiserver has large
+//! ones. Requests are sent in gzip on a connection whose server has said that it takes them (an `Accept-Encoding` in an answer,
+//! RFC 7694), which kube-apiserver never does. Watches are asked for packed, and not in gzip, for which something in between
+//! might wait until there is enough of it.
 
 use std::{
     io::{self, Write as _},
@@ -17,6 +18,7 @@ use flate2::{
 use http::{HeaderMap, HeaderValue, Request, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use karmada_meta::pack::{self, Unpacker};
 use kube::client::Body;
 
 use super::LinkError;
@@ -25,10 +27,12 @@ use super::LinkError;
 const FROM: u64 = 384;
 
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
+const PACKED: HeaderValue = HeaderValue::from_static(pack::CODING);
+const EITHER: HeaderValue = HeaderValue::from_static("hub-pack-1, gzip");
 
-/// Asks for an answer in gzip.
-pub(super) fn ask(headers: &mut HeaderMap) {
-    headers.entry(header::ACCEPT_ENCODING).or_insert(GZIP);
+/// Asks for a small answer.
+pub(super) fn ask(headers: &mut HeaderMap, is_watch: bool) {
+    headers.entry(header::ACCEPT_ENCODING).or_insert(if is_watch { PACKED } else { EITHER });
 }
 
 /// Whether an answer says that requests may come in gzip.
@@ -57,30 +61,71 @@ pub(super) async fn shrink(request: Request<Body>) -> Result<Request<Body>, Link
 }
 
 /// Inflates an answer's body piece by piece.
-pub(super) struct Inflate(GzDecoder<Vec<u8>>);
+pub(super) enum Inflate {
+    Gzip { decoder: GzDecoder<Vec<u8>>, ended: bool },
+    Packed { unpacker: Unpacker, ended: bool },
+}
 
 impl Inflate {
     /// For an answer with these headers, from which the coding is taken away; none if it has no coding.
     pub(super) fn of(headers: &mut HeaderMap) -> Option<Self> {
-        if headers.get(header::CONTENT_ENCODING) != Some(&GZIP) {
-            return None;
-        }
+        let inflate = match headers.get(header::CONTENT_ENCODING)? {
+            coding if *coding == GZIP => Self::Gzip { decoder: GzDecoder::new(Vec::new()), ended: false },
+            coding if *coding == PACKED => Self::Packed { unpacker: Unpacker::default(), ended: false },
+            _ => return None,
+        };
         headers.remove(header::CONTENT_ENCODING);
         headers.remove(header::CONTENT_LENGTH);
-        Some(Self(GzDecoder::new(Vec::new())))
+        Some(inflate)
     }
 
-    /// Takes in a piece; returns what can be read with it, which may be nothing yet.
-    pub(super) fn push(&mut self, piece: &[u8]) -> io::Result<Bytes> {
-        self.0.write_all(piece)?;
-        self.0.flush()?;
-        Ok(mem::take(self.0.get_mut()).into())
+    /// Takes in a piece.
+    pub(super) fn push(&mut self, piece: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Gzip { decoder, .. } => decoder.write_all(piece).and_then(|()| decoder.flush()),
+            Self::Packed { unpacker, .. } => {
+                unpacker.feed(piece);
+                Ok(())
+            }
+        }
     }
 
-    /// The body is at its end; returns what was left.
-    pub(super) fn end(mut self) -> io::Result<Bytes> {
-        self.0.try_finish()?;
-        Ok(mem::take(self.0.get_mut()).into())
+    /// The body is at its end.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        match self {
+            Self::Gzip { decoder, ended } => {
+                *ended = true;
+                decoder.try_finish()
+            }
+            Self::Packed { ended, .. } => {
+                *ended = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// What can be read by now; none before more is taken in, or at the end.
+    pub(super) fn read(&mut self) -> io::Result<Option<Bytes>> {
+        match self {
+            Self::Gzip { decoder, .. } => {
+                let read = mem::take(decoder.get_mut());
+                Ok((!read.is_empty()).then(|| read.into()))
+            }
+            Self::Packed { unpacker, ended } => {
+                let read = unpacker.read().map_err(io::Error::other)?;
+                if read.is_none() && *ended {
+                    unpacker.end().map_err(io::Error::other)?;
+                }
+                Ok(read.map(Bytes::from))
+            }
+        }
+    }
+
+    /// Whether nothing more is taken in.
+    pub(super) const fn ended(&self) -> bool {
+        match self {
+            Self::Gzip { ended, .. } | Self::Packed { ended, .. } => *ended,
+        }
     }
 }
 
@@ -108,19 +153,49 @@ mod tests {
 
         for step in [1, 7, coded.len()] {
             let mut headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, GZIP)]);
-            let mut inflate = Inflate::of(&mut headers).unwrap();
+            let inflate = Inflate::of(&mut headers).unwrap();
             assert!(headers.is_empty());
-            let mut read = Vec::new();
-            for piece in coded.chunks(step) {
-                read.extend_from_slice(&inflate.push(piece).unwrap());
-            }
-            read.extend_from_slice(&inflate.end().unwrap());
-            assert_eq!(read, text);
+            assert_eq!(inflated(inflate, &coded, step).unwrap(), text);
         }
-        let mut inflate = Inflate(GzDecoder::new(Vec::new()));
-        inflate.push(&coded[..coded.len() / 2]).unwrap();
-        assert!(inflate.end().is_err(), "cut off");
-        assert!(Inflate(GzDecoder::new(Vec::new())).push(b"no gzip at all").is_err());
+        let half = &coded[..coded.len() / 2];
+        assert!(inflated(of(GZIP), half, half.len()).is_err(), "cut off");
+        assert!(inflated(of(GZIP), b"no gzip at all", 20).is_err());
+    }
+
+    fn of(coding: HeaderValue) -> Inflate {
+        Inflate::of(&mut HeaderMap::from_iter([(header::CONTENT_ENCODING, coding)])).unwrap()
+    }
+
+    fn inflated(mut inflate: Inflate, coded: &[u8], step: usize) -> io::Result<Vec<u8>> {
+        let mut read = Vec::new();
+        let mut pieces = coded.chunks(step);
+        loop {
+            while let Some(text) = inflate.read()? {
+                read.extend_from_slice(&text);
+            }
+            match pieces.next() {
+                Some(piece) => inflate.push(piece)?,
+                None if inflate.ended() => return Ok(read),
+                None => inflate.end()?,
+            }
+        }
+    }
+
+    #[test]
+    fn a_watch_is_asked_for_packed_and_read_message_by_message() {
+        let mut headers = HeaderMap::new();
+        ask(&mut headers, true);
+        assert_eq!(headers[header::ACCEPT_ENCODING], pack::CODING);
+        assert_eq!(EITHER, format!("{}, gzip", pack::CODING));
+        let mut packer = pack::Packer::default();
+        let first = packer.pack(b"{\"type\":\"BOOKMARK\"}\n");
+        let mut inflate = of(PACKED);
+        inflate.push(&first).unwrap();
+        assert_eq!(inflate.read().unwrap().unwrap(), &b"{\"type\":\"BOOKMARK\"}\n"[..], "at once");
+        assert!(inflate.read().unwrap().is_none());
+        let both = [first, packer.pack(b"more")].concat();
+        assert_eq!(inflated(of(PACKED), &both, 1).unwrap(), b"{\"type\":\"BOOKMARK\"}\nmore");
+        assert!(inflated(of(PACKED), &both[..both.len() - 1], 7).is_err(), "cut off");
     }
 
     #[tokio::test]
