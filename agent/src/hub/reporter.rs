@@ -42,6 +42,8 @@ const KINDS_PAUSE: Duration = Duration::from_secs(1);
 /// Between reports of what is free on nodes and left by quotas, at least: pods come and go in groups.
 const ROOMS_PAUSE: Duration = Duration::from_secs(30);
 
+/// What this agent is.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// A look that comes a little early is one in time.
 const EARLY: Duration = Duration::from_secs(1);
 
@@ -336,6 +338,11 @@ impl Reporter {
         }
         let cluster = self.view.fresh().await?;
         reports.retain(|(key, text)| object::annotation(&cluster, key) != text.as_deref());
+        // Where none was told the version goes along with others; another one than was told is news.
+        let told = object::annotation(&cluster, extension::VERSION);
+        if told != Some(VERSION) && (told.is_some() || !reports.is_empty()) {
+            reports.push((extension::VERSION, Some(VERSION.to_owned())));
+        }
         if reports.is_empty() {
             return Ok(());
         }

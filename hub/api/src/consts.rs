@@ -170,6 +170,8 @@ pub mod extension {
     pub const GRACE_PERIOD: &str = "cluster.karmada.io/grace-period";
     /// On a Cluster, by the hub: what it has learnt about the link, so that a new hub need not learn it again.
     pub const LINK_HISTORY: &str = "cluster.karmada.io/link-history";
+    /// On a Cluster, by its agent: the version of the agent.
+    pub const VERSION: &str = "agent.karmada.io/version";
     /// On a Cluster, by its agent: the kind of its link, `lan`, `cellular`, `satellite` or `scheduled`.
     pub const LINK: &str = "agent.karmada.io/link";
     /// On a Cluster, by users (first by its agent): when its link is there, in the form of maintenance windows.

@@ -219,6 +219,11 @@ impl Monitor {
         self.clusters.get(cluster).map(|seen| seen.at.unwrap_or(seen.since))
     }
 
+    /// When a cluster last gave a sign of life, if it has given one.
+    pub fn sign(&self, cluster: &str) -> Option<Duration> {
+        self.clusters.get(cluster)?.at
+    }
+
     /// Whether a cluster was lost already when it was first looked at, and has been silent since.
     pub fn lost_before(&self, cluster: &str) -> bool {
         self.clusters.get(cluster).is_some_and(|seen| {

@@ -65,6 +65,7 @@ pub mod scaling;
 pub mod select;
 pub mod services;
 pub mod skip;
+pub mod stage;
 pub mod status;
 pub mod suppose;
 pub mod taint_edits;

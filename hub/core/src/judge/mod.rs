@@ -16,6 +16,7 @@
 
 pub mod brake;
 pub mod budget;
+pub mod day;
 pub mod fence;
 pub mod flaps;
 pub mod grace;
@@ -25,6 +26,7 @@ pub mod opinion;
 pub mod pairs;
 #[cfg(test)]
 pub(crate) mod table;
+pub mod words;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -178,6 +180,8 @@ struct Link {
     /// The present hold's end, and how people read it.
     held: Option<(Duration, Time)>,
     grace: Option<grace::Grace>,
+    /// Its last day.
+    day: day::Day,
     /// What is said of the times at which its link is there, and whether that can be read.
     schedule: Option<Result<String, String>>,
     /// What was last said not to go together, and when.
@@ -201,6 +205,21 @@ pub struct Verdict {
 /// neither stopped nor counted. A drain is no mistake of the hub's.
 pub fn counts(ask: &Ask<'_>) -> bool {
     ask.cause != evict::Cause::NoExecute || !ask.reachable
+}
+
+/// What is seen of a cluster at one moment, for whoever shows many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// When it was last heard of, if this hub knows.
+    pub heard: Option<Time>,
+    /// How long it may be silent.
+    pub grace: Duration,
+    /// Until when it is held out of new scheduling.
+    pub held_until: Option<Time>,
+    /// Losses that count at present.
+    pub losses: usize,
+    /// Whether its link is there at certain times alone.
+    pub scheduled: bool,
 }
 
 /// The state machine over all clusters.
@@ -346,6 +365,7 @@ impl Judge {
         self.links = links;
         let expired = self.monitor.tick(now, watching, listed.iter().copied());
         let held = self.look(now, &listed);
+        self.note_day(now, &listed);
         self.count_losses(now, &listed, &expired);
         let expired = expired.into_iter().map(|(name, how)| (name.to_owned(), how)).collect();
         Verdict { expired, held, conflicts }
@@ -444,6 +464,48 @@ impl Judge {
             stale: ready == Ready::Unknown,
             heard: self.monitor.heard(cluster).filter(|_| known).map(|heard| wall_of(heard, now)),
             evictions_held: ready == Ready::Unknown && self.brake.outage().is_some(),
+        }
+    }
+
+    /// What is seen of a cluster; the same as its [`Judge::opinion`], without texts.
+    pub fn sighting(&self, cluster: &str, now: Moment) -> Sighting {
+        let link = self.links.get(cluster);
+        let known = link.is_some() && !self.monitor.lost_before(cluster);
+        Sighting {
+            heard: self.monitor.sign(cluster).filter(|_| known).map(|heard| wall_of(heard, now)),
+            grace: link
+                .and_then(|link| link.grace.as_ref())
+                .map_or(self.settings.health.grace, |grace| grace.length),
+            held_until: link.and_then(|link| link.held).map(|(_, until)| until),
+            losses: link.map_or(0, |link| link.flaps.recent(now.monotonic, &self.settings.flaps)),
+            scheduled: link.is_some_and(|link| matches!(link.schedule, Some(Ok(_)))),
+        }
+    }
+
+    /// The last day of a cluster's link, as [`day::Day::strip`] writes it.
+    pub fn strip(&self, cluster: &str, now: Moment) -> Option<String> {
+        self.links.get(cluster).map(|link| link.day.strip(now.wall))
+    }
+
+    /// Notes for the record of the day what a look finds; nothing while nobody can tell.
+    fn note_day(&mut self, now: Moment, listed: &[Listed<'_>]) {
+        let blind = self.monitor.blind(now).is_some();
+        for cluster in listed {
+            let signed = self.monitor.sign(cluster.name);
+            let silent = signed.map(|signed| now.monotonic.saturating_sub(signed));
+            let grace = cluster.grace.unwrap_or(self.settings.health.grace);
+            let look = match (cluster.ready, silent) {
+                (Ready::Never, _) => continue,
+                (Ready::Unknown, _) => day::Look::Lost,
+                (_, None) => continue,
+                (_, Some(silent)) if silent <= grace / 2 => day::Look::Seen,
+                _ if blind => continue,
+                (_, Some(silent)) if silent <= grace || cluster.expected_for.is_some() => day::Look::Silent,
+                _ => day::Look::Lost,
+            };
+            if let Some(link) = self.links.get_mut(cluster.name) {
+                link.day.note(now.wall, look);
+            }
         }
     }
 

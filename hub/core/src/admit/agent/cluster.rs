@@ -107,7 +107,8 @@ pub const HUB_CONDITIONS: [&str; 6] = [
 ];
 
 /// Annotations that are a report of the agent's.
-const REPORTS: [&str; 4] = [extension::NODES, extension::QUOTAS, extension::TUNNEL, extension::LINK];
+const REPORTS: [&str; 5] =
+    [extension::NODES, extension::QUOTAS, extension::TUNNEL, extension::LINK, extension::VERSION];
 
 /// How far an agent has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
