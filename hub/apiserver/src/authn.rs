@@ -27,6 +27,7 @@
 
 pub mod accounts;
 pub mod bootstrap;
+pub mod browser;
 pub mod epochs;
 mod jose;
 pub mod oidc;
@@ -578,7 +579,8 @@ impl Authenticator {
             return Err(Unauthenticated::Expired(user.name, over));
         }
         let hold = match (agent_cluster(&user), &shown.generates_for) {
-            (None, None) => Hold { ended: CancellationToken::new(), until, leaving: false },
+            // What goes on without its connection, a session of the page, ends with the authority's trust as well.
+            (None, None) => Hold { ended: shown.held(), until, leaving: false },
             (None, Some(cluster)) => match self.stored.epochs.judge_generator(cluster, shown.epoch, until) {
                 Ok(hold) => {
                     user.extra.insert(GENERATES_FOR.to_owned(), vec![cluster.clone()]);

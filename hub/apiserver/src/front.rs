@@ -27,7 +27,12 @@ use karmada_meta::{status::Status, text};
 
 use crate::{
     audit::{self, Audit, Begun, trail::Trail},
-    authn::{Authenticator, By, Known, Peer, Tokens, UserInfo, epochs::Hold, refusals::Refusals},
+    authn::{
+        Authenticator, By, Known, Peer, Tokens, Unauthenticated, UserInfo,
+        browser::{self, Sessions},
+        epochs::Hold,
+        refusals::Refusals,
+    },
     authz::{self, Attributes, Authorizer, ResourceTarget},
     carried::{self, Call, Open, Way},
     heavy::Pool,
@@ -57,7 +62,18 @@ pub struct Front {
     pool: Arc<Pool>,
     refusals: Refusals,
     audit: Arc<OnceLock<Arc<Audit>>>,
+    /// Who knows browsers by their cookies.
+    sessions: OnceLock<Arc<dyn Sessions>>,
     env: Env,
+}
+
+/// What whoever makes a request has shown for it; beside [`UserInfo`] an extension of requests for [`Paths`].
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// What.
+    pub by: By,
+    /// For how long it holds; nothing where it has no end.
+    pub hold: Option<Hold>,
 }
 
 impl fmt::Debug for Front {
@@ -81,8 +97,10 @@ pub(crate) struct Exchange<'a> {
     audit_id: String,
     /// Who has asked, whoever they act as.
     asked_by: String,
-    /// By whom it is carried on, and until when what was shown for it holds.
-    way: Option<(Way, Option<Hold>)>,
+    /// What was shown for it.
+    shown: Shown,
+    /// By whom it is carried on.
+    way: Option<Way>,
     /// What is open of it then.
     open: OnceLock<Arc<Open>>,
 }
@@ -145,8 +163,14 @@ impl Front {
             pool: Arc::default(),
             refusals: Refusals::default(),
             audit: Arc::default(),
+            sessions: OnceLock::new(),
             env,
         }
+    }
+
+    /// Knows browsers by these from now on. The first that are named stay.
+    pub(crate) fn sessions_of(&self, sessions: Arc<dyn Sessions>) {
+        let _ = self.sessions.set(sessions);
     }
 
     /// Large bodies are inflated in turn with other large work.
@@ -182,7 +206,7 @@ impl Front {
         }
         // Without either nobody has looked at the connection.
         let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
-        let known = self.authenticator.load().authenticate(peer, &parts.headers);
+        let known = self.authenticate(parts, peer);
         let known = known.and_then(|known| known.good_for(parts.uri.path()));
         if let Some(standing) = parts.extensions.get::<Standing>() {
             match &known {
@@ -212,6 +236,17 @@ impl Front {
                 false => Status::unauthorized(),
             }
         })
+    }
+
+    /// By what was shown: of what a browser sends by itself, what counts ([`browser`]). Who has logged in has said who they
+    /// are to be, whatever certificate their browser has.
+    fn authenticate(&self, parts: &Parts, peer: &Peer) -> Result<Known, Unauthenticated> {
+        let session = self.sessions.get().and_then(|sessions| sessions.find(parts));
+        if let Some(known) = session {
+            return Ok(known);
+        }
+        let counts = browser::certificate_counts(parts);
+        self.authenticator.load().authenticate(if counts { peer } else { &Peer::None }, &parts.headers)
     }
 
     /// Answers one request.
@@ -267,7 +302,8 @@ impl Front {
             trail,
             audit_id: audit_id.clone(),
             asked_by,
-            way: way.map(|way| (way, hold.clone())),
+            shown: Shown { by, hold: hold.clone() },
+            way,
             open: OnceLock::new(),
         };
         let outcome = match may {
@@ -316,6 +352,9 @@ impl Front {
         let known = exchange.found.get().is_some() || answers.knows(info);
         self.metrics.count(info, known, response.status(), took);
         respond::finish(&mut response, &audit_id, &exchange.caller.warnings.lock());
+        if browser::is_of_browser(&parts.headers) {
+            respond::for_browser(&mut response, info.class == Class::Carried);
+        }
         if info.class == Class::Carried {
             // Not everybody to whom requests are carried reads them in gzip.
             response.headers_mut().remove(header::ACCEPT_ENCODING);
@@ -423,7 +462,7 @@ impl Front {
     /// Has a request that may be made answered by somebody else.
     async fn carried(&self, exchange: &Exchange<'_>, body: Body) -> Result<Response<Body>, Status> {
         let (info, parts) = (exchange.info, exchange.parts);
-        let Some((way, hold)) = &exchange.way else {
+        let Some(way) = &exchange.way else {
             return Err(Status::internal("nobody carries this on"));
         };
         if !carried::METHODS.contains(&parts.method) {
@@ -451,7 +490,7 @@ impl Front {
         *request.headers_mut() = parts.headers.clone();
         // Where the connection may change its protocol, this is how.
         *request.extensions_mut() = parts.extensions.clone();
-        let (stops, hold, now) = (way.stops.clone(), hold.clone(), self.env.wall());
+        let (stops, hold, now) = (way.stops.clone(), exchange.shown.hold.clone(), self.env.wall());
         let standing = standing.cloned();
         let ends = Box::pin(async move {
             let holds = async {
@@ -523,6 +562,7 @@ impl Exchange<'_> {
         *request.uri_mut() = parts.uri.clone();
         *request.headers_mut() = parts.headers.clone();
         request.extensions_mut().insert(self.caller.user.clone());
+        request.extensions_mut().insert(self.shown.clone());
         Some(found.answer(request).await)
     }
 }

@@ -138,6 +138,7 @@ use crate::{
     authn::{
         Authenticator, Stored, UserInfo,
         accounts::{CurrentIssuer, ServiceAccounts, fill_secrets},
+        browser::Sessions,
         epochs::Epochs,
     },
     authz::{Authorization, Authorizer, Roles, pushed::Pushed, rbac::Rbac},
@@ -487,6 +488,11 @@ impl ApiServer {
         self.inner.issuer.set(issuer);
     }
 
+    /// Knows browsers by the cookies of these sessions from now on. The first that are named stay.
+    pub fn sessions_of(&self, sessions: Arc<dyn Sessions>) {
+        self.inner.front.sessions_of(sessions);
+    }
+
     /// Requests for certificates are decided and signed by this one from now on, and machines that join find the server.
     pub fn certify_by(&self, certifier: Certifier) {
         self.inner.certifier.set(certifier);
@@ -564,14 +570,23 @@ impl ApiServer {
     /// A client in process: no socket, but otherwise like a remote one. `agent` is its User-Agent, whose part before
     /// the slash names its fields where it names none.
     pub fn client(&self, user: UserInfo, agent: &str) -> kube::Client {
-        let agent = HeaderValue::from_str(agent).unwrap_or(HeaderValue::from_static("unknown"));
-        let identify = tower::util::MapRequestLayer::new(move |mut request: Request<kube::client::Body>| {
-            request.extensions_mut().insert(user.clone());
-            request.headers_mut().entry(http::header::USER_AGENT).or_insert_with(|| agent.clone());
-            request
-        });
-        kube::Client::new(identify.layer(self.service()).boxed_clone(), "default")
+        kube::Client::new(identify(user, agent).layer(self.service()).boxed_clone(), "default")
     }
+}
+
+/// Requests in process get a user and a User-Agent.
+pub(crate) fn identify(
+    user: UserInfo,
+    agent: &str,
+) -> tower::util::MapRequestLayer<
+    impl Fn(Request<kube::client::Body>) -> Request<kube::client::Body> + Clone + Send + 'static,
+> {
+    let agent = HeaderValue::from_str(agent).unwrap_or(HeaderValue::from_static("unknown"));
+    tower::util::MapRequestLayer::new(move |mut request: Request<kube::client::Body>| {
+        request.extensions_mut().insert(user.clone());
+        request.headers_mut().entry(http::header::USER_AGENT).or_insert_with(|| agent.clone());
+        request
+    })
 }
 
 /// A kind that is served below other kinds only.

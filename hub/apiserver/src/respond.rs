@@ -234,6 +234,16 @@ pub(crate) fn finish(response: &mut Response<Body>, audit_id: &str, warnings: &[
     }
 }
 
+/// What keeps a browser from taking an answer for something else. What a member says (`of_member`) must not act on this
+/// host, where somebody may have logged in.
+pub(crate) fn for_browser(response: &mut Response<Body>, of_member: bool) {
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if of_member {
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,15 +23,17 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use karmada_meta::status::Status;
+use tower::{Layer as _, ServiceExt as _};
 
 use crate::{
     Inner,
-    authn::UserInfo,
+    authn::{Known, UserInfo},
+    authz::{Attributes, Decision},
     body, brief,
     carried::Way,
     front::{Answers, Exchange},
     heavy::HEAVY,
-    openapi,
+    identify, openapi,
     request::{Class, RequestInfo},
     respond,
 };
@@ -76,9 +78,54 @@ where
 #[derive(Clone, Debug)]
 pub struct Handle(Weak<Inner>);
 
+/// The same as a service, for a client.
+#[derive(Clone, Debug)]
+struct Held(Handle);
+
+impl tower::Service<Request<kube::client::Body>> for Held {
+    type Response = Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let inner = self.0.0.upgrade();
+        Box::pin(async move {
+            Ok(match inner {
+                Some(inner) => inner.front.answer(request.map(Body::new), &*inner).await,
+                None => respond::status(&Status::service_unavailable("the API server is ending")),
+            })
+        })
+    }
+}
+
 impl Handle {
     pub(crate) fn new(inner: &Arc<Inner>) -> Self {
         Self(Arc::downgrade(inner))
+    }
+
+    /// A client in process of a user who is known already: judged, limited and audited like any other of theirs.
+    pub fn client(&self, user: UserInfo, agent: &str) -> kube::Client {
+        kube::Client::new(identify(user, agent).layer(Held(self.clone())).boxed_clone(), "default")
+    }
+
+    /// Whether a user may do something now.
+    pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
+        let Some(inner) = self.0.upgrade() else { return false };
+        inner.front.authorizer.authorize(attributes) == Decision::Allow
+    }
+
+    /// Whose token this is, as if it came with a request.
+    ///
+    /// # Errors
+    /// Why it is nobody's, for the log.
+    pub fn by_token(&self, token: &str) -> Result<Known, String> {
+        let inner = self.0.upgrade().ok_or("the API server is ending")?;
+        let accepted = inner.front.authenticator().token(token, None).map_err(|why| why.to_string())?;
+        Ok(accepted.known)
     }
 
     /// Its answer to a user who is known already; none where it has ended.
