@@ -30,6 +30,8 @@ pub enum Command {
     /// one is given. As on the hub, an object leaves a lost cluster only if other clusters can take all that it has there, and
     /// leaves a cluster with a user's NoExecute taint in any case.
     WhatIf(WhatIfArgs),
+    /// Print the address of the hub's page, by which one browser is logged in once within a minute, as whoever asks.
+    Ui(UiArgs),
     /// Keep new objects away from clusters; what is there stays.
     Cordon(CordonArgs),
     /// Let objects come to clusters again.
@@ -75,7 +77,7 @@ pub(crate) struct Args {
 }
 
 /// Which server is asked.
-#[derive(Clone, Debug, ClapArgs)]
+#[derive(Clone, Debug, Default, ClapArgs)]
 pub struct ServerArgs {
     /// The kubeconfig to use; without it, $KUBECONFIG.
     #[arg(long, value_name = "FILE")]
@@ -86,6 +88,13 @@ pub struct ServerArgs {
     /// The namespace; without it, that of the context, or "default".
     #[arg(short = 'n', long, value_name = "NS")]
     pub namespace: Option<String>,
+}
+
+/// Arguments of `ui`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct UiArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 #[derive(Clone, Debug, ClapArgs)]

@@ -24,7 +24,8 @@ pub struct Server {
     /// Its objects.
     pub objects: Objects,
     address: String,
-    link: LinkStatus,
+    /// The link to it; none to one in this process.
+    link: Option<LinkStatus>,
     env: Env,
     /// Where namespaced objects are, unless they say otherwise.
     pub namespace: String,
@@ -44,9 +45,15 @@ impl Server {
             objects: Objects::new(Rest::new(client).with_deadline(PATIENCE)),
             namespace,
             address,
-            link,
+            link: Some(link),
             env: env.clone(),
         })
+    }
+
+    /// One in this process, by a client of whoever asks.
+    pub fn within(objects: Objects, namespace: &str, env: &Env) -> Self {
+        let (namespace, address) = (namespace.to_owned(), "the API in this process".to_owned());
+        Self { objects, namespace, address, link: None, env: env.clone() }
     }
 
     /// For what is no object.
@@ -64,7 +71,8 @@ impl Server {
     /// # Errors
     /// When it cannot be reached.
     pub async fn reach(&self) -> Result<(), Failure> {
-        let mut state = self.link.state();
+        let Some(link) = &self.link else { return Ok(()) };
+        let mut state = link.state();
         let settled = state.wait_for(|state| match state {
             LinkState::Connecting { failures, .. } => *failures >= ATTEMPTS,
             LinkState::Connected { .. } | LinkState::Closed => true,
@@ -75,18 +83,19 @@ impl Server {
         }
     }
 
+    /// Where it is.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        self.link.is_connected()
+        self.link.as_ref().is_none_or(LinkStatus::is_connected)
     }
 
     /// An error of this server's, for a person.
     pub fn explain(&self, error: &Error) -> String {
-        if error.is_unreachable() && !self.link.is_connected() {
-            self.unreachable()
-        } else {
-            error.to_string()
-        }
+        if error.is_unreachable() && !self.is_connected() { self.unreachable() } else { error.to_string() }
     }
 
     /// The same as the end of the command.
@@ -95,10 +104,11 @@ impl Server {
     }
 
     fn unreachable(&self) -> String {
-        let why = match &*self.link.state().borrow() {
-            LinkState::Connecting { error: Some(error), .. } => error.to_string(),
-            _ => format!("no answer within {} s", PATIENCE.as_secs()),
-        };
+        let said = self.link.as_ref().and_then(|link| match &*link.state().borrow() {
+            LinkState::Connecting { error: Some(error), .. } => Some(error.to_string()),
+            _ => None,
+        });
+        let why = said.unwrap_or_else(|| format!("no answer within {} s", PATIENCE.as_secs()));
         format!("cannot reach {}: {why}", self.address)
     }
 }

@@ -34,14 +34,9 @@ pub(super) async fn cordon(args: CordonArgs, env: Env) -> Result<(), Failure> {
 /// Lets them come again.
 pub(super) async fn uncordon(args: CordonArgs, env: Env) -> Result<(), Failure> {
     let server = open(&args, &env).await?;
-    let edit = [Edit::remove(UNSCHEDULABLE, NO_SCHEDULE)];
     each(&args.names, async |name| {
-        let done = change(&server, name, args.dry_run, |live, now| {
-            // One that has no such taint is as wanted.
-            taint_edits::apply(live, &edit, false, now).or(Ok(Done::Unchanged))
-        })
-        .await?;
-        let word = if done == Done::Unchanged { "already uncordoned" } else { "uncordoned" };
+        let done = uncordoned(&server, name, args.dry_run).await?;
+        let word = if done { "uncordoned" } else { "already uncordoned" };
         print(&format!("{name} cluster {word}\n"))
     })
     .await
@@ -119,6 +114,16 @@ pub(super) async fn cordoned(server: &Server, name: &str, dry_run: bool) -> Resu
     // A value that somebody gave the taint is as good.
     let cordon = |live: &mut Value, now| taint_edits::apply(live, &edit, false, now).or(Ok(Done::Unchanged));
     Ok(change(server, name, dry_run, cordon).await? != Done::Unchanged)
+}
+
+/// Lets objects come to one cluster again. Whether that was not so before.
+pub(super) async fn uncordoned(server: &Server, name: &str, dry_run: bool) -> Result<bool, Failure> {
+    let edit = [Edit::remove(UNSCHEDULABLE, NO_SCHEDULE)];
+    let uncordon = |live: &mut Value, now| {
+        // One that has no such taint is as wanted.
+        taint_edits::apply(live, &edit, false, now).or(Ok(Done::Unchanged))
+    };
+    Ok(change(server, name, dry_run, uncordon).await? != Done::Unchanged)
 }
 
 /// Lets what is removed on a cluster within a day be meant, however much it is.

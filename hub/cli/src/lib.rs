@@ -17,6 +17,7 @@ pub mod ask;
 pub mod ca;
 mod confirm;
 mod cordon;
+pub mod documents;
 mod drain;
 mod explain;
 mod failback;
@@ -32,6 +33,7 @@ pub mod revoke;
 mod shown;
 mod table;
 mod token;
+mod ui;
 mod whatif;
 
 use std::{
@@ -42,6 +44,7 @@ use std::{
 use karmada_env::Env;
 
 pub use args::Command;
+pub use whatif::Wanted;
 
 /// Why a command ended badly.
 #[derive(Debug)]
@@ -77,6 +80,7 @@ pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
         Command::Ca(args) => ca::run(args, env).await,
         Command::Get(args) => get::run(args, env).await,
         Command::Explain(args) => explain::run(args, env).await,
+        Command::Ui(args) => ui::run(args, env).await,
         Command::WhatIf(args) => whatif::run(args, env).await,
         Command::Cordon(args) => cordon::cordon(args, env).await,
         Command::Uncordon(args) => cordon::uncordon(args, env).await,

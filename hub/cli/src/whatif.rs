@@ -5,7 +5,7 @@
 //!   bindings, page by page ───────┴─▶ karmada_core::suppose ─▶ rows of what is not as it is now
 //! ```
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use karmada_api::{
     cluster::Taint,
@@ -22,12 +22,13 @@ use karmada_core::{
 use karmada_env::Env;
 use karmada_meta::{duration, time::human_duration};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Failure,
     args::{Document, WhatIfArgs},
     ask::Server,
+    drain,
     explain::places,
     known,
     placed::{self, Bound, Coming, Groups},
@@ -37,68 +38,141 @@ use super::{
 
 /// Prints what would become of every object that the change concerns.
 pub(super) async fn run(args: WhatIfArgs, env: Env) -> Result<(), Failure> {
-    let changes = changes(&args).map_err(Failure::usage)?;
+    let wanted = wanted(&args).map_err(Failure::usage)?;
     let server = Server::open(&args.server, &env)?;
     server.reach().await?;
-    let clusters = known::clusters(&server).await?;
+    let supposed = look(&server, &wanted, args.server.namespace.as_deref(), usize::MAX).await?;
+    match args.output {
+        Document::Text => print(&text(&supposed.rows, &wanted.changes, supposed.outage.as_ref())),
+        Document::Json => {
+            let document = supposed.document(&wanted);
+            print(&format!("{}\n", serde_json::to_string_pretty(&document).map_err(Failure::failed)?))
+        }
+    }
+}
+
+/// What would be otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Taints that clusters would have.
+    pub(crate) changes: Changes,
+    /// Clusters that would be drained. They would be cordoned, too.
+    pub(crate) drained: BTreeSet<String>,
+}
+
+impl Wanted {
+    /// These clusters lost, drained and cordoned.
+    pub fn of(lose: &[String], drain: &[String], cordon: &[String]) -> Self {
+        let mut wanted = Self::default();
+        for name in lose {
+            wanted.add(name, Taint::new(UNREACHABLE, NO_SCHEDULE));
+        }
+        for name in cordon.iter().chain(drain) {
+            wanted.add(name, Taint::new(UNSCHEDULABLE, NO_SCHEDULE));
+        }
+        wanted.drained.extend(drain.iter().cloned());
+        wanted
+    }
+
+    /// Whether nothing would be.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    fn add(&mut self, cluster: &str, taint: Taint) {
+        self.changes.entry(cluster.to_owned()).or_default().push(taint);
+    }
+}
+
+/// What would come of it.
+#[derive(Debug)]
+pub(super) struct Supposed {
+    rows: Vec<Row>,
+    outage: Option<Outage>,
+    /// How many objects are concerned; there may be fewer rows.
+    of: usize,
+}
+
+impl Supposed {
+    /// For programs.
+    pub(super) fn document(&self, wanted: &Wanted) -> Value {
+        let taints: Vec<_> = wanted
+            .changes
+            .iter()
+            .map(|(cluster, taints)| json!({"cluster": cluster, "taints": taints}))
+            .collect();
+        let after = Settings::default().failover_after.as_secs();
+        let mut document = json!({
+            "changes": taints, "assumed": {"failoverEvictionTimeoutSeconds": after}, "brake": self.outage,
+            "objects": self.rows,
+        });
+        if !wanted.drained.is_empty() {
+            document["drained"] = json!(wanted.drained);
+        }
+        if self.of > self.rows.len() {
+            document["of"] = json!(self.of);
+        }
+        document
+    }
+}
+
+/// What would become of the objects that a change concerns, of `most` at most.
+pub(super) async fn look(
+    server: &Server,
+    wanted: &Wanted,
+    namespace: Option<&str>,
+    most: usize,
+) -> Result<Supposed, Failure> {
+    let changes = &wanted.changes;
+    let clusters = known::clusters(server).await?;
     known::check_names(&clusters, changes.keys())?;
     let before = Fleet::of(clusters.into_values());
-    let namespace = args.server.namespace.as_deref();
     let (mut groups, mut concerned, mut coming) = (Groups::default(), Vec::new(), Coming::default());
+    let mut of = 0;
     // All of them: what others have on their way takes room.
-    placed::each_binding(&server, None, |bound| {
+    placed::each_binding(server, None, |bound| {
         coming.note(&bound, server.now());
         if namespace.is_some_and(|namespace| namespace != bound.key.key.namespace) {
             return;
         }
         groups.note(&bound);
         if bound.placed().iter().any(|target| changes.contains_key(&target.name)) {
-            concerned.push(bound);
+            of += 1;
+            if concerned.len() < most {
+                concerned.push(bound);
+            }
         }
     })
     .await?;
-    let fleet = coming.off(&suppose::changed(&before, &changes));
-    let rows: Vec<_> = concerned.iter().map(|bound| suppose(bound, &groups, &fleet, &changes)).collect();
-    let outage = outage(&before, &changes);
-    match args.output {
-        Document::Text => print(&text(&rows, &changes, outage.as_ref())),
-        Document::Json => {
-            let taints: Vec<_> = changes
-                .iter()
-                .map(|(cluster, taints)| json!({"cluster": cluster, "taints": taints}))
-                .collect();
-            let after = Settings::default().failover_after.as_secs();
-            let document = json!({
-                "changes": taints, "assumed": {"failoverEvictionTimeoutSeconds": after}, "brake": outage,
-                "objects": rows,
-            });
-            print(&format!("{}\n", serde_json::to_string_pretty(&document).map_err(Failure::failed)?))
+    let changed = suppose::changed(&before, changes);
+    let fleet = coming.off(&changed);
+    let row = |bound: &Bound| {
+        let drained = bound.placed().iter().find(|target| wanted.drained.contains(&target.name));
+        match drained {
+            Some(target) => Row::of_drain(bound, drain::supposed(bound, &groups, &changed, &target.name)),
+            None => suppose(bound, &groups, &fleet, changes),
         }
-    }
+    };
+    Ok(Supposed { rows: concerned.iter().map(row).collect(), outage: outage(&before, changes), of })
 }
 
 /// What would be otherwise, by the arguments.
-fn changes(args: &WhatIfArgs) -> Result<Changes, String> {
-    let mut changes = Changes::new();
-    let mut add = |cluster: &str, taint| changes.entry(cluster.to_owned()).or_default().push(taint);
-    for name in &args.lose {
-        add(name, Taint::new(UNREACHABLE, NO_SCHEDULE));
-    }
-    for name in &args.cordon {
-        add(name, Taint::new(UNSCHEDULABLE, NO_SCHEDULE));
-    }
+fn wanted(args: &WhatIfArgs) -> Result<Wanted, String> {
+    let mut wanted = Wanted::of(&args.lose, &args.drain, &args.cordon);
     for text in &args.taint {
         let bad = || format!("--taint {text:?} is not CLUSTER=key:Effect or CLUSTER=key=value:Effect");
         let (cluster, taint) = text.split_once('=').ok_or_else(bad)?;
         match Edit::parse(taint)? {
-            Edit::Add { key, value, effect } => add(cluster, Taint { value, ..Taint::new(key, effect) }),
+            Edit::Add { key, value, effect } => {
+                wanted.add(cluster, Taint { value, ..Taint::new(key, effect) })
+            }
             Edit::Remove { .. } => return Err(bad()),
         }
     }
-    if changes.is_empty() {
-        return Err("say what would be otherwise: --lose, --taint or --cordon".to_owned());
+    if wanted.is_empty() {
+        return Err("say what would be otherwise: --lose, --drain, --taint or --cordon".to_owned());
     }
-    Ok(changes)
+    Ok(wanted)
 }
 
 /// The brake that a hub with the default settings would put on, since too many clusters would be lost at once.
@@ -151,7 +225,7 @@ impl Outage {
 #[serde(rename_all = "camelCase")]
 struct Row {
     object: String,
-    /// moves, short, lost, stays or follows.
+    /// moves, short, lost, stays, follows, or stuck where a drain would leave it.
     result: &'static str,
     now: Vec<TargetCluster>,
     #[serde(rename = "then")]
@@ -177,6 +251,14 @@ struct Leave {
     /// Whether that needs a hub that fails over clusters for every object, since the policy does not ask for it.
     needs_hub_setting: bool,
     purge_mode: String,
+}
+
+impl Row {
+    /// What would become of an object if a cluster was drained.
+    fn of_drain(bound: &Bound, (result, after, why): (&'static str, Vec<TargetCluster>, String)) -> Self {
+        let now = bound.placed().to_vec();
+        Self { object: bound.object(), result, now, after, leaves: Vec::new(), stays_on: Vec::new(), why }
+    }
 }
 
 fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes) -> Row {
@@ -277,6 +359,7 @@ fn text(rows: &[Row], changes: &Changes, outage: Option<&Outage>) -> String {
         ("short", "would be short"),
         ("lost", "would be nowhere"),
         ("stays", "would stay"),
+        ("stuck", "cannot move"),
         ("follows", "follow others"),
     ];
     let parts: Vec<_> = parts
@@ -327,7 +410,7 @@ mod tests {
     #[test]
     fn changes_are_read() {
         let taints = |line: &str| {
-            changes(&args(line)).map(|changes| {
+            wanted(&args(line)).map(|wanted| wanted.changes).map(|changes| {
                 let each = changes.iter().map(|(cluster, taints)| {
                     let taints: Vec<_> = taints.iter().map(karmada_core::taints::display).collect();
                     format!("{cluster}[{}]", taints.join(" "))
@@ -344,6 +427,7 @@ mod tests {
             ),
             ("h what-if --taint a=k:NoExecute --taint a=x=y:NoSchedule", Ok("a[k:NoExecute x=y:NoSchedule]")),
             ("h what-if --cordon a", Ok("a[cluster.karmada.io/unschedulable:NoSchedule]")),
+            ("h what-if --drain a", Ok("a[cluster.karmada.io/unschedulable:NoSchedule]")),
             ("h what-if", Err("--lose")),
             ("h what-if --taint a", Err("CLUSTER=key:Effect")),
             ("h what-if --taint a=k:NoExecute-", Err("CLUSTER=key:Effect")),
@@ -400,7 +484,7 @@ mod tests {
             ),
         ];
         let rows = |line: &str| {
-            let changes = changes(&args(line)).unwrap();
+            let changes = wanted(&args(line)).unwrap().changes;
             let fleet = suppose::changed(&before, &changes);
             let rows: Vec<_> =
                 bounds.iter().map(|bound| suppose(bound, &Groups::default(), &fleet, &changes)).collect();
@@ -465,7 +549,7 @@ mod tests {
                 });
                 serde_json::from_value(cluster).unwrap()
             }));
-            let got = outage(&fleet, &changes(&args(line)).unwrap());
+            let got = outage(&fleet, &wanted(&args(line)).unwrap().changes);
             assert_eq!(got.map(|outage| outage.lost), want, "{line}");
         }
     }

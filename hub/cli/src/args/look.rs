@@ -117,6 +117,9 @@ pub struct WhatIfArgs {
     /// These clusters were not heard of any more.
     #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
     pub lose: Vec<String>,
+    /// These clusters were drained.
+    #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
+    pub drain: Vec<String>,
     /// This cluster had this taint; may be given more than once.
     #[arg(long, value_name = "CLUSTER=key[=value]:Effect")]
     pub taint: Vec<String>,

@@ -14,7 +14,7 @@ mod plan;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use karmada_api::{consts::extension, policy::PurgeMode};
+use karmada_api::{consts::extension, policy::PurgeMode, work::TargetCluster};
 use karmada_core::{
     evict::{self, Cause, Eviction},
     fleet::Fleet,
@@ -98,6 +98,24 @@ pub(super) async fn run(args: DrainArgs, env: Env) -> Result<(), Failure> {
     let (count, back) = back;
     let stuck: Vec<_> = stuck.into_iter().chain(back).collect();
     finish(cluster, count, &stuck, "moved")
+}
+
+/// What would become of an object if a cluster was drained: in one word, where it would be, and why it would not go.
+pub(super) fn supposed(
+    bound: &Bound,
+    groups: &Groups,
+    fleet: &Fleet,
+    cluster: &str,
+) -> (&'static str, Vec<TargetCluster>, String) {
+    let stays = || bound.placed().to_vec();
+    match plan(bound, groups, fleet, cluster) {
+        Plan::Move(clusters) => ("moves", clusters, String::new()),
+        Plan::UnderWay => ("moves", stays(), "it is on its way already".to_owned()),
+        Plan::Follow => ("follows", stays(), "it goes where what refers to it goes".to_owned()),
+        Plan::Leave(why) => ("stays", stays(), format!("nothing of it runs: {why}")),
+        Plan::Daemons(why) => ("stays", stays(), why),
+        Plan::Stuck(why) => ("stuck", stays(), why),
+    }
 }
 
 /// What is on a cluster, and everything that is asked to decide where it can go.

@@ -19,10 +19,32 @@ pub(super) use self::report::places;
 use self::{report::Report, target::Target};
 use super::{
     Failure,
-    args::{Document, ExplainArgs},
+    args::{Document, ExplainArgs, ServerArgs},
     ask::Server,
     known, print,
 };
+
+/// Why a template is where it is, as a document: of the template of this kind and name, or of what is left of it.
+pub(super) async fn document(server: &Server, kind: &str, name: &str) -> Result<Value, Failure> {
+    let all = discovery::everything(server.objects.rest()).await.map_err(|e| server.failure(&e))?;
+    let args = ExplainArgs {
+        target: kind.to_owned(),
+        name: Some(name.to_owned()),
+        resource: None,
+        output: Document::Json,
+        server: ServerArgs::default(),
+    };
+    let clusters = known::clusters(server).await?;
+    let mut reports = Vec::new();
+    for target in target::find(server, &all, &args).await? {
+        reports.push(match target {
+            Target::Template(object) => json!(template::report(server, &object, &clusters).await?),
+            Target::Orphan(bound) => json!(template::orphan(server, *bound, &clusters).await?),
+            Target::Policy(head) => json!(policy::report(server, &all, &head, &clusters).await?),
+        });
+    }
+    Ok(reports.into_iter().next().unwrap_or_default())
+}
 
 /// Prints why.
 pub(super) async fn run(args: ExplainArgs, env: Env) -> Result<(), Failure> {
