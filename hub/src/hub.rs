@@ -39,6 +39,7 @@ use crate::{
         unified_auth::UnifiedAuth,
     },
     metrics::HubFigures,
+    page::eyes::Eyes,
     push::{Pusher, Pushing},
     write::claiming::NewTemplates,
 };
@@ -99,6 +100,7 @@ pub struct Hub {
     epochs: Option<Arc<Epochs>>,
     approves: bool,
     pushing: Pushing,
+    eyes: Eyes,
 }
 
 impl fmt::Debug for Hub {
@@ -127,6 +129,7 @@ impl Hub {
             epochs: None,
             approves: false,
             pushing: Pushing::No,
+            eyes: Eyes::default(),
         })
     }
 
@@ -184,6 +187,11 @@ impl Hub {
         &self.figures
     }
 
+    /// What the controllers know while they run, for whoever shows it.
+    pub(crate) fn eyes(&self) -> Eyes {
+        self.eyes.clone()
+    }
+
     /// Whether all that the controllers decide by has been read once.
     pub fn ready(&self) -> latest::Receiver<bool> {
         self.ready.subscribe()
@@ -207,6 +215,7 @@ impl Hub {
         context.epochs = self.epochs;
         context.to_scale = self.config.hpa_scale_targets.then(|| WorkQueue::new(context.env.clone()));
         let context = Arc::new(context);
+        self.eyes.open(&context);
         self.new_templates.ask(&context.known);
 
         // Every listener is in place before the first watch starts.

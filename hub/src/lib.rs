@@ -17,6 +17,7 @@
 //! | [`cli`] | the command line, with what `karmada_cli` has of it |
 //! | [`engine`] | where the API comes from: embedded, a stock kube-apiserver, a backup, an export |
 //! | [`admission`] | what users hear at once when they write to Karmada's kinds |
+//! | `page` | what people see of the fleet in a browser |
 //! | `push` | an agent of the hub's own for each member that has none |
 //! | `controllers` | one module each: from what is known to what is written, by what `karmada_core` decides |
 //! | `accounts` | what the controllers share and count: room, quotas, needs, judgement, evictions |
@@ -33,6 +34,7 @@ pub mod engine;
 mod hub;
 mod known;
 pub mod metrics;
+mod page;
 mod push;
 mod rules;
 mod write;

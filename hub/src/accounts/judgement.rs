@@ -7,7 +7,7 @@ use karmada_client::Error;
 use karmada_core::{
     evict::{Allowance, Ask},
     health::{Moment, Ready},
-    judge::{self, Cluster, Judge, Opinion, Record, Settings, Verdict, brake, budget::Budgets},
+    judge::{self, Cluster, Judge, Opinion, Record, Settings, Sighting, Verdict, brake, budget::Budgets},
     leave,
 };
 use karmada_env::Env;
@@ -74,6 +74,32 @@ impl Judgement {
     /// What is to be shown of a cluster.
     pub(crate) fn opinion(&self, cluster: &str, ready: Ready) -> Opinion {
         self.judge.lock().opinion(cluster, ready, moment(&self.env))
+    }
+
+    /// What is seen of many clusters, by one look.
+    pub(crate) fn sightings<'a>(
+        &self,
+        clusters: impl IntoIterator<Item = &'a str>,
+        mut each: impl FnMut(Sighting),
+    ) {
+        let (judge, now) = (self.judge.lock(), moment(&self.env));
+        clusters.into_iter().for_each(|cluster| each(judge.sighting(cluster, now)));
+    }
+
+    /// The last day of a cluster's link.
+    pub(crate) fn strip(&self, cluster: &str) -> Option<String> {
+        self.judge.lock().strip(cluster, moment(&self.env))
+    }
+
+    /// Why evictions are held, if they are, in words.
+    pub(crate) fn brake(&self) -> Option<String> {
+        let judge = self.judge.lock();
+        judge.held().map(|held| self.message(held))
+    }
+
+    /// What is decided by.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Whether the hub cannot tell at present which clusters live: it has just started, or was away or cut off.

@@ -7,6 +7,7 @@ pub(crate) mod judgement;
 pub(crate) mod needs;
 pub(crate) mod placing;
 pub(crate) mod quotas;
+pub(crate) mod stages;
 mod turns;
 mod used;
 
@@ -22,6 +23,7 @@ use self::{
     needs::Needs,
     placing::Fleet,
     quotas::{QuotaHead, Quotas},
+    stages::Stages,
     turns::Turns,
     used::Used,
 };
@@ -57,6 +59,8 @@ pub(crate) struct Accounts {
     pub(crate) granted: Arc<Quotas>,
     /// What each namespace uses.
     pub(crate) used: Arc<Used>,
+    /// How far the Works of each cluster are.
+    pub(crate) stages: Arc<Stages>,
     /// Whose turn it is among the bindings of groups.
     pub(crate) groups: Turns,
     /// All clusters, as placement wants them.
@@ -83,9 +87,13 @@ impl Accounts {
         let granted = Arc::<Quotas>::default();
         let (sums, grants) = (used.clone(), granted.clone());
         known.bindings.namespaced.listen(move |change| sums.heard(change, || grants.heard(change)));
+        let stages = Arc::<Stages>::default();
+        let counts = stages.clone();
+        known.works.listen(move |change| counts.heard(change));
         Self {
             known,
             env,
+            stages,
             evictions,
             graces: Graces::default(),
             needs: Needs::default(),

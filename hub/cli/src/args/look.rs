@@ -137,8 +137,8 @@ pub struct WhatIfArgs {
 pub const DRAIN_HELP: &str = "\
 The cluster is cordoned, and everything that runs on it moves to the clusters that its policy allows. An old copy is
 removed when the new ones are healthy, not before: service is kept throughout. What no other cluster can take is left
-where it is and named, with the reason, and the exit code is 1; `karmada-hub what-if --taint NAME=drain:NoExecute` and
---dry-run show it beforehand. So it is with whatever runs there, CronJobs and custom resources of which nothing is known
+where it is and named, with the reason, and the exit code is 1; `karmada-hub what-if --drain NAME` and --dry-run show it
+beforehand. So it is with whatever runs there, CronJobs and custom resources of which nothing is known
 as well. ConfigMaps and the like that no other cluster takes stay, too, and are no failure: nothing of them runs. Nor are
 DaemonSets, as with `kubectl drain --ignore-daemonsets`: their Pods stay.
 

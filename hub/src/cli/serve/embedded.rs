@@ -23,7 +23,7 @@ use super::{
     front::beside_api,
     limits, pki_failure, supervise, tls,
 };
-use crate::{HubConfig, HubError, cli::ServeArgs, engine::embedded::Embedded, metrics};
+use crate::{HubConfig, HubError, cli::ServeArgs, engine::embedded::Embedded, metrics, page::Page};
 
 /// For the last writes of store and audit log.
 const CLOSE: Duration = Duration::from_millis(1500);
@@ -54,12 +54,12 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let kept = keeper.figures();
     tokio::spawn(keeper.keep(embedded.store().clone(), env.clone(), stop.clone()));
     let hub = embedded.hub(config, env).map_err(hub_failure)?.pushing();
-    let page = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
-    let page = page.with(embedded.reaching().clone());
+    let shown = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
+    let shown = shown.with(embedded.reaching().clone());
     let ending = EndingFigures::new(embedded.server().epochs().clone(), env.clone());
-    let page = page.with(ending);
-    let page = kept.into_iter().fold(page, |page, kept| page.with(kept));
-    embedded.server().show_metrics(page.into_source());
+    let shown = shown.with(ending);
+    let shown = kept.into_iter().fold(shown, |shown, kept| shown.with(kept));
+    embedded.server().show_metrics(shown.into_source());
 
     if let Some(audit) = &audit {
         embedded.server().audit_by(audit.clone());
@@ -67,6 +67,9 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     embedded.server().authenticate_by(authenticator);
     embedded.server().certify_by(certifier);
     embedded.server().add_paths(&beside_api(hub.ready(), embedded.store().clone()));
+    let page = Page::new(embedded.server().handle(), args.advertise.clone(), hub.eyes(), env, stop.clone());
+    embedded.server().sessions_of(page.sessions());
+    embedded.server().add_paths(&page.paths());
     let rotation = Arc::new(Rotation {
         pki: pki.clone(),
         tls: tls.clone(),

@@ -4,7 +4,11 @@ use karmada_api::{
     consts::{annotation, extension, label},
     work::WorkStatus,
 };
-use karmada_core::aggregate::Report;
+use karmada_core::{
+    aggregate::Report,
+    judge::fence,
+    stage::{self, Stage},
+};
 use karmada_meta::{object, text};
 use karmada_objects::{
     key::Key,
@@ -31,6 +35,10 @@ pub(crate) struct WorkHead {
     pub quota: Option<Key>,
     /// The uid of its controlling owner, as Works of namespaces have one.
     pub owner: String,
+    /// How far it is on its cluster.
+    pub stage: Stage,
+    /// After how many seconds without word from the hub it is stopped there, if it is.
+    pub fence: Option<u32>,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
     /// Whether it is marked as unwanted.
@@ -105,6 +113,8 @@ impl WorkHead {
             quota,
             binding_id: ids.iter().find_map(|id| object::label(value, id)).unwrap_or_default().to_owned(),
             owner: owner.map(|o| o.uid).unwrap_or_default(),
+            stage: stage::of(value).0,
+            fence: fence::after(value).map(|after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
             deleting: object::deletion_timestamp(value).is_some(),
             unwanted: object::annotation(value, extension::UNWANTED_SINCE).is_some(),
             content: Self::content(value),

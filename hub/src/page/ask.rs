@@ -1,0 +1,410 @@
+//! Single things of the page: what its user may read of them, as the page shows it.
+
+use std::time::Duration;
+
+use http::Method;
+use karmada_api::consts::label;
+use karmada_apiserver::heavy;
+use karmada_cli::{Failure, Wanted, documents};
+use karmada_client::{Error, Resource};
+use karmada_core::names;
+use karmada_meta::{object, status::Status, time::Time};
+use karmada_objects::{
+    Objects, bindings,
+    discovery::Lookup,
+    key::Key,
+    kinds::{CLUSTERS, EVENTS, WORKS},
+    scope::Scope,
+};
+use karmada_telemetry::metrics::{CONTENT_TYPE, read};
+use karmada_ui::views;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Mutex, Semaphore},
+    time::timeout,
+};
+
+use super::{Asked, Page, eyes, eyes::Eyes};
+
+/// Which question a path asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    Cluster,
+    Apps,
+    App,
+    Explain,
+    Difference,
+    WhatIf,
+    Cordon,
+    Hub,
+}
+
+/// Where they are asked.
+pub(super) const ANSWERS: [(&str, &[Method], Question); 8] = [
+    ("/ui/api/cluster", super::READ, Question::Cluster),
+    ("/ui/api/apps", super::READ, Question::Apps),
+    ("/ui/api/app", super::READ, Question::App),
+    ("/ui/api/explain", super::READ, Question::Explain),
+    ("/ui/api/difference", super::READ, Question::Difference),
+    ("/ui/api/what-if", super::READ, Question::WhatIf),
+    ("/ui/api/cordon", super::WRITE, Question::Cordon),
+    ("/ui/api/hub", super::READ, Question::Hub),
+];
+
+/// So many applications are listed at a time.
+const APPS: usize = 500;
+/// So many objects are supposed of, which may take a while for each.
+const SUPPOSED: usize = 500;
+/// How long somebody waits for their turn to have something computed.
+const TURN: Duration = Duration::from_secs(15);
+/// How long the figures of the hub are shown before they are gathered anew: a fleet's fill a page of some megabytes.
+const FIGURES: Duration = Duration::from_secs(5);
+
+/// What is asked, and whose turn it is.
+pub(super) struct Asking {
+    eyes: Eyes,
+    /// One thing at a time is computed: it takes a processor.
+    place: Semaphore,
+    /// The figures, and when they were gathered.
+    figures: Mutex<Option<(Duration, Value)>>,
+}
+
+impl Asking {
+    pub(super) fn new(eyes: Eyes) -> Self {
+        Self { eyes, place: Semaphore::new(1), figures: Mutex::default() }
+    }
+
+    pub(super) async fn answer(&self, which: Question, page: &Page, asked: &Asked) -> Result<Value, Status> {
+        let objects = asked.objects(&page.handle);
+        match which {
+            Question::Cluster => self.cluster(page, asked, &objects).await,
+            Question::Apps => self.apps(asked, &objects).await,
+            Question::App => self.app(page, asked, &objects).await,
+            Question::Explain => {
+                let (kind, name) = (asked.wanted("kind")?, asked.wanted("name")?);
+                let namespace = asked.query("namespace").unwrap_or_default();
+                self.computed(documents::explain(objects, &namespace, &kind, &name, &page.env)).await
+            }
+            Question::Difference => self.difference(asked, &objects).await,
+            Question::WhatIf => {
+                let wanted = Wanted::of(&asked.list("lose"), &asked.list("drain"), &asked.list("cordon"));
+                if wanted.is_empty() {
+                    return Err(Status::bad_request("name clusters in lose, drain or cordon"));
+                }
+                self.computed(documents::what_if(objects, &wanted, SUPPOSED, &page.env)).await
+            }
+            Question::Cordon => {
+                let (name, on) = (asked.wanted("cluster")?, asked.wanted("on")?);
+                let on = on.parse().map_err(|_| Status::bad_request("on: true or false"))?;
+                let done = documents::cordon(objects, &name, on, &page.env).await.map_err(failed)?;
+                Ok(json!({"cluster": name, "cordoned": on, "changed": done}))
+            }
+            Question::Hub => self.hub(page, asked).await,
+        }
+    }
+
+    /// What is computed of much, when its turn comes, beside everybody's work.
+    async fn computed(&self, work: impl Future<Output = Result<Value, Failure>>) -> Result<Value, Status> {
+        let turn = timeout(TURN, self.place.acquire()).await;
+        let Ok(Ok(_place)) = turn else {
+            return Err(Status::too_many_requests("others have something computed; try again", 5));
+        };
+        heavy::beside(usize::MAX, work).await.map_err(failed)
+    }
+
+    async fn cluster(&self, page: &Page, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
+        let name = asked.wanted("name")?;
+        let cluster = objects
+            .get(&CLUSTERS, &Key::cluster_scoped(name.as_str()))
+            .await
+            .map_err(|error| refused(&error))?;
+        let cluster = cluster.ok_or_else(|| missing("cluster", &name))?;
+        let mut view = views::cluster(&cluster);
+        view["now"] = json!(Time::now(&page.env));
+        if let Some(context) = self.eyes.context() {
+            view["told"] = json!(eyes::of_cluster(&context, &name, page.live.hub_began()));
+        }
+        // What one may not read of it is left out, and said to be.
+        let works = list(objects, &WORKS, Some(&names::execution_namespace(&name)), "").await;
+        view["works"] = works.map_or_else(|error| denied(&error), |works| views::works(&works));
+        let mut events = Vec::new();
+        let about = format!("involvedObject.kind=Cluster,involvedObject.name={name}");
+        let listed = objects
+            .list_by_fields(&EVENTS, Some("default"), &about, |page: Vec<Value>| events.extend(page))
+            .await;
+        view["events"] = listed.map_or_else(|error| denied(&error), |()| views::events(&events));
+        Ok(view)
+    }
+
+    async fn apps(&self, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
+        let wanted = asked.query("namespace");
+        let needle = asked.query("q").unwrap_or_default().to_lowercase();
+        let (mut apps, mut of, mut refusals) = (Vec::new(), 0usize, Vec::new());
+        let scopes: &[Scope] = match wanted {
+            Some(_) => &[Scope::Namespaced],
+            None => &[Scope::Namespaced, Scope::Cluster],
+        };
+        for scope in scopes {
+            let take = |page: Vec<Value>| {
+                for binding in &page {
+                    let app = views::app(binding);
+                    let text =
+                        format!("{}/{} {}", app["namespace"], app["name"], app["kind"]).replace('"', "");
+                    if !text.to_lowercase().contains(&needle) {
+                        continue;
+                    }
+                    of += 1;
+                    if apps.len() < APPS {
+                        apps.push(app);
+                    }
+                }
+            };
+            let listed = objects.list(bindings::resource(*scope), wanted.as_deref(), "", take).await;
+            if let Err(error) = listed {
+                if !error.is_forbidden() || wanted.is_some() {
+                    return Err(refused(&error));
+                }
+                refusals.push(error);
+            }
+        }
+        // Who may read some of it is shown that; who may read nothing is told so.
+        if refusals.len() == scopes.len()
+            && let Some(error) = refusals.pop()
+        {
+            return Err(refused(&error));
+        }
+        Ok(
+            json!({"apps": apps, "of": of, "hidden": refusals.iter().map(ToString::to_string).collect::<Vec<_>>()}),
+        )
+    }
+
+    async fn app(&self, page: &Page, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
+        let binding = binding(asked, objects).await?;
+        let mut view = views::app(&binding);
+        let copies = views::copies(&binding);
+        if let Some(context) = self.eyes.context() {
+            let names: Vec<_> =
+                copies.iter().filter_map(|copy| copy["cluster"].as_str().map(str::to_owned)).collect();
+            if asked.may_list_clusters(&page.handle).is_ok() {
+                view["heard"] = eyes::heard(&context, &names);
+            }
+        }
+        view["copies"] = copies.into();
+        let policy = [
+            ("PropagationPolicy", karmada_api::consts::annotation::PROPAGATION_POLICY_NAME),
+            ("ClusterPropagationPolicy", karmada_api::consts::annotation::CLUSTER_PROPAGATION_POLICY_NAME),
+        ]
+        .iter()
+        .find_map(|(kind, key)| Some(json!({"kind": kind, "name": object::annotation(&binding, key)?})));
+        view["policy"] = json!(policy);
+        view["placement"] = binding.pointer("/spec/placement").cloned().unwrap_or_default();
+        view["conditions"] = binding.pointer("/status/conditions").cloned().unwrap_or_default();
+        view["followed"] = binding.pointer("/spec/requiredBy").cloned().unwrap_or_default();
+        view["now"] = json!(Time::now(&page.env));
+        match template(objects, &binding).await {
+            Ok(Some(template)) => {
+                view["template"] = json!({
+                    "generation": object::generation(&template), "born": object::creation_timestamp(&template),
+                });
+            }
+            Ok(None) => view["template"] = json!({"gone": true}),
+            Err(error) => view["template"] = denied(&error),
+        }
+        Ok(view)
+    }
+
+    async fn difference(&self, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
+        let cluster = asked.wanted("cluster")?;
+        let binding = binding(asked, objects).await?;
+        let template = template(objects, &binding).await.map_err(|error| refused(&error))?;
+        let template = template.ok_or_else(|| missing("template of", object::name(&binding)))?;
+        let scope = scope(asked)?;
+        let id = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
+        let id = id[usize::from(scope == Scope::Cluster)];
+        let own = object::label(&binding, id).ok_or_else(|| missing("Work of", object::name(&binding)))?;
+        let place = names::execution_namespace(&cluster);
+        let works = list(objects, &WORKS, Some(&place), &format!("{id}={own}"))
+            .await
+            .map_err(|error| refused(&error))?;
+        let work = works.first().ok_or_else(|| missing("Work on", &cluster))?;
+        Ok(views::difference(&template, work))
+    }
+
+    /// The hub in figures: those of `/metrics`, for whoever may read that, without those of each cluster.
+    async fn hub(&self, page: &Page, asked: &Asked) -> Result<Value, Status> {
+        asked.may_list_clusters(&page.handle)?;
+        let mut view = json!({
+            "now": Time::now(&page.env), "hubBegan": page.live.hub_began(), "hub": env!("CARGO_PKG_VERSION"),
+            "counts": page.live.counts(), "watching": page.live.readers(),
+        });
+        if let Some(context) = self.eyes.context() {
+            let judgement = &context.accounts.judgement;
+            let settings = judgement.settings();
+            view["brake"] = json!({
+                "held": judgement.brake(), "share": settings.brake.share, "least": settings.brake.least,
+                "timeoutSeconds": settings.brake.timeout.as_secs(),
+            });
+            view["budgets"] = json!({
+                "perBinding": settings.budget.per_binding, "perMinute": settings.budget.per_minute,
+            });
+            view["grace"] = json!(settings.health.grace.as_secs());
+        }
+        match self.figures(page, asked).await {
+            Ok(figures) => {
+                view["figures"] = figures;
+                // Who else has logged in is for whoever may see what everybody does.
+                view["users"] = json!(page.logged_in.sessions.users());
+            }
+            Err(why) => view["figures"] = json!({"denied": why.message}),
+        }
+        Ok(view)
+    }
+
+    async fn figures(&self, page: &Page, asked: &Asked) -> Result<Value, Status> {
+        let ask = http::Request::get("/metrics")
+            .header(http::header::ACCEPT, CONTENT_TYPE)
+            .body(axum::body::Body::empty())
+            .map_err(Status::internal)?;
+        // Whether they may is judged each time; gathered they are for all.
+        let may = karmada_apiserver::authz::Attributes {
+            user: &asked.user,
+            verb: "get",
+            target: karmada_apiserver::authz::Target::Path("/metrics"),
+        };
+        if !page.handle.allows(&may) {
+            return Err(karmada_apiserver::authz::forbidden(&may, ""));
+        }
+        let mut kept = self.figures.lock().await;
+        let now = page.env.now();
+        if let Some((at, figures)) = &*kept
+            && now.saturating_sub(*at) < FIGURES
+        {
+            return Ok(figures.clone());
+        }
+        let answer = page.handle.answer(asked.user.clone(), ask).await;
+        let answer = answer.ok_or_else(|| Status::service_unavailable("the API server is ending"))?;
+        let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.map_err(Status::internal)?;
+        let figures = read(&String::from_utf8_lossy(&text)).map_err(Status::internal)?;
+        let mut rows = serde_json::Map::new();
+        for (name, labels) in SHOWN {
+            if let Some(value) = figures.sum(name, labels) {
+                let key = labels.iter().fold(name.to_owned(), |key, (_, value)| format!("{key} {value}"));
+                rows.insert(key, value.into());
+            }
+        }
+        for (name, as_) in [
+            ("karmada_store_commit_duration_seconds_bucket", "commit"),
+            ("karmada_hub_propagation_duration_seconds_bucket", "propagation"),
+            ("apiserver_request_duration_seconds_bucket", "requests"),
+        ] {
+            let buckets = figures.samples.iter().filter(|sample| sample.name == name);
+            let mut sums = std::collections::BTreeMap::<String, f64>::new();
+            for sample in buckets {
+                if let Some(le) = sample.labels.get("le") {
+                    *sums.entry(le.clone()).or_default() += sample.value;
+                }
+            }
+            rows.insert(as_.to_owned(), json!(sums));
+        }
+        let figures = Value::from(rows);
+        *kept = Some((now, figures.clone()));
+        Ok(figures)
+    }
+}
+
+/// A figure by its name, and those labels that count.
+type Shown = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// The figures that are shown.
+const SHOWN: [Shown; 16] = [
+    ("process_resident_memory_bytes", &[]),
+    ("process_cpu_seconds_total", &[]),
+    ("process_open_fds", &[]),
+    ("apiserver_request_total", &[]),
+    ("apiserver_longrunning_requests", &[]),
+    ("apiserver_current_inflight_requests", &[]),
+    ("apiserver_current_inqueue_requests", &[]),
+    ("karmada_apiserver_refused_requests_total", &[]),
+    ("karmada_hub_received_bytes_total", &[]),
+    ("karmada_hub_sent_bytes_total", &[]),
+    ("karmada_hub_connections_total", &[]),
+    ("karmada_hub_evictions_postponed_total", &[]),
+    ("karmada_hub_fence_waits", &[]),
+    ("karmada_store_failed", &[]),
+    ("karmada_store_bytes", &[]),
+    ("karmada_store_quota_bytes", &[]),
+];
+
+fn scope(asked: &Asked) -> Result<Scope, Status> {
+    match asked.wanted("scope")?.as_str() {
+        "namespaced" => Ok(Scope::Namespaced),
+        "cluster" => Ok(Scope::Cluster),
+        other => Err(Status::bad_request(format!("scope: {other:?} is neither namespaced nor cluster"))),
+    }
+}
+
+/// The binding that is asked for.
+async fn binding(asked: &Asked, objects: &Objects) -> Result<Value, Status> {
+    let scope = scope(asked)?;
+    let name = asked.wanted("binding")?;
+    let key = match scope {
+        Scope::Namespaced => Key::new(asked.wanted("namespace")?, name.as_str()),
+        Scope::Cluster => Key::cluster_scoped(name.as_str()),
+    };
+    let found = objects.get(bindings::resource(scope), &key).await.map_err(|error| refused(&error))?;
+    found.ok_or_else(|| missing("binding", &name))
+}
+
+/// The template of a binding, if it is there.
+async fn template(objects: &Objects, binding: &Value) -> Result<Option<Value>, Error> {
+    let of = &binding["spec"]["resource"];
+    let text = |field: &str| of[field].as_str().unwrap_or_default();
+    let mut lookup = Lookup::default();
+    let Some(served) = lookup.find(objects.rest(), text("apiVersion"), text("kind")).await? else {
+        return Ok(None);
+    };
+    objects.get(&served.resource, &Key::new(text("namespace"), text("name"))).await
+}
+
+async fn list(
+    objects: &Objects,
+    resource: &Resource,
+    namespace: Option<&str>,
+    selector: &str,
+) -> Result<Vec<Value>, Error> {
+    let mut all = Vec::new();
+    objects.list(resource, namespace, selector, |page: Vec<Value>| all.extend(page)).await?;
+    Ok(all)
+}
+
+/// What is shown in place of what one may not read.
+fn denied(error: &Error) -> Value {
+    json!({"denied": error.to_string()})
+}
+
+fn missing(what: &str, name: &str) -> Status {
+    Status {
+        code: 404,
+        reason: "NotFound".to_owned(),
+        ..Status::bad_request(format!("there is no {what} {name:?}"))
+    }
+}
+
+/// The API's own answer, or that there was none.
+fn refused(error: &Error) -> Status {
+    match error.status() {
+        Some(status) => Status {
+            code: status.code,
+            reason: status.reason.clone(),
+            ..Status::bad_request(status.message.clone())
+        },
+        None => Status::service_unavailable(error.to_string()),
+    }
+}
+
+fn failed(failure: Failure) -> Status {
+    match failure {
+        Failure::Usage(why) | Failure::Failed(why) => Status::bad_request(why),
+        Failure::Ended(code) => Status::internal(format!("ended with {code}")),
+    }
+}

@@ -1,0 +1,340 @@
+//! The board of all clusters while anybody looks at it, and who is told of changes.
+//!
+//! It is brought up to date once a second by one task, however many look, and goes half a minute after the last has gone.
+//! Whoever reads slowly holds nothing: they take the batches that there are when they come for them, or all of it anew.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use karmada_apiserver::Handle;
+use karmada_client::latest;
+use karmada_env::Env;
+use karmada_meta::{status::Status, time::Time};
+use karmada_ui::{
+    assets,
+    board::{Board, Since},
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Asked,
+    eyes::{self, Eyes, Rows},
+};
+
+/// How often all clusters are looked at while anybody is there.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often whoever listens hears that it goes on, and when the clusters were heard that they show closely.
+const BEAT: Duration = Duration::from_secs(5);
+/// For how long the board is kept for nobody.
+const LINGER: Duration = Duration::from_secs(30);
+/// So many clusters may be shown closely.
+const CLOSELY: usize = 64;
+/// So many keys of labels are named.
+const KEYS: usize = 100;
+
+/// All clusters, written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Whole {
+    pub(super) plain: Bytes,
+    pub(super) packed: Bytes,
+}
+
+struct State {
+    board: Board,
+    rows: Rows,
+    /// The whole as it was at a number.
+    whole: Option<(u64, Whole)>,
+    /// When the board was brought up to date.
+    looked: Option<Duration>,
+    /// When anybody was here last.
+    wanted: Duration,
+    running: bool,
+}
+
+/// See the module.
+pub(super) struct Live {
+    eyes: Eyes,
+    env: Env,
+    stop: CancellationToken,
+    hub_began: Time,
+    state: Mutex<State>,
+    changed: latest::Sender<u64>,
+    readers: Arc<AtomicUsize>,
+}
+
+/// Somebody who listens.
+struct Reader(Arc<AtomicUsize>);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Live {
+    pub(super) fn new(eyes: Eyes, env: Env, stop: CancellationToken) -> Arc<Self> {
+        let hub_began = Time::now(&env);
+        // The board of a hub that was started anew counts from elsewhere.
+        let first = u64::try_from(hub_began.timestamp().as_second()).unwrap_or_default() << 16;
+        let state = State {
+            board: Board::new(first),
+            rows: Rows::new(hub_began),
+            whole: None,
+            looked: None,
+            wanted: env.now(),
+            running: false,
+        };
+        Arc::new(Self {
+            eyes,
+            env,
+            stop,
+            hub_began,
+            state: Mutex::new(state),
+            changed: latest::Sender::new(first),
+            readers: Arc::default(),
+        })
+    }
+
+    /// When this hub began.
+    pub(super) fn hub_began(&self) -> Time {
+        self.hub_began
+    }
+
+    /// How many listen.
+    pub(super) fn readers(&self) -> usize {
+        self.readers.load(Ordering::Relaxed)
+    }
+
+    /// Brings the board up to date, if nobody has done so within a second.
+    fn look(&self, state: &mut State) {
+        let now = self.env.now();
+        if state.looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK / 2) {
+            return;
+        }
+        state.looked = Some(now);
+        let Some(context) = self.eyes.context() else { return };
+        let rows = state.rows.all(&context);
+        if state.board.update(rows) {
+            self.changed.send_replace(0);
+        }
+    }
+
+    /// Has the board kept up to date from now on.
+    fn want(self: &Arc<Self>, state: &mut State) {
+        state.wanted = self.env.now();
+        if std::mem::replace(&mut state.running, true) {
+            return;
+        }
+        let live = self.clone();
+        tokio::spawn(async move {
+            let mut ticks = interval(LOOK);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = live.stop.cancelled() => break,
+                    _ = ticks.tick() => {}
+                }
+                let mut state = live.state.lock();
+                let now = live.env.now();
+                if live.readers() > 0 {
+                    state.wanted = now;
+                }
+                if now.saturating_sub(state.wanted) > LINGER {
+                    // Numbers go on, so that nobody takes the next board for this one.
+                    let number = state.board.number() + 1;
+                    (state.board, state.whole) = (Board::new(number), None);
+                    (state.rows, state.looked, state.running) = (Rows::new(live.hub_began), None, false);
+                    return;
+                }
+                live.look(&mut state);
+            }
+        });
+    }
+
+    /// All clusters.
+    pub(super) fn whole(self: &Arc<Self>) -> Whole {
+        let mut state = self.state.lock();
+        self.want(&mut state);
+        self.look(&mut state);
+        let number = state.board.number();
+        if let Some((of, whole)) = &state.whole
+            && *of == number
+        {
+            return whole.clone();
+        }
+        let about = json!({
+            "now": millis(&self.env), "hubBegan": self.hub_began, "hub": env!("CARGO_PKG_VERSION"),
+            "synced": self.eyes.context().is_some_and(|context| context.known.clusters.is_synced()),
+        });
+        let plain = state.board.whole(about);
+        let packed = assets::gzip(&plain, 1).into();
+        let whole = Whole { plain: plain.into(), packed };
+        state.whole = Some((number, whole.clone()));
+        whole
+    }
+
+    /// How many clusters are in each state.
+    pub(super) fn counts(self: &Arc<Self>) -> BTreeMap<&'static str, usize> {
+        let mut state = self.state.lock();
+        self.want(&mut state);
+        self.look(&mut state);
+        state.board.counts()
+    }
+
+    /// The value that each cluster has of one label; without a key those that there are, with how many clusters have each.
+    pub(super) fn labels(&self, key: Option<&str>) -> Value {
+        let Some(context) = self.eyes.context() else { return json!({}) };
+        let clusters = context.known.clusters.pages(None).flatten();
+        let Some(key) = key else {
+            let mut keys = BTreeMap::<String, usize>::new();
+            for (_, head) in clusters {
+                for key in head.cluster.metadata.labels.iter().flat_map(BTreeMap::keys) {
+                    *keys.entry(key.clone()).or_default() += 1;
+                }
+            }
+            let mut keys: Vec<_> = keys.into_iter().collect();
+            keys.sort_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
+            keys.truncate(KEYS);
+            return json!({"keys": keys});
+        };
+        let values = clusters.filter_map(|(name, head)| {
+            let value = head.cluster.metadata.labels.as_ref()?.get(key)?.clone();
+            Some((name.name.clone(), Value::from(value)))
+        });
+        json!({"key": key, "values": values.collect::<serde_json::Map<_, _>>()})
+    }
+
+    /// What changes, as lines of JSON, for as long as somebody listens and may.
+    pub(super) fn stream(self: &Arc<Self>, asked: &Asked, handle: &Handle) -> Result<Response<Body>, Status> {
+        asked.may_list_clusters(handle)?;
+        let closely = asked.list("watch");
+        if closely.len() > CLOSELY {
+            return Err(Status::bad_request(format!("watch: names {CLOSELY} clusters at most")));
+        }
+        let since = asked.query("since").and_then(|since| since.parse().ok());
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        self.want(&mut self.state.lock());
+        let listener = Listener {
+            live: self.clone(),
+            since: since.unwrap_or_default(),
+            changed: self.changed.subscribe(),
+            user: asked.user.clone(),
+            handle: handle.clone(),
+            closely,
+            lines: VecDeque::new(),
+            beat: None,
+            over: false,
+            _reader: Reader(self.readers.clone()),
+        };
+        let lines = futures::stream::unfold(listener, |mut listener| async move {
+            listener.next().await.map(|line| (Ok::<_, Infallible>(line), listener))
+        });
+        let mut response = Response::new(Body::from_stream(lines));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        Ok(response)
+    }
+}
+
+fn millis(env: &Env) -> u64 {
+    let since = env.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// One who listens.
+struct Listener {
+    live: Arc<Live>,
+    since: u64,
+    changed: latest::Receiver<u64>,
+    user: karmada_apiserver::authn::UserInfo,
+    handle: Handle,
+    closely: Vec<String>,
+    lines: VecDeque<Bytes>,
+    beat: Option<Duration>,
+    over: bool,
+    _reader: Reader,
+}
+
+impl Listener {
+    /// The next line, when there is one.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(line) = self.lines.pop_front() {
+                return Some(line);
+            }
+            if self.over || self.live.stop.is_cancelled() {
+                return None;
+            }
+            let now = self.live.env.now();
+            let due = self.beat.is_none_or(|beat| now.saturating_sub(beat) >= BEAT);
+            let since = self.live.state.lock().board.since(self.since);
+            match since {
+                Since::All => {
+                    self.over = true;
+                    self.lines.push_back(line(&json!({"again": true})));
+                    continue;
+                }
+                Since::Batches(lines, number) => {
+                    self.lines.extend(lines);
+                    self.since = number;
+                }
+            }
+            if due || !self.lines.is_empty() {
+                // Whoever may not any more hears no more.
+                let asked = self.may();
+                if !asked {
+                    self.lines.clear();
+                    self.over = true;
+                    continue;
+                }
+            }
+            if due {
+                self.beat = Some(now);
+                let context = self.live.eyes.context().filter(|_| !self.closely.is_empty());
+                let heard = context.map(|context| eyes::heard(&context, &self.closely));
+                let mut beat = json!({"now": millis(&self.live.env)});
+                if let Some(heard) = heard {
+                    beat["heard"] = heard;
+                }
+                self.lines.push_back(line(&beat));
+            }
+            if self.lines.is_empty() {
+                let left = BEAT.saturating_sub(self.beat.map_or(BEAT, |beat| now.saturating_sub(beat)));
+                let stop = self.live.stop.clone();
+                tokio::select! {
+                    () = stop.cancelled() => return None,
+                    _ = timeout(left.max(Duration::from_millis(1)), self.changed.changed()) => {}
+                }
+            }
+        }
+    }
+
+    fn may(&self) -> bool {
+        use karmada_apiserver::authz::{Attributes, ResourceTarget, Target};
+        use karmada_objects::kinds::CLUSTERS;
+        let target = ResourceTarget {
+            group: &CLUSTERS.group,
+            resource: &CLUSTERS.plural,
+            ..ResourceTarget::default()
+        };
+        let attributes = Attributes { user: &self.user, verb: "list", target: Target::Resource(target) };
+        self.handle.allows(&attributes)
+    }
+}
+
+fn line(value: &Value) -> Bytes {
+    Bytes::from(format!("{value}\n"))
+}

@@ -1,0 +1,315 @@
+//! What people see of the fleet in a browser, at `/ui`.
+//!
+//! ```text
+//!   browser ─▶ front: who (a session's cookie, a certificate, a token), may they, audit ─▶ these paths
+//!                                                                                           │
+//!      login ◀─ vault of sessions ───────────────────────────────────────────────────────── ┤
+//!      fleet ◀─ board ◀─ eyes: what the controllers know, once a second while anybody looks ─┤  may they list Clusters?
+//!      rest  ◀─ karmada_ui::views, karmada_cli::documents ◀─ a client in process, as that user ┘
+//! ```
+//!
+//! Every answer holds what its user may read by the API's own rights, and nothing else: single things are read by a client
+//! of theirs in this process, which is judged, limited and audited as any; the fleet's rows are shown to whoever may list
+//! Clusters. Files and the login are everybody's.
+//!
+//! Answers of `/ui/api` take no seat of their own: what they ask takes seats, and who holds one while they wait for another
+//! could wait for themselves. How many one may have open is bounded as with watches, and what computes has one place.
+
+mod ask;
+pub(crate) mod eyes;
+mod live;
+mod session;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use karmada_apiserver::{
+    Handle,
+    authn::{
+        ANONYMOUS, UserInfo,
+        browser::{self, Sessions},
+    },
+    authz::{Attributes, ResourceTarget, Target},
+    paths::{Paths, READ, text},
+};
+use karmada_client::Rest;
+use karmada_env::Env;
+use karmada_meta::status::Status;
+use karmada_objects::{Objects, kinds::CLUSTERS};
+use karmada_ui::{assets, headers, vault::Vault};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use self::{ask::Asking, eyes::Eyes, live::Live, session::LoggedIn};
+
+/// Who reads for a user, in the log.
+const AGENT: &str = concat!("karmada-hub-ui/", env!("CARGO_PKG_VERSION"));
+/// From so many bytes an answer is worth compressing.
+const GZIP_FROM: usize = 1 << 10;
+/// A file is what its address says for ever.
+const FOR_EVER: &str = "public, max-age=31536000, immutable";
+
+const LOGIN: &[Method] = &[Method::GET, Method::POST, Method::DELETE];
+const WRITE: &[Method] = &[Method::POST];
+
+/// The page of one hub.
+pub(crate) struct Page {
+    handle: Handle,
+    env: Env,
+    /// What the server is called.
+    names: Vec<String>,
+    logged_in: Arc<LoggedIn>,
+    tickets: Vault<session::Who>,
+    live: Arc<Live>,
+    asking: Asking,
+}
+
+impl Page {
+    /// The page of the server behind `handle`, which is called by these names. `stop` ends what goes on.
+    pub(crate) fn new(
+        handle: Handle,
+        names: Vec<String>,
+        eyes: Eyes,
+        env: &Env,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        let logged_in = Arc::new(LoggedIn::new(names.clone(), env));
+        logged_in.clone().sweep(stop.clone());
+        Arc::new(Self {
+            live: Live::new(eyes.clone(), env.clone(), stop),
+            tickets: Vault::new(karmada_ui::vault::TICKETS, env.clone()),
+            asking: Asking::new(eyes),
+            env: env.clone(),
+            handle,
+            names,
+            logged_in,
+        })
+    }
+
+    /// Who knows browsers by their cookies.
+    pub(crate) fn sessions(&self) -> Arc<dyn Sessions> {
+        self.logged_in.clone()
+    }
+
+    /// The paths to answer.
+    pub(crate) fn paths(self: &Arc<Self>) -> Paths {
+        let answer = |answer: fn(&Self, &Asked) -> Result<Response<Body>, Status>| {
+            let page = self.clone();
+            move |request: Request<Body>| {
+                let answered = page.asked(request).and_then(|(asked, _)| answer(&page, &asked));
+                async move { answered.map(dressed) }
+            }
+        };
+        let paths = Paths::default()
+            .with("/ui", READ, answer(|_, _| Ok(document())))
+            .with("/ui/", READ, answer(|_, _| Ok(document())))
+            .with_prefix(FILES, READ, answer(|_, asked| Ok(file(asked))));
+        let page = self.clone();
+        let paths = paths
+            .with("/ui/session", LOGIN, move |request| {
+                let page = page.clone();
+                async move {
+                    let (asked, body) = page.asked(request)?;
+                    page.session(&asked, body).await.map(dressed)
+                }
+            })
+            .bodies_up_to(session::LARGEST);
+        let page = self.clone();
+        let paths = paths
+            .with("/ui/ticket", WRITE, move |request| {
+                let answered = page.asked(request).and_then(|(asked, _)| page.ticket(&asked));
+                async move { answered.map(dressed) }
+            })
+            .bodies_up_to(session::LARGEST);
+        let paths = paths
+            .with("/ui/live", READ, answer(|page, asked| page.live.stream(asked, &page.handle)))
+            .long_running()
+            .with("/ui/api/fleet", READ, answer(|page, asked| page.fleet(asked)))
+            .long_running()
+            .with("/ui/api/labels", READ, answer(|page, asked| page.labels(asked)))
+            .long_running();
+        ask::ANSWERS.iter().fold(paths, |paths, (path, methods, which)| {
+            let page = self.clone();
+            paths
+                .with(path, methods, move |request| {
+                    let page = page.clone();
+                    async move {
+                        let (asked, _) = page.asked(request)?;
+                        let value = page.asking.answer(*which, &page, &asked).await?;
+                        Ok(dressed(json(&asked, &value)))
+                    }
+                })
+                .long_running()
+        })
+    }
+
+    /// Who asks for what, if the page is served as what they have called it.
+    fn asked(&self, request: Request<Body>) -> Result<(Asked, Body), Status> {
+        let (parts, body) = request.into_parts();
+        let host = browser::host(&parts).unwrap_or_default();
+        if !headers::is_ours(host, &self.names) {
+            return Err(Status::bad_request(format!(
+                "the page is not served as {host:?}: open it by an address, or by a name of --advertise"
+            )));
+        }
+        let user = parts.extensions.get::<UserInfo>().cloned().unwrap_or_else(UserInfo::anonymous);
+        Ok((Asked { user, parts }, body))
+    }
+
+    /// The rows of all clusters.
+    fn fleet(&self, asked: &Asked) -> Result<Response<Body>, Status> {
+        asked.may_list_clusters(&self.handle)?;
+        let whole = self.live.whole();
+        let mut response = Response::new(Body::empty());
+        let packed = asked.takes_gzip();
+        *response.body_mut() = Body::from(if packed { whole.packed } else { whole.plain });
+        if packed {
+            mark_gzip(response.headers_mut());
+        }
+        response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+        Ok(response)
+    }
+
+    /// The value that each cluster has of one label, or the keys of labels that there are.
+    fn labels(&self, asked: &Asked) -> Result<Response<Body>, Status> {
+        asked.may_list_clusters(&self.handle)?;
+        Ok(json(asked, &self.live.labels(asked.query("key").as_deref())))
+    }
+}
+
+/// A request, and in whose name it is made.
+pub(crate) struct Asked {
+    user: UserInfo,
+    parts: Parts,
+}
+
+impl Asked {
+    /// The first value of a key of the query, if it is not empty.
+    fn query(&self, key: &str) -> Option<String> {
+        self.parts.uri.query().and_then(|query| first(query, key)).filter(|value| !value.is_empty())
+    }
+
+    /// The same; without it nothing can be answered.
+    fn wanted(&self, key: &str) -> Result<String, Status> {
+        self.query(key).ok_or_else(|| Status::bad_request(format!("{key}: say which")))
+    }
+
+    /// What stands in a key of the query, between commas.
+    fn list(&self, key: &str) -> Vec<String> {
+        let text = self.query(key).unwrap_or_default();
+        text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn takes_gzip(&self) -> bool {
+        let values = self.parts.headers.get_all(header::ACCEPT_ENCODING).iter();
+        values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|one| one.split(';').next().is_some_and(|name| name.trim() == "gzip"))
+    }
+
+    /// What this user may read, by a client of theirs.
+    fn objects(&self, handle: &Handle) -> Objects {
+        Objects::new(Rest::new(handle.client(self.user.clone(), AGENT)))
+    }
+
+    fn may(&self, handle: &Handle, verb: &str, group: &str, resource: &str) -> Result<(), Status> {
+        let target = ResourceTarget { group, resource, ..ResourceTarget::default() };
+        let attributes = Attributes { user: &self.user, verb, target: Target::Resource(target) };
+        if handle.allows(&attributes) {
+            return Ok(());
+        }
+        Err(karmada_apiserver::authz::forbidden(&attributes, ""))
+    }
+
+    fn may_list_clusters(&self, handle: &Handle) -> Result<(), Status> {
+        self.may(handle, "list", &CLUSTERS.group, &CLUSTERS.plural)
+    }
+
+    /// Whether somebody is known to ask.
+    fn is_somebody(&self) -> bool {
+        self.user.name != ANONYMOUS
+    }
+}
+
+/// The first value of a key of a query.
+fn first(query: &str, key: &str) -> Option<String> {
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let (_, value) = pairs.into_iter().find(|(name, _)| *name == key)?;
+    Some(decoded(value))
+}
+
+/// Decodes `%XX` and `+`. What is no text then is replaced.
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let pair = text.get(at + 1..at + 3).filter(|_| *byte == b'%');
+        match pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+            Some(value) => {
+                out.push(value);
+                at += 3;
+            }
+            None => {
+                out.push(if *byte == b'+' { b' ' } else { *byte });
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Where files are.
+const FILES: &str = "/ui/a/";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+fn document() -> Response<Body> {
+    let mut response = text(StatusCode::OK, "text/html; charset=utf-8", assets::document());
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// One of the page's files. A page of another program finds none of its files, and is loaded anew.
+fn file(asked: &Asked) -> Response<Body> {
+    let found = asked.parts.uri.path().strip_prefix(FILES).and_then(assets::find);
+    let Some(asset) = found else { return text(StatusCode::NOT_FOUND, "text/plain", "404 page not found\n") };
+    let packed = asked.takes_gzip();
+    let body = if packed { Body::from(assets::gzip(asset.bytes, 6)) } else { Body::from(asset.bytes) };
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_EVER));
+    if packed {
+        mark_gzip(headers);
+    }
+    response
+}
+
+fn mark_gzip(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+}
+
+/// A document as an answer.
+fn json(asked: &Asked, value: &Value) -> Response<Body> {
+    let bytes = Bytes::from(value.to_string());
+    let packed = bytes.len() > GZIP_FROM && asked.takes_gzip();
+    let mut response = Response::new(Body::from(if packed { assets::gzip(&bytes, 1).into() } else { bytes }));
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    if packed {
+        mark_gzip(response.headers_mut());
+    }
+    response
+}
+
+/// With what every answer of the page says to browsers.
+fn dressed(mut response: Response<Body>) -> Response<Body> {
+    headers::set(response.headers_mut());
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Logging in: by a token, by an address that `karmada-hub ui` has printed, or as whoever the request is by itself.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use axum::body::{Body, to_bytes};
+use http::{HeaderValue, Method, Response, header, request::Parts};
+use karmada_apiserver::{
+    authn::{
+        ANONYMOUS, By, Known, UserInfo,
+        browser::{self, COOKIE, Sessions},
+        epochs::Hold,
+    },
+    front::Shown,
+};
+use karmada_env::{Env, Secret};
+use karmada_meta::{status::Status, time::Time};
+use karmada_ui::{
+    headers,
+    vault::{Found, Holds, SESSIONS, Vault},
+};
+use serde_json::{Value, json};
+use tokio::time::interval;
+use tokio_util::sync::CancellationToken;
+
+use super::{Asked, Page, json as document};
+
+/// The largest body: a token has 16 KiB at most.
+pub(super) const LARGEST: usize = 20 << 10;
+/// How often what has had its time is ended.
+const SWEEP: Duration = Duration::from_secs(30);
+/// Below these a cookie counts: what is behind other paths takes no browser's word.
+const PLACE: &str = "/ui/";
+
+/// Who a session or an address is for.
+#[derive(Clone, Debug)]
+pub(super) struct Who {
+    user: UserInfo,
+    by: By,
+    hold: Option<Hold>,
+}
+
+/// All sessions.
+pub(super) struct LoggedIn {
+    names: Vec<String>,
+    pub(super) sessions: Vault<(UserInfo, By)>,
+}
+
+impl fmt::Debug for LoggedIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.sessions.fmt(f)
+    }
+}
+
+impl LoggedIn {
+    pub(super) fn new(names: Vec<String>, env: &Env) -> Self {
+        Self { names, sessions: Vault::new(SESSIONS, env.clone()) }
+    }
+
+    /// Ends what has had its time, until it is told to stop.
+    pub(super) fn sweep(self: Arc<Self>, stop: CancellationToken) {
+        tokio::spawn(async move {
+            let mut ticks = interval(SWEEP);
+            let sweeping = async {
+                loop {
+                    ticks.tick().await;
+                    self.sessions.sweep();
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = sweeping => {}
+            }
+        });
+    }
+
+    fn found(&self, parts: &Parts) -> Option<Found<(UserInfo, By)>> {
+        let ours = browser::host(parts).is_some_and(|host| headers::is_ours(host, &self.names));
+        let counts = ours && parts.uri.path().starts_with(PLACE) && browser::is_own_page(parts);
+        browser::cookie(&parts.headers).filter(|_| counts).and_then(|id| self.sessions.get(id))
+    }
+}
+
+impl Sessions for LoggedIn {
+    fn find(&self, parts: &Parts) -> Option<Known> {
+        // Whoever sets a token means that one.
+        if parts.headers.contains_key(header::AUTHORIZATION) {
+            return None;
+        }
+        let Found { what: (user, by), holds } = self.found(parts)?;
+        let hold = Hold { ended: holds.ended, until: holds.until, leaving: false };
+        Some(Known { user, by, hold: Some(hold) })
+    }
+}
+
+impl Page {
+    /// Who is logged in; logs in; logs out.
+    pub(super) async fn session(&self, asked: &Asked, body: Body) -> Result<Response<Body>, Status> {
+        let method = &asked.parts.method;
+        if *method == Method::GET {
+            return Ok(document(asked, &self.who_asks(asked)));
+        }
+        if !browser::is_own_page(&asked.parts) {
+            let why =
+                "only the page itself logs in and out; programs send their credential with each request";
+            return Err(Status::bad_request(why));
+        }
+        if *method == Method::DELETE {
+            if let Some(id) = browser::cookie(&asked.parts.headers) {
+                self.logged_in.sessions.take(id);
+            }
+            let mut response = document(asked, &json!({"user": null}));
+            set_cookie(&mut response, "", 0);
+            return Ok(response);
+        }
+        let body =
+            to_bytes(body, LARGEST).await.map_err(|_| Status::too_large(format!("limit is {LARGEST}")))?;
+        let said: Value = serde_json::from_slice(&body)
+            .map_err(|error| Status::bad_request(format!("the body is no JSON: {error}")))?;
+        let who = self.meant(asked, &said)?;
+        let holds = who.hold.map(|hold| Holds { ended: hold.ended, until: hold.until });
+        let (name, groups) = (who.user.name.clone(), who.user.groups.clone());
+        let id = self.logged_in.sessions.put(&name, (who.user, who.by), holds);
+        tracing::info!(user = name, "somebody has logged in to the page");
+        let mut response = document(asked, &json!({"user": name, "groups": groups, "session": true}));
+        set_cookie(&mut response, id.expose(), SESSIONS.most.as_secs());
+        Ok(response)
+    }
+
+    /// Whom a login is for.
+    fn meant(&self, asked: &Asked, said: &Value) -> Result<Who, Status> {
+        if let Some(token) = said["token"].as_str() {
+            let known = self.handle.by_token(token.trim()).map_err(|why| {
+                tracing::info!("no login by a token: {why}");
+                Status::unauthorized()
+            })?;
+            return Ok(Who { user: known.user, by: known.by, hold: known.hold });
+        }
+        if let Some(ticket) = said["ticket"].as_str() {
+            return self.tickets.take(ticket).ok_or_else(Status::unauthorized);
+        }
+        match asked.is_somebody() {
+            true => Ok(shown(asked)),
+            false => Err(Status::unauthorized()),
+        }
+    }
+
+    /// An address by which one browser is logged in as whoever asks.
+    pub(super) fn ticket(&self, asked: &Asked) -> Result<Response<Body>, Status> {
+        let who = shown(asked);
+        let holds = who.hold.clone().map(|hold| Holds { ended: hold.ended, until: hold.until });
+        let name = who.user.name.clone();
+        let id: Secret = self.tickets.put(&name, who, holds);
+        Ok(document(
+            asked,
+            &json!({"ticket": id.expose(), "seconds": karmada_ui::vault::TICKETS.most.as_secs()}),
+        ))
+    }
+
+    /// Who asks, for the page: by a session, or by what they could begin one with.
+    fn who_asks(&self, asked: &Asked) -> Value {
+        let about = json!({
+            "hub": env!("CARGO_PKG_VERSION"), "now": Time::now(&self.env), "user": null, "session": false,
+        });
+        if asked.user.name == ANONYMOUS {
+            return about;
+        }
+        let found = self.logged_in.found(&asked.parts);
+        let mut about = about;
+        about["user"] = asked.user.name.clone().into();
+        about["groups"] = json!(asked.user.groups);
+        about["session"] = found.is_some().into();
+        about["until"] = json!(found.map(|found| Time::from_system(found.holds.until)));
+        about
+    }
+}
+
+/// Who makes a request, and by what.
+fn shown(asked: &Asked) -> Who {
+    let shown = asked.parts.extensions.get::<Shown>();
+    Who {
+        user: asked.user.clone(),
+        by: shown.map_or(By::Nothing, |shown| shown.by),
+        hold: shown.and_then(|shown| shown.hold.clone()),
+    }
+}
+
+fn set_cookie(response: &mut Response<Body>, id: &str, seconds: u64) {
+    let cookie = format!("{COOKIE}={id}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={seconds}");
+    if let Ok(mut cookie) = HeaderValue::from_str(&cookie) {
+        cookie.set_sensitive(true);
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+}

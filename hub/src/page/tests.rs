@@ -1,0 +1,290 @@
+//! The page behind the hub's API, in one process: who gets in, by what, and what they see.
+
+#![allow(clippy::needless_pass_by_value, reason = "bodies read better where they are sent")]
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::{Body, to_bytes};
+use http::{Request, Response};
+use karmada_apiserver::authn::{Authenticator, Peer, Tokens};
+use karmada_client::Rest;
+use karmada_env::Env;
+use karmada_store::engine::Memory;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::*;
+use crate::{HubConfig, engine::embedded::Embedded};
+
+const HOST: (&str, &str) = ("host", "hub.example:6443");
+/// What a browser adds where the page itself asks, and what the page adds.
+const PAGE: [(&str, &str); 3] = [HOST, ("sec-fetch-site", "same-origin"), ("x-karmada-ui", "1")];
+const CLUSTERS_PATH: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+/// A machine under load is slow.
+const LIMIT: Duration = Duration::from_secs(60);
+
+struct World {
+    stop: CancellationToken,
+    embedded: Embedded,
+    admin: Rest,
+    page: Arc<Page>,
+}
+
+impl World {
+    async fn start() -> Self {
+        let (stop, env) = (CancellationToken::new(), Env::system());
+        let embedded = Embedded::start(Memory::new(), &env, stop.clone()).await.expect("a hub's API");
+        let mut tokens = Tokens::new();
+        tokens.insert("root", UserInfo::new("root", ["system:masters"]));
+        tokens.insert("guest", UserInfo::new("guest", ["guests"]));
+        tokens.insert("agent", UserInfo::new("system:karmada:agent:m1", ["system:karmada:agents"]));
+        embedded.server().authenticate_by(Authenticator::new(tokens, env.clone()));
+        let hub = embedded.hub(HubConfig::default(), &env).expect("controllers");
+        let names = vec!["hub.example".to_owned()];
+        let page = Page::new(embedded.server().handle(), names, hub.eyes(), &env, stop.clone());
+        embedded.server().sessions_of(page.sessions());
+        embedded.server().add_paths(&page.paths());
+        tokio::spawn(hub.run(stop.clone()));
+        Self { admin: Rest::new(embedded.client()), stop, embedded, page }
+    }
+
+    async fn send(&self, method: &str, uri: &str, headers: &[(&str, &str)], body: Value) -> Response<Body> {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let request =
+            headers.iter().fold(Request::builder().method(method).uri(uri), |request, (name, value)| {
+                request.header(*name, *value)
+            });
+        let mut request = request.body(body).expect("a request");
+        request.extensions_mut().insert(Peer::None);
+        timeout(LIMIT, self.embedded.server().service().oneshot(request))
+            .await
+            .expect("in time")
+            .expect("an answer")
+    }
+
+    /// Logs in by a token; the cookie.
+    async fn log_in(&self, token: &str) -> String {
+        let answer = self.send("POST", "/ui/session", &PAGE, json!({"token": token})).await;
+        assert_eq!(answer.status().as_u16(), 200);
+        let cookie = answer.headers()["set-cookie"].to_str().unwrap().to_owned();
+        for part in ["__Host-ui=", "; Path=/", "; Secure", "; HttpOnly", "; SameSite=Strict"] {
+            assert!(cookie.contains(part), "{cookie}");
+        }
+        cookie.split(';').next().unwrap().to_owned()
+    }
+
+    async fn get(&self, uri: &str, cookie: &str) -> (u16, Value) {
+        let headers: Vec<_> = PAGE.iter().copied().chain([("cookie", cookie)]).collect();
+        read(self.send("GET", uri, &headers, Value::Null).await).await
+    }
+
+    /// Waits until an answer is as wanted.
+    async fn until(&self, uri: &str, cookie: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let looking = async {
+            loop {
+                let (code, value) = self.get(uri, cookie).await;
+                if code == 200 && is(&value) {
+                    return value;
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(LIMIT, looking).await.expect("in time")
+    }
+}
+
+async fn read(answer: Response<Body>) -> (u16, Value) {
+    let code = answer.status().as_u16();
+    let bytes = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    (code, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gets_in_and_by_what() {
+    let world = World::start().await;
+    // Files and the login are everybody's, with all that keeps other pages out.
+    let document = world.send("GET", "/ui", &[HOST, ("sec-fetch-site", "none")], Value::Null).await;
+    assert_eq!(document.status().as_u16(), 200);
+    for (name, value) in [
+        ("content-security-policy", headers::POLICY),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cache-control", "no-store"),
+    ] {
+        assert_eq!(document.headers()[name], value, "{name}");
+    }
+    let file = format!("/ui/a/{}/app.js", assets::digest());
+    let file = world.send("GET", &file, &[HOST], Value::Null).await;
+    assert_eq!((file.status().as_u16(), &file.headers()["cache-control"]), (200, &FOR_EVER.parse().unwrap()));
+    assert_eq!(world.send("GET", "/ui/a/0/app.js", &[HOST], Value::Null).await.status().as_u16(), 404);
+    // Not by a name that somebody has bound to this address.
+    for host in ["evil.example:6443", "hub.example.evil.example"] {
+        assert_eq!(
+            world.send("GET", "/ui", &[("host", host)], Value::Null).await.status().as_u16(),
+            400,
+            "{host}"
+        );
+    }
+    assert_eq!(
+        world.send("GET", "/ui", &[("host", "127.0.0.1:6443")], Value::Null).await.status().as_u16(),
+        200
+    );
+
+    // Nobody, a wrong token, another's page.
+    let (code, who) = world.get("/ui/session", "").await;
+    assert_eq!((code, &who["user"]), (200, &Value::Null));
+    assert_eq!(world.get("/ui/api/fleet", "").await.0, 403);
+    for (headers, body, code) in [
+        (&PAGE[..], json!({"token": "nonsense"}), 401),
+        (&PAGE[..], json!({}), 401),
+        (&PAGE[..], json!({"ticket": "nonsense"}), 401),
+        (&PAGE[..2], json!({"token": "root"}), 400),
+        (&[HOST, ("sec-fetch-site", "cross-site"), ("x-karmada-ui", "1")], json!({"token": "root"}), 400),
+    ] {
+        let answer = world.send("POST", "/ui/session", headers, body.clone()).await;
+        assert!(
+            answer.status().as_u16() == code && !answer.headers().contains_key("set-cookie"),
+            "{headers:?} {body}"
+        );
+    }
+
+    // A cookie counts for the page alone, and for nothing but the page.
+    let cookie = world.log_in("root").await;
+    assert_eq!(world.get("/ui/session", &cookie).await.1["user"], "root");
+    let with =
+        |headers: &[(&'static str, &'static str)]| -> Vec<(&'static str, &'static str)> { headers.to_vec() };
+    for headers in [
+        with(&[HOST]),
+        with(&PAGE[..2]),
+        with(&[HOST, PAGE[2]]),
+        with(&[("host", "evil.example"), PAGE[1], PAGE[2]]),
+    ] {
+        let mut headers: Vec<(&str, &str)> = headers;
+        headers.push(("cookie", &cookie));
+        let code = world.send("GET", "/ui/api/fleet", &headers, Value::Null).await.status().as_u16();
+        assert_eq!(code, 403, "{headers:?}");
+    }
+    assert_eq!(world.get(CLUSTERS_PATH, &cookie).await.0, 403, "the API takes no cookies");
+    assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 200);
+
+    // An address that is good once, for whoever shows a credential.
+    let bearer = [HOST, ("authorization", "Bearer root")];
+    let (code, ticket) = read(world.send("POST", "/ui/ticket", &bearer, json!({})).await).await;
+    assert_eq!(code, 200);
+    let body = json!({"ticket": ticket["ticket"]});
+    let first = world.send("POST", "/ui/session", &PAGE, body.clone()).await;
+    assert_eq!(first.status().as_u16(), 200);
+    assert_eq!(world.send("POST", "/ui/session", &PAGE, body).await.status().as_u16(), 401);
+    assert_eq!(world.send("POST", "/ui/ticket", &[HOST], json!({})).await.status().as_u16(), 403);
+    // Agents have no business here.
+    let agent = world.log_in("agent").await;
+    assert_eq!(world.get("/ui/api/fleet", &agent).await.0, 403);
+
+    // Logged out is out.
+    let headers: Vec<_> = PAGE.iter().copied().chain([("cookie", cookie.as_str())]).collect();
+    assert_eq!(world.send("DELETE", "/ui/session", &headers, Value::Null).await.status().as_u16(), 200);
+    assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 403);
+    world.stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_sees_what_they_may_read() {
+    let world = World::start().await;
+    let cluster = |name: &str| {
+        json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+               "metadata": {"name": name, "labels": {"tier": "edge"}}, "spec": {"syncMode": "Pull", "region": "eu-west"}})
+    };
+    for name in ["m1", "m2"] {
+        world.admin.post(CLUSTERS_PATH, &cluster(name)).await.expect("a cluster");
+    }
+    let (root, guest) = (world.log_in("root").await, world.log_in("guest").await);
+    let fleet = world
+        .until("/ui/api/fleet", &root, |fleet| fleet["rows"].as_array().is_some_and(|rows| rows.len() == 2))
+        .await;
+    assert_eq!((&fleet["rows"][0][0], &fleet["rows"][0][4]), (&json!("m1"), &json!("eu-west")));
+    let told = usize::try_from(fleet["rows"][0][1].as_u64().unwrap()).unwrap();
+    assert_eq!(fleet["templates"][told][0], "new", "nobody has joined by this name");
+    let labels = world.get("/ui/api/labels?key=tier", &root).await.1;
+    assert_eq!(labels["values"], json!({"m1": "edge", "m2": "edge"}));
+    let view = world.get("/ui/api/cluster?name=m1", &root).await.1;
+    assert_eq!(
+        (&view["name"], &view["told"]["state"], &view["works"]["of"]),
+        (&json!("m1"), &json!("new"), &json!(0))
+    );
+    assert_eq!(world.get("/ui/api/cluster?name=nowhere", &root).await.0, 404);
+    assert_eq!(world.get("/ui/api/apps", &root).await.1["apps"], json!([]));
+    let hub = world.get("/ui/api/hub", &root).await.1;
+    assert!(
+        hub["figures"]["apiserver_request_total"].as_f64().is_some_and(|requests| requests > 0.0),
+        "{hub}"
+    );
+    assert_eq!(hub["counts"]["new"], 2);
+    let supposed = world.get("/ui/api/what-if?drain=m1", &root).await;
+    assert_eq!((supposed.0, &supposed.1["drained"]), (200, &json!(["m1"])));
+
+    // Somebody without rights is told so in the API's words, each time.
+    for uri in [
+        "/ui/api/fleet",
+        "/ui/live",
+        "/ui/api/labels",
+        "/ui/api/cluster?name=m1",
+        "/ui/api/apps",
+        "/ui/api/app?scope=namespaced&namespace=a&binding=b",
+        "/ui/api/hub",
+    ] {
+        let (code, why) = world.get(uri, &guest).await;
+        assert!(
+            code == 403 && why["message"].as_str().is_some_and(|why| why.contains("guest")),
+            "{uri}: {code} {why}"
+        );
+    }
+    assert_ne!(world.get("/ui/api/what-if?lose=m1", &guest).await.0, 200);
+    assert_ne!(world.get("/ui/api/explain?kind=deploy&namespace=a&name=b", &guest).await.0, 200);
+
+    // A change is told to whoever listens, and what is done is done in the user's name.
+    let number = fleet["number"].as_u64().unwrap();
+    let headers: Vec<_> = PAGE.iter().copied().chain([("cookie", root.as_str())]).collect();
+    let listening = world.send("GET", &format!("/ui/live?since={number}"), &headers, Value::Null).await;
+    assert_eq!(listening.status().as_u16(), 200);
+    let done = world.send("POST", "/ui/api/cordon?cluster=m2&on=true", &headers, Value::Null).await;
+    assert_eq!(read(done).await, (200, json!({"cluster": "m2", "cordoned": true, "changed": true})));
+    let told = async {
+        let mut lines = listening.into_body().into_data_stream();
+        let mut all = String::new();
+        while let Some(Ok(piece)) = futures::StreamExt::next(&mut lines).await {
+            all.push_str(&String::from_utf8_lossy(&piece));
+            let rows = all.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let found = rows.flat_map(|line| line["rows"].as_array().cloned().unwrap_or_default());
+            if let Some(row) = found.into_iter().find(|row| row[0] == "m2") {
+                return row;
+            }
+        }
+        Value::Null
+    };
+    let row = timeout(LIMIT, told).await.expect("in time");
+    assert_eq!(row[3].as_u64().unwrap() & 1, 1, "cordoned: {row}");
+    let guests: Vec<_> = PAGE.iter().copied().chain([("cookie", guest.as_str())]).collect();
+    let refused = world.send("POST", "/ui/api/cordon?cluster=m1&on=true", &guests, Value::Null).await;
+    assert_ne!(refused.status().as_u16(), 200);
+    assert_eq!(world.page.logged_in.sessions.users().len(), 2);
+    world.stop.cancel();
+}
+
+#[test]
+fn queries_are_read() {
+    for (query, key, want) in [
+        ("a=1&b=2", "b", Some("2")),
+        ("a=x%2Fy+z", "a", Some("x/y z")),
+        ("a=%C3%A9", "a", Some("é")),
+        ("a=%zz", "a", Some("%zz")),
+        ("a=%", "a", Some("%")),
+        ("a", "a", Some("")),
+        ("ab=1", "a", None),
+    ] {
+        assert_eq!(first(query, key).as_deref(), want, "{query}");
+    }
+}

@@ -1,0 +1,156 @@
+// One cluster.
+
+import { address } from "./app.js";
+import { ask, fleet, get, listen, watch } from "./data.js";
+import { confirm, facts, h, link, put, s, say, section, table } from "./dom.js";
+import { bytes, clock, many, now, seconds, time, until } from "./words.js";
+
+const LOOKS = { s: ["seen", "seen"], q: ["silent", "silent"], l: ["lost", "past its grace"], ".": ["none", "no record"] };
+
+/** The last day of its link: of each five minutes the worst. */
+function strip(told) {
+  if (!told?.strip) return h("p", { class: "quiet" }, "There is no record of its link.");
+  const slots = [...told.strip];
+  const end = now() / 1000;
+  const start = end - (slots.length - 1) * told.stripSeconds;
+  const spans = [];
+  for (let at = 0; at < slots.length;) {
+    let to = at;
+    while (to < slots.length && slots[to] === slots[at]) to += 1;
+    spans.push([at, to, slots[at]]);
+    at = to;
+  }
+  const total = (sign) => slots.filter((slot) => slot === sign).length * told.stripSeconds / 60;
+  const sums = ["s", "q", "l"].filter((sign) => total(sign)).map((sign) => `${LOOKS[sign][1]} ${Math.round(total(sign))} min`);
+  const title = `Last day of its link, by parts of five minutes: ${sums.join(", ") || "no record"}.`;
+  const rects = spans.map(([from, to, sign]) => s("rect", {
+    x: from, y: { s: 4, q: 8, l: 0, ".": 18 }[sign], width: to - from, height: { s: 16, q: 12, l: 20, ".": 2 }[sign], class: `slot ${LOOKS[sign][0]}`,
+  }, s("title", {}, `${LOOKS[sign][1]} from ${clock(start + from * told.stripSeconds)} to ${clock(start + to * told.stripSeconds)}`)));
+  return h("figure", { class: "strip" },
+    s("svg", { viewBox: `0 0 ${slots.length} 20`, preserveAspectRatio: "none", role: "img", "aria-label": title }, rects),
+    h("div", { class: "ends quiet" }, h("span", {}, clock(start)), h("span", {}, clock((start + end) / 2)), h("span", {}, "now")),
+    h("figcaption", { class: "quiet" },
+      h("span", { class: "key seen" }, "seen"), " ", h("span", { class: "key silent" }, "silent"), " ",
+      h("span", { class: "key lost" }, "past its grace"),
+      ` · of each five minutes the worst; recorded since ${clock(seconds(told.recordedSince), true)}, when this hub began`));
+}
+
+function amount(name, value) {
+  return /memory|storage/.test(name) ? bytes(value) : Number(value.toFixed(2)).toLocaleString();
+}
+
+function room(view) {
+  const rows = view.room.resources.filter(({ offers }) => offers > 0);
+  if (!rows.length) return h("p", { class: "quiet" }, "It has not reported any.");
+  const nodes = view.room.nodes;
+  return [
+    nodes ? h("p", {}, `${nodes.readyNum || 0} of ${many(nodes.totalNum || 0, "node")} ready`) : null,
+    h("ul", { class: "meters" }, rows.map(({ name, offers, asked }) => {
+      const text = `${name}: ${amount(name, asked)} of ${amount(name, offers)} asked for`;
+      return h("li", {}, h("span", {}, text),
+        h("meter", { min: 0, max: 1, high: 0.9, value: offers ? Math.min(1, asked / offers) : 0, "aria-label": text }));
+    })),
+  ];
+}
+
+function works(view) {
+  const found = view.works;
+  if (found.denied) return h("p", { class: "quiet" }, found.denied);
+  const on = view.told?.state === "silent" ? h("p", {}, `On return it gets: ${many(found.waiting, "change")}.`) : null;
+  return [
+    h("p", {}, `${found.applied} applied, ${found.waiting} waiting, ${found.failed} failed: ${many(found.of, "Work")}.`), on,
+    table("Works", ["Object", "State", "Why", "Reported"], found.items.map((item) => [
+      `${item.kind} ${item.object}`,
+      h("span", { class: { failed: "acts", waiting: "waits", applied: "well" }[item.stage] },
+        `${{ failed: "▲", waiting: "◆", applied: "●" }[item.stage]} ${item.stage}`),
+      [item.why, item.fenceSeconds ? `stops itself after ${item.fenceSeconds} s without word from the hub` : ""].filter(Boolean).join("; "),
+      time(item.at)]), "Nothing is meant to run there."),
+    found.of > found.items.length ? h("p", { class: "quiet" }, `The first ${found.items.length}, those that wait or failed before others.`) : null,
+  ];
+}
+
+async function cordon(name, on, after) {
+  const verb = on ? "cordon" : "uncordon";
+  const text = on ? "Nothing new is placed on it. What is there stays." : "The hub may place things on it again.";
+  if (!(await confirm(`${on ? "Cordon" : "Uncordon"} ${name}?`, text, `karmada-hub ${verb} ${name}`, on ? "Cordon" : "Uncordon"))) return;
+  try {
+    await ask(`/ui/api/cordon?${new URLSearchParams({ cluster: name, on })}`, { method: "POST" });
+    say(`${name} is ${verb}ed.`);
+    after();
+  } catch (why) {
+    put(document.getElementById("problem"), why.message);
+  }
+}
+
+function state(told) {
+  const shape = fleet.states.get(told.state) || { glyph: "", tone: "" };
+  const text = h("span", { "data-at": told.at, "data-shows": told.template, id: "sentence" }, told.sentence);
+  return h("p", { class: `state ${shape.tone}` }, h("span", { class: "glyph", "aria-hidden": "true" }, `${shape.glyph} `), text,
+    told.detail ? h("span", { class: "quiet" }, ` · ${told.detail}`) : null,
+    told.state === "silent" && told.shown ? h("span", { class: "quiet" }, " Shown: ", time(told.shown, "{time}"), ".") : null);
+}
+
+function draw(main, view, again) {
+  const told = view.told;
+  const reports = told?.state === "silent" ? [" · as of ", time(told.shown, "{time}")] : null;
+  put(main,
+    h("p", { class: "crumbs" }, link(address({}), {}, "Fleet"), " / ", view.name),
+    h("h1", {}, view.name), told ? state(told) : h("p", { class: "quiet" }, "The hub's controllers do not run yet."),
+    h("p", { id: "problem", class: "acts", role: "alert" }),
+    h("p", { class: "buttons" },
+      h("button", { onclick: () => cordon(view.name, !told?.cordoned, again) }, told?.cordoned ? "Uncordon" : "Cordon"),
+      link(address({ view: "whatif", lose: view.name }), { class: "button" }, "What if it was lost?"),
+      link(address({ view: "whatif", drain: view.name }), { class: "button" }, "What if it was drained?")),
+    told ? section("Link",
+      facts([
+        ["Last heard", told.heard ? h("span", { id: "heard" }, time(told.heard), ` (${clock(seconds(told.heard), true)})`) : told.shown ? time(told.shown) : "not since this hub began"],
+        ["Link class", view.link], ["Times of its link", view.linkWindows],
+        ["May be silent for", [told.grace.length, told.grace.reason ? ` (${told.grace.reason}: ${told.grace.text})` : ", as any cluster"]],
+        ["Lost of late", told.losses ? many(told.losses, "time") : null],
+        ["Held until", told.heldUntil ? time(told.heldUntil, "{time}") : null],
+        ["Fenced Works", told.fence ? [`${told.fence.works}: `, told.fence.stopped ? ["fenced by its own clock at ", time(told.fence.at, "{time}"), " (expected)"] : `stop after ${told.fence.seconds} s without word from the hub`] : null],
+        ["Certificate", told.certificate ? `${told.certificate.text || `ends in ${until(seconds(told.certificate.until))}`} (${clock(seconds(told.certificate.until), true)})` : "not shown since this hub began"],
+      ]), strip(told)) : null,
+    section("What runs there", works(view)),
+    h("section", {}, h("h2", {}, "Room", reports), room(view)),
+    section("Conditions", table("Conditions", ["Condition", "Status", "Reason", "Message", "Since"],
+      view.conditions.map((one) => [one.type, one.status, one.reason, one.message, time(one.at, "{age}")]), "None yet.")),
+    section("About", facts([
+      ["Kubernetes", view.kubernetes], ["Agent", told ? told.agent || "not said" : null], ["Hub", told?.hub], ["Versions", told?.skew],
+      ["Mode", view.mode], ["Region", view.region], ["Provider", view.provider], ["Zones", (view.zones || []).join(", ")],
+      ["Taints", (view.taints || []).map((taint) => `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`).join(", ")],
+      ["Maintenance windows", view.windows], ["Held by", view.hold],
+      ["Labels", Object.entries(view.labels).map(([key, value]) => `${key}=${value}`).join(", ")],
+      ["Registered", time(view.born)],
+    ])),
+    section("Last events", view.events.denied ? h("p", { class: "quiet" }, view.events.denied)
+      : table("Events", ["When", "Reason", "Message"], view.events.map((one) => [time(one.at), one.reason, `${one.message}${one.count > 1 ? ` (${one.count} times)` : ""}`]), "None in the last hour.")));
+}
+
+/** Opens the view. */
+export async function open(main, { name }) {
+  let last = "";
+  const load = async () => {
+    try {
+      const view = await get("/ui/api/cluster", { name });
+      last = JSON.stringify([view.told?.state, view.told?.cordoned]);
+      const focused = document.activeElement?.id;
+      draw(main, view, load);
+      if (focused) document.getElementById(focused)?.focus();
+    } catch (why) {
+      put(main, h("h1", {}, name), h("p", { class: "acts", role: "alert" }, why.message));
+    }
+  };
+  await load();
+  watch([name]);
+  const stop = listen((names) => {
+    const heard = fleet.heard[name];
+    for (const element of main.querySelectorAll("#heard time")) if (heard) element.dataset.at = heard;
+    const shown = document.getElementById("sentence");
+    if (heard && shown && /heard/.test(shown.dataset.shows)) shown.dataset.at = heard;
+    if (names === null || names.includes(name)) load();
+  });
+  // Works and events come without a change of its state.
+  const timer = setInterval(() => { if (!document.hidden && !document.querySelector("dialog")) load(); }, 15000);
+  return { leave: () => { stop(); clearInterval(timer); watch([]); }, last };
+}

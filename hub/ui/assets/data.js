@@ -1,0 +1,200 @@
+// What the hub knows, here: questions, and the fleet as it changes.
+
+import { now, setNow } from "./words.js";
+
+/** An answer that was none: its code, and the hub's words. */
+export class Refused extends Error {
+  constructor(code, message) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** Asks the hub. The header shows that this page asks, and nobody's form. */
+export async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, headers: { "x-karmada-ui": "1", ...options.headers }, cache: "no-store" });
+  } catch (why) {
+    if (why.name === "AbortError") throw why;
+    throw new Refused(0, "The hub does not answer.");
+  }
+  if (!answer.ok) {
+    let why = `${answer.status}`;
+    try {
+      why = (await answer.json()).message || why;
+    } catch { /* It says nothing else. */ }
+    if (answer.status === 401) why = "You are not logged in any more.";
+    throw new Refused(answer.status, why);
+  }
+  return answer;
+}
+
+/** The same for a document. */
+export async function get(path, parameters = {}, options) {
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value)).toString();
+  return (await ask(query ? `${path}?${query}` : path, options)).json();
+}
+
+/** One cluster, from a row of the hub's. */
+function cluster(fleet, row) {
+  const [name, told, at, flags, region, linked, kubernetes, agent, certificate, waiting, failed] = row;
+  const [state, template] = fleet.templates[told];
+  return { name, state, template, at, flags, region, link: linked, kubernetes, agent, certificate, waiting, failed };
+}
+
+/** All clusters, and who hears of changes. */
+export const fleet = {
+  clusters: new Map(), states: new Map(), templates: [], flags: [], number: 0, hub: "", loaded: false, heard: {},
+  updated: 0, live: false,
+};
+
+const listeners = new Set();
+
+/** Hears of changes, as lists of names; of everything, as none. Answers how to hear no more. */
+export function listen(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+const tell = (names) => listeners.forEach((listener) => listener(names));
+
+let closely = [];
+let abort = null;
+let running = false;
+let denied = null;
+
+/** These clusters are shown closely: when they are heard is told. */
+export function watch(names) {
+  const wanted = names.slice(0, 64).sort();
+  if (wanted.join() === closely.join()) return;
+  closely = wanted;
+  if (abort) abort.abort();
+}
+
+/** Why there is no fleet to see, if so. */
+export function refusal() {
+  return denied;
+}
+
+async function load() {
+  const all = await get("/ui/api/fleet");
+  setNow(all.now);
+  Object.assign(fleet, { templates: all.templates, flags: all.flags, number: all.number, hub: all.hub });
+  fleet.states = new Map(all.states.map((state) => [state.name, state]));
+  fleet.clusters = new Map(all.rows.map((row) => [row[0], cluster(fleet, row)]));
+  fleet.loaded = true;
+  denied = null;
+  beat();
+  tell(null);
+}
+
+function beat() {
+  fleet.updated = now();
+  fleet.live = true;
+}
+
+function take(line) {
+  if (line.now) {
+    setNow(line.now);
+    if (line.heard) fleet.heard = line.heard;
+    beat();
+    tell([]);
+  }
+  if (line.number) {
+    const names = [];
+    for (const row of line.rows || []) {
+      const name = row[0];
+      fleet.clusters.set(name, cluster(fleet, row));
+      names.push(name);
+    }
+    for (const name of line.gone || []) {
+      fleet.clusters.delete(name);
+      names.push(name);
+    }
+    fleet.number = line.number;
+    beat();
+    tell(names);
+  }
+  return !line.again;
+}
+
+async function follow() {
+  abort = new AbortController();
+  const parameters = new URLSearchParams({ since: fleet.number });
+  if (closely.length) parameters.set("watch", closely.join());
+  const answer = await ask(`/ui/live?${parameters}`, { signal: abort.signal });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  // A link that is cut says nothing: the hub speaks every five seconds.
+  let silent = 0;
+  const guard = (limit) => { silent = setTimeout(() => abort.abort("silent"), limit); };
+  let rest = "";
+  try {
+    for (;;) {
+      guard(15000);
+      const { done, value } = await reader.read();
+      clearTimeout(silent);
+      if (done) return true;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const line of lines) if (line && !take(JSON.parse(line))) return false;
+    }
+  } finally {
+    clearTimeout(silent);
+  }
+}
+
+const pause = (millis) => new Promise((done) => setTimeout(done, millis));
+
+/** Follows the fleet until `stop`. `lost` hears that nobody is logged in any more. */
+export async function begin(lost) {
+  if (running) return;
+  running = true;
+  let failures = 0;
+  let whole = true;
+  while (running) {
+    try {
+      if (whole) await load();
+      whole = false;
+      failures = 0;
+      const begun = now();
+      whole = !(await follow());
+      // An answer that ends at once is no stream: not in a hurry, then.
+      if (now() - begun < 1000) await pause(1000);
+    } catch (why) {
+      if (why instanceof Refused && [401, 403].includes(why.code)) {
+        if (!(await stillLoggedIn())) {
+          running = false;
+          lost();
+          return;
+        }
+        denied = why.message;
+        tell(null);
+        await pause(30000);
+      } else if (why.name !== "AbortError" && why !== "silent") {
+        failures += 1;
+        fleet.live = failures < 1;
+        tell([]);
+        await pause(Math.min(15000, 500 * 2 ** failures));
+      } else if (why === "silent") {
+        fleet.live = false;
+        tell([]);
+      }
+    }
+  }
+}
+
+/** Follows it no more. */
+export function end() {
+  running = false;
+  if (abort) abort.abort();
+  Object.assign(fleet, { clusters: new Map(), loaded: false, heard: {} });
+}
+
+async function stillLoggedIn() {
+  try {
+    return Boolean((await get("/ui/session")).user);
+  } catch {
+    return true;
+  }
+}

@@ -1,0 +1,333 @@
+// All clusters as tiles.
+
+import { address, go, query } from "./app.js";
+import { fleet, get, listen, refusal, watch } from "./data.js";
+import { h, link, put, say } from "./dom.js";
+import { many, sentence, since } from "./words.js";
+
+/** Tiles in one part of the page: the browser lays out those parts that are seen. */
+const PART = 250;
+const FLAGS = {
+  cordoned: "cordoned", "evictions-held": "evictions held", held: "held", fenced: "fenced (expected)",
+  "certificate-ends-soon": "certificate ends", "removals-held": "removals held", "changes-held": "changes held",
+  "version-skew": "versions differ",
+};
+const GROUPS = [["", "none"], ["region", "region"], ["link", "link class"], ["state", "state"], ["kubernetes", "Kubernetes"], ["agent", "agent version"]];
+
+const flagged = (cluster) => fleet.flags.filter((_, bit) => cluster.flags & (1 << bit));
+
+/** Whether a cluster is heard all the time: when, is told of the few alone that are shown closely. */
+const isHeard = (cluster) => cluster.state === "ready" && cluster.template.includes("heard");
+
+/** What a cluster is like, in a few words. */
+export function words(cluster) {
+  if (!isHeard(cluster)) return sentence(cluster.template, cluster.at);
+  const heard = fleet.heard[cluster.name];
+  return heard ? sentence(cluster.template, heard) : "Ready";
+}
+
+function badges(cluster) {
+  const all = flagged(cluster).map((flag) => FLAGS[flag]);
+  if (cluster.failed) all.push(`${cluster.failed} failed`);
+  if (cluster.waiting) all.push(`${cluster.waiting} waiting`);
+  return all;
+}
+
+let chosen = {};
+let labels = { key: "", values: {}, keys: [] };
+let tiles = new Map();
+let parts = [];
+let counts;
+let grid;
+let summary;
+let stop;
+let seen;
+let roving = null;
+
+function wanted(cluster) {
+  const { q, state, flag, kubernetes, agent, region, link: linked } = chosen;
+  if (state && cluster.state !== state) return false;
+  if (flag === "failed" || flag === "waiting") {
+    if (!cluster[flag]) return false;
+  } else if (flag && !flagged(cluster).includes(flag)) return false;
+  if (kubernetes && cluster.kubernetes !== kubernetes) return false;
+  if (agent && cluster.agent !== agent) return false;
+  if (region && cluster.region !== region) return false;
+  if (linked && cluster.link !== linked) return false;
+  if (!q) return true;
+  return q.toLowerCase().split(/\s+/).every((word) =>
+    `${cluster.name} ${cluster.region} ${cluster.link} ${labels.values[cluster.name] || ""}`.toLowerCase().includes(word));
+}
+
+function groupOf(cluster) {
+  const by = chosen.group;
+  if (!by) return "";
+  if (by === "state") return fleet.states.get(cluster.state).heading;
+  if (by.startsWith("label:")) return labels.values[cluster.name] || "without this label";
+  return cluster[by] || "not said";
+}
+
+function face(tile, cluster) {
+  const state = fleet.states.get(cluster.state);
+  const said = words(cluster);
+  const also = badges(cluster);
+  tile.className = `tile ${state.tone}`;
+  tile.title = [cluster.name, said, ...also].join("\n");
+  const [glyph, name, text] = tile.children;
+  glyph.textContent = state.glyph;
+  name.textContent = cluster.name;
+  // There is not much room: when a cluster that is well was heard matters least.
+  text.textContent = also.length ? `${isHeard(cluster) ? "Ready" : said} · ${also.join(" · ")}` : said;
+}
+
+function tile(cluster) {
+  const made = link(address({ view: "cluster", name: cluster.name }), { tabindex: "-1" },
+    h("span", { class: "glyph", "aria-hidden": "true" }), h("b", {}), h("small", {}));
+  made.dataset.name = cluster.name;
+  face(made, cluster);
+  return made;
+}
+
+function draw() {
+  if (!fleet.loaded) {
+    put(grid, h("p", { class: "quiet" }, refusal() || "Loading the fleet …"));
+    return;
+  }
+  tiles = new Map();
+  const groups = new Map();
+  for (const cluster of [...fleet.clusters.values()].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }))) {
+    if (!wanted(cluster)) continue;
+    const name = groupOf(cluster);
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push(cluster);
+  }
+  if (seen) seen.disconnect();
+  seen = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      target.dataset.seen = isIntersecting ? "1" : "";
+      if (isIntersecting) recount(target);
+    }
+  }, { rootMargin: "200px" });
+  parts = [];
+  const drawn = [...groups].sort(([a], [b]) => a.localeCompare(b, undefined, { numeric: true })).map(([name, clusters]) => {
+    const bodies = [];
+    for (let at = 0; at < clusters.length; at += PART) {
+      const some = clusters.slice(at, at + PART).map((cluster) => {
+        const made = tile(cluster);
+        tiles.set(cluster.name, made);
+        return made;
+      });
+      const part = h("div", { class: "part" }, some);
+      part.style.setProperty("--tiles", some.length);
+      parts.push(part);
+      seen.observe(part);
+      bodies.push(part);
+    }
+    return h("section", { class: "group", "aria-label": name || "Clusters" },
+      name ? h("h2", {}, name, " ", h("span", { class: "quiet" }, tally(clusters))) : null, bodies);
+  });
+  put(grid, drawn.length ? drawn : h("p", { class: "quiet" },
+    fleet.clusters.size ? "No cluster is like that." : "No cluster has joined. Make a token for one: karmada-hub token create --cluster NAME"));
+  roving = null;
+  rove(grid.querySelector(".tile"));
+  summarise();
+  watch(tiles.size <= 64 ? [...tiles.keys()] : []);
+}
+
+function tally(clusters) {
+  const by = new Map();
+  for (const { state } of clusters) by.set(state, (by.get(state) || 0) + 1);
+  const ready = by.get("ready") || 0;
+  const silent = by.get("silent") || 0;
+  return `${ready} of ${clusters.length} ready${silent ? `; ${silent} silent` : ""}`;
+}
+
+function summarise() {
+  const by = new Map([...fleet.states.keys()].map((name) => [name, 0]));
+  const extra = new Map();
+  for (const cluster of fleet.clusters.values()) {
+    by.set(cluster.state, by.get(cluster.state) + 1);
+    for (const flag of flagged(cluster)) extra.set(flag, (extra.get(flag) || 0) + 1);
+    for (const part of ["failed", "waiting"]) if (cluster[part]) extra.set(part, (extra.get(part) || 0) + 1);
+  }
+  const chip = (key, value, glyph, tone, text, n) => {
+    const on = chosen[key] === value;
+    return link(address({ ...chosen, [key]: on ? "" : value }), { class: `chip ${tone}`, "aria-current": on ? "true" : null },
+      glyph ? h("span", { class: "glyph", "aria-hidden": "true" }, `${glyph} `) : null, h("b", {}, n.toLocaleString()), ` ${text}`);
+  };
+  put(counts,
+    [...fleet.states.values()].filter(({ name }) => by.get(name)).map(({ name, heading, glyph, tone }) =>
+      chip("state", name, glyph, tone, heading, by.get(name))),
+    h("span", { class: "sum" }, `= ${many(fleet.clusters.size, "cluster")}`),
+    [...extra].map(([flag, n]) => chip("flag", flag, "", "", FLAGS[flag] || `with Works ${flag}`, n)));
+  put(summary, tiles.size === fleet.clusters.size ? `${many(tiles.size, "cluster")} shown` : `${tiles.size.toLocaleString()} of ${many(fleet.clusters.size, "cluster")} shown`);
+}
+
+/** Ages in a part that is seen. */
+function recount(part) {
+  for (const made of part.children) {
+    const cluster = fleet.clusters.get(made.dataset.name);
+    if (cluster && cluster.template.includes("{age}") && (!isHeard(cluster) || fleet.heard[cluster.name])) face(made, cluster);
+  }
+}
+
+let due = false;
+let dirty = new Set();
+let told = new Map();
+
+function news(names) {
+  if (names === null) {
+    draw();
+    return;
+  }
+  for (const name of names) dirty.add(name);
+  if (!dirty.size || due) return;
+  due = true;
+  requestAnimationFrame(() => {
+    due = false;
+    const changed = dirty;
+    dirty = new Set();
+    let anew = false;
+    for (const name of changed) {
+      const cluster = fleet.clusters.get(name);
+      const made = tiles.get(name);
+      if (cluster) told.set(cluster.state, (told.get(cluster.state) || 0) + 1);
+      if (Boolean(made) !== Boolean(cluster && wanted(cluster)) || (made && chosen.group && chosen.group !== "region")) anew = true;
+      else if (made) face(made, cluster);
+    }
+    if (anew) draw();
+    else summarise();
+  });
+}
+
+let beats = 0;
+
+function tick() {
+  for (const part of parts) if (part.dataset.seen) recount(part);
+  beats += 1;
+  if (beats % 5 === 0 && told.size) {
+    // One sentence for all that has happened: nobody wants to hear of ten thousand.
+    const all = [...told].map(([state, n]) => `${n} ${fleet.states.get(state).heading.toLowerCase()}`);
+    say(`Changed: ${all.join(", ")}.`);
+    told = new Map();
+  }
+}
+
+function rove(to, focus) {
+  if (!to) return;
+  if (roving) roving.tabIndex = -1;
+  roving = to;
+  to.tabIndex = 0;
+  if (focus) to.focus();
+}
+
+function keys(event) {
+  const here = event.target.closest(".tile");
+  if (!here) return;
+  const all = [...tiles.values()];
+  const at = all.indexOf(here);
+  let to = null;
+  if (event.key === "ArrowRight") to = at + 1;
+  else if (event.key === "ArrowLeft") to = at - 1;
+  else if (event.key === "Home") to = 0;
+  else if (event.key === "End") to = all.length - 1;
+  else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    const step = event.key === "ArrowDown" ? 1 : -1;
+    const { left, top } = here.getBoundingClientRect();
+    for (let next = at + step; all[next]; next += step) {
+      const box = all[next].getBoundingClientRect();
+      if (Math.abs(box.left - left) < 4 && box.top !== top) { to = next; break; }
+      if (Math.abs(next - at) > 400) break;
+    }
+  } else return;
+  event.preventDefault();
+  if (to !== null && all[to]) rove(all[to], true);
+}
+
+const CSV = ["name", "state", "says", "since", "region", "link", "kubernetes", "agent", "certificateEnds", "worksWaiting", "worksFailed", "also"];
+
+function shown() {
+  return [...tiles.keys()].map((name) => {
+    const cluster = fleet.clusters.get(name);
+    const iso = (at) => (at ? new Date(at * 1000).toISOString() : "");
+    return [name, cluster.state, words(cluster), cluster.state === "ready" ? "" : iso(cluster.at), cluster.region, cluster.link,
+      cluster.kubernetes, cluster.agent, iso(cluster.certificate), cluster.waiting, cluster.failed, flagged(cluster).join(" ")];
+  });
+}
+
+function save(kind) {
+  const rows = shown();
+  // What begins like a formula is one to some programs.
+  const cell = (value) => `"${String(value).replace(/^[=+\-@\t]/, "'$&").replace(/"/g, '""')}"`;
+  const text = kind === "csv"
+    ? [CSV, ...rows].map((row) => row.map(cell).join(",")).join("\r\n")
+    : JSON.stringify(rows.map((row) => Object.fromEntries(CSV.map((name, at) => [name, row[at]]))), null, 2);
+  const url = URL.createObjectURL(new Blob([text], { type: kind === "csv" ? "text/csv" : "application/json" }));
+  h("a", { href: url, download: `fleet.${kind}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+async function label(key) {
+  labels = { ...labels, key, values: {} };
+  if (key) labels.values = (await get("/ui/api/labels", { key }).catch(() => ({ values: {} }))).values;
+}
+
+function controls() {
+  let wait = 0;
+  const set = (key, value) => {
+    chosen = { ...chosen, [key]: value };
+    go(address(chosen), true);
+    draw();
+  };
+  const search = h("input", {
+    type: "search", id: "q", value: chosen.q || "", placeholder: "name, region …", "aria-keyshortcuts": "/",
+    oninput: () => { clearTimeout(wait); wait = setTimeout(() => set("q", search.value.trim()), 120); },
+    onkeydown: (event) => { if (event.key === "Escape") { search.value = ""; set("q", ""); } },
+  });
+  const group = h("select", {
+    id: "group",
+    onchange: async () => {
+      const value = group.value;
+      if (value.startsWith("label:")) await label(value.slice(6));
+      set("group", value);
+    },
+  }, GROUPS.map(([value, text]) => h("option", { value, selected: value === (chosen.group || "") }, text)),
+  labels.keys.map(([key, n]) => h("option", { value: `label:${key}`, selected: chosen.group === `label:${key}` }, `label ${key} (${n})`)));
+  return h("div", { class: "controls" },
+    h("label", { for: "q" }, "Search"), search, h("label", { for: "group" }, "Group by"), group, summary,
+    h("span", { class: "buttons" }, h("button", { onclick: () => save("csv") }, "CSV"), h("button", { onclick: () => save("json") }, "JSON")));
+}
+
+function slash(event) {
+  if (event.key !== "/" || event.target.closest("input, select, textarea")) return;
+  event.preventDefault();
+  document.getElementById("q")?.focus();
+}
+
+/** Opens the view. */
+export async function open(main, parameters) {
+  chosen = parameters;
+  const all = await get("/ui/api/labels").catch(() => ({ keys: [] }));
+  labels = { key: "", values: {}, keys: all.keys || [] };
+  if (chosen.group?.startsWith("label:")) await label(chosen.group.slice(6));
+  counts = h("nav", { class: "counts", "aria-label": "Clusters by state" });
+  summary = h("span", { class: "quiet", id: "shown" });
+  grid = h("div", { id: "grid", onkeydown: keys, onfocusin: (event) => rove(event.target.closest(".tile")) });
+  put(main, h("h1", {}, "Fleet"), counts, controls(), grid);
+  draw();
+  stop = listen(news);
+  addEventListener("keydown", slash);
+  return {
+    tick,
+    change: (next) => {
+      if (next.q !== chosen.q || (next.group || "") !== (chosen.group || "")) return false;
+      chosen = next;
+      draw();
+      return true;
+    },
+    leave: () => { stop(); seen?.disconnect(); removeEventListener("keydown", slash); watch([]); },
+  };
+}
+
+/** For tests: how the page measures ages. */
+export { since, query };

@@ -1,0 +1,91 @@
+// The hub itself.
+
+import { fleet, get } from "./data.js";
+import { facts, h, put, s, section, table } from "./dom.js";
+import { age, bytes, many, now, seconds, since, time } from "./words.js";
+
+const KEPT = 60;
+const past = new Map();
+let before = null;
+
+/** Notes a value, and draws the last ones. */
+function chart(name, value, show) {
+  const values = past.get(name) || [];
+  values.push(value);
+  if (values.length > KEPT) values.shift();
+  past.set(name, values);
+  const most = Math.max(...values, 1e-9);
+  const x = (at) => 100 - (values.length - 1 - at) * (100 / (KEPT - 1));
+  const points = values.map((one, at) => `${x(at).toFixed(1)},${(22 - (one / most) * 20).toFixed(1)}`).join(" ");
+  return h("li", {}, h("span", { class: "quiet" }, name), h("b", {}, show(value)),
+    s("svg", { viewBox: "0 0 100 24", preserveAspectRatio: "none", role: "img", "aria-label": `${name}: ${show(value)} now, ${show(most)} at most in the last ${age((values.length - 1) * 5)}` },
+      s("polyline", { points: values.length > 1 ? points : `98,${points.split(",")[1]} ${points}`, class: "line" })));
+}
+
+/** The value below which so many of a histogram's are, of what came since the last look. */
+function quantile(buckets, earlier, share) {
+  const rows = Object.entries(buckets || {}).map(([le, n]) => [le === "+Inf" ? Infinity : Number(le), n - (earlier?.[le] || 0)]).sort(([a], [b]) => a - b);
+  const all = rows.length ? rows[rows.length - 1][1] : 0;
+  if (all <= 0) return 0;
+  const found = rows.find(([, n]) => n >= all * share);
+  return found[0] === Infinity ? rows[rows.length - 2][0] : found[0];
+}
+
+function draw(into, view) {
+  const figures = view.figures;
+  const at = now() / 1000;
+  const rate = (key) => {
+    const passed = before ? at - before.at : since(seconds(view.hubBegan));
+    return Math.max(0, (figures[key] || 0) - (before?.figures[key] || 0)) / Math.max(passed, 1);
+  };
+  const sum = Object.values(view.counts).reduce((a, b) => a + b, 0);
+  const heard = ["ready", "quiet", "api", "held"].reduce((n, state) => n + (view.counts[state] || 0), 0);
+  const charts = figures.denied ? h("p", { class: "quiet" }, figures.denied) : h("ul", { class: "charts" },
+    chart("Memory", figures.process_resident_memory_bytes || 0, bytes),
+    chart("Processor", rate("process_cpu_seconds_total"), (n) => `${(100 * n).toFixed(1)} %`),
+    chart("Requests", rate("apiserver_request_total"), (n) => `${n.toFixed(1)}/s`),
+    chart("Requests, 99 of 100 below", quantile(figures.requests, before?.figures.requests, 0.99), (n) => `${(n * 1000).toFixed(0)} ms`),
+    chart("Commits, 99 of 100 below", quantile(figures.commit, before?.figures.commit, 0.99), (n) => `${(n * 1000).toFixed(0)} ms`),
+    chart("Watches and streams", figures.apiserver_longrunning_requests || 0, (n) => n.toLocaleString()),
+    chart("Received", rate("karmada_hub_received_bytes_total"), (n) => `${bytes(n)}/s`),
+    chart("Sent", rate("karmada_hub_sent_bytes_total"), (n) => `${bytes(n)}/s`),
+    chart("Stored", figures.karmada_store_bytes || 0, bytes),
+    chart("Requests turned away", figures.karmada_apiserver_refused_requests_total || 0, (n) => n.toLocaleString()));
+  if (!figures.denied) before = { at, figures };
+  put(into,
+    view.brake ? section("Brake and budgets",
+      h("p", { class: view.brake.held ? "waits" : "well" }, view.brake.held ? `◆ Evictions are held: ${view.brake.held}` : "● Nothing stands against evictions from silent clusters."),
+      facts([
+        ["Brake", `on when ${many(view.brake.least, "cluster")} or more, and more than ${Math.round(view.brake.share * 100)} %, vanish at once; for ${age(view.brake.timeoutSeconds)} at most`],
+        ["Budgets", `${view.budgets.perMinute || "any number of"} evictions a minute, ${view.budgets.perBinding || "any number"} of one binding`],
+        ["Evictions that had to wait", figures.denied ? null : (figures.karmada_hub_evictions_postponed_total || 0).toLocaleString()],
+        ["Copies that wait for a fence", figures.denied ? null : (figures.karmada_hub_fence_waits || 0).toLocaleString()],
+        ["A cluster may be silent for", `${view.grace} s, or what its link has taught`],
+      ])) : null,
+    section("Figures", charts),
+    section("Who is connected", facts([
+      ["Clusters heard of", `${heard.toLocaleString()} of ${sum.toLocaleString()}`],
+      ["Pages that follow the fleet", view.watching],
+    ]), view.users ? table("Logged in here", ["User", "Sessions"], Object.entries(view.users).map(([user, n]) => [user, n]), "Nobody.") : null),
+    section("Store", facts([
+      ["Used", figures.denied ? null : `${bytes(figures.karmada_store_bytes || 0)}${figures.karmada_store_quota_bytes ? ` of ${bytes(figures.karmada_store_quota_bytes)}` : ""}`],
+      ["State", figures.karmada_store_failed ? "▲ its disk fails; it takes no writes" : figures.denied ? null : "● takes writes"],
+    ])),
+    section("About", facts([["Version", view.hub], ["Began", time(view.hubBegan)]])));
+}
+
+/** Opens the view. */
+export async function open(main) {
+  const body = h("div");
+  put(main, h("h1", {}, "Hub"), body);
+  const load = async () => {
+    try {
+      draw(body, await get("/ui/api/hub"));
+    } catch (why) {
+      put(body, h("p", { class: "acts", role: "alert" }, why.message));
+    }
+  };
+  await load();
+  const timer = setInterval(() => { if (!document.hidden && fleet.live) load(); }, 5000);
+  return { leave: () => clearInterval(timer) };
+}

@@ -1,0 +1,94 @@
+// What would move if clusters were lost, drained or cordoned.
+
+import { address, go } from "./app.js";
+import { ask, fleet, get } from "./data.js";
+import { confirm, h, link, put, say, table } from "./dom.js";
+import { age, many } from "./words.js";
+
+const WORDS = {
+  moves: ["would move", "waits"], short: ["would be short", "acts"], lost: ["would be nowhere", "acts"], stays: ["would stay", "well"],
+  follows: ["follow others", "well"], stuck: ["cannot move", "acts"],
+};
+const GLYPHS = { well: "●", waits: "◆", acts: "▲" };
+const places = (list) => list.map((one) => (one.replicas ? `${one.name}: ${one.replicas}` : one.name)).join(", ") || "nowhere";
+const names = (text) => (text || "").split(/[\s,]+/).filter(Boolean);
+
+function command(chosen) {
+  return ["karmada-hub what-if", ...["lose", "drain", "cordon"].filter((key) => chosen[key]).map((key) => `--${key} ${chosen[key]}`)].join(" ");
+}
+
+async function run(chosen, into) {
+  put(into, h("p", { class: "quiet" }, "The hub supposes …"));
+  try {
+    const found = await get("/ui/api/what-if", { lose: chosen.lose, drain: chosen.drain, cordon: chosen.cordon });
+    const counts = new Map();
+    for (const { result } of found.objects) counts.set(result, (counts.get(result) || 0) + 1);
+    const sums = [...counts].map(([result, n]) => `${n} ${WORDS[result][0]}`).join(", ");
+    put(into, h("h2", {}, "What would move"),
+      found.brake ? h("p", { class: "waits" }, `◆ ${found.brake.lost} of ${found.brake.of} clusters at once would put on the brake: nothing is evicted until some are back, or for ${age(found.brake.atMostSeconds)} at most (default settings).`) : null,
+      h("p", {}, found.objects.length ? `Of ${many(found.of || found.objects.length, "object")}: ${sums}. Nothing was changed.` : "Nothing is on them."),
+      found.of ? h("p", { class: "quiet" }, `Supposed of the first ${found.objects.length}.`) : null,
+      table("Objects", ["Object", "Result", "Now", "Then", "When", "Why"], found.objects.map((row) => {
+        const [text, tone] = WORDS[row.result];
+        const first = row.leaves[0];
+        const when = first ? `${first.afterSeconds ? `after ${age(first.afterSeconds)}` : "at once"}${first.needsHubSetting ? ", with --enable-cluster-failover" : ""}` : "";
+        return [row.object, h("span", { class: tone }, `${GLYPHS[tone]} ${text}`), places(row.now), places(row.then), when, row.why];
+      }), "No object is concerned."));
+    say(`Supposed: ${sums || "nothing is on them"}.`);
+  } catch (why) {
+    put(into, h("p", { class: "acts", role: "alert" }, why.message));
+  }
+}
+
+/** Opens the view. */
+export async function open(main, parameters) {
+  const results = h("div");
+  const problem = h("p", { class: "acts", role: "alert" });
+  const known = h("datalist", { id: "clusters" }, [...fleet.clusters.keys()].slice(0, 500).map((name) => h("option", { value: name })));
+  const field = (key, text) => {
+    const input = h("input", { id: key, list: "clusters", value: parameters[key] || "", placeholder: "names", autocomplete: "off" });
+    return [input, h("p", {}, h("label", { for: key }, text), input)];
+  };
+  const [lose, loseRow] = field("lose", "Lost (not heard of any more)");
+  const [drain, drainRow] = field("drain", "Drained (moved away, with service kept)");
+  const [cordon, cordonRow] = field("cordon", "Cordoned (nothing new comes)");
+  const chosen = () => ({ view: "whatif", lose: names(lose.value).join(), drain: names(drain.value).join(), cordon: names(cordon.value).join() });
+  const shown = h("pre", { tabindex: "0", id: "command" });
+  const buttons = h("p", { class: "buttons" });
+  const act = (name, on) => h("button", {
+    onclick: async () => {
+      const verb = on ? "cordon" : "uncordon";
+      const text = on ? "Nothing new is placed on it. What is there stays." : "The hub may place things on it again.";
+      if (!(await confirm(`${on ? "Cordon" : "Uncordon"} ${name}?`, text, `karmada-hub ${verb} ${name}`, on ? "Cordon" : "Uncordon"))) return;
+      try {
+        await ask(`/ui/api/cordon?${new URLSearchParams({ cluster: name, on })}`, { method: "POST" });
+        put(problem);
+        say(`${name} is ${verb}ed.`);
+      } catch (why) {
+        put(problem, why.message);
+      }
+      draw();
+    },
+  }, `${on ? "Cordon" : "Uncordon"} ${name}`);
+  const draw = () => {
+    const now = chosen();
+    const all = [...new Set([...names(now.drain), ...names(now.cordon), ...names(now.lose)])].slice(0, 5);
+    put(shown, now.lose || now.drain || now.cordon ? command(now) : "karmada-hub what-if --lose NAME");
+    put(buttons, all.filter((name) => fleet.clusters.has(name)).map((name) => {
+      const bit = fleet.flags.indexOf("cordoned");
+      return act(name, !(fleet.clusters.get(name).flags & (1 << bit)));
+    }));
+  };
+  put(main, h("h1", {}, "What if"),
+    h("p", {}, "See what would move, by the functions that move it. Nothing is changed by looking."),
+    h("form", {
+      class: "stacked", oninput: draw,
+      onsubmit: (event) => { event.preventDefault(); const next = chosen(); draw(); go(address(next), true); run(next, results); },
+    }, loseRow, drainRow, cordonRow, known, h("p", {}, h("button", { class: "main" }, "Suppose"))),
+    h("p", { class: "quiet" }, "The same by command:"), shown, problem, buttons,
+    h("p", { class: "quiet" }, "Drains and failbacks are begun by command: karmada-hub drain NAME, karmada-hub failback."), results,
+    fleet.loaded ? null : link(address({}), {}, "To the fleet"));
+  draw();
+  if (parameters.lose || parameters.drain || parameters.cordon) await run(chosen(), results);
+  return {};
+}

@@ -1,0 +1,201 @@
+//! All clusters as the page shows them, and what has changed of late.
+//!
+//! ```text
+//!   all rows, once a second ─▶ Board ──▶ the whole, for whoever comes
+//!                                  └──▶ batches: what changed, for whoever has all up to a number
+//! ```
+//!
+//! A batch is written once, whoever reads it. So many are kept; who is further behind reads the whole again.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use karmada_core::judge::words::{State, TEMPLATES};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::rows::{FIELDS, FLAGS, Row};
+
+/// So many batches are kept: for about a minute of changes in every second.
+const KEPT: usize = 64;
+/// And no more bytes than these.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// What whoever has all up to a number lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// These lines, and then they have all up to the number.
+    Batches(Vec<Bytes>, u64),
+    /// All of it.
+    All,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Board {
+    rows: BTreeMap<Arc<str>, Row>,
+    number: u64,
+    batches: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+}
+
+#[derive(Serialize)]
+struct Batch<'a> {
+    number: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rows: Vec<&'a Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    number: u64,
+    #[serde(flatten)]
+    about: Value,
+    rows: Vec<&'a Row>,
+}
+
+impl Board {
+    /// An empty one. Numbers begin at `number`, so that those of another are not taken for its.
+    pub fn new(number: u64) -> Self {
+        Self { number, ..Self::default() }
+    }
+
+    /// The number of what it is now.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// All clusters, as they are now. Whether anything has changed.
+    pub fn update(&mut self, rows: Vec<Row>) -> bool {
+        let mut before = std::mem::take(&mut self.rows);
+        let mut changed = Vec::new();
+        for row in rows {
+            if before.remove(&row.name).is_none_or(|old| old != row) {
+                changed.push(row.name.clone());
+            }
+            self.rows.insert(row.name.clone(), row);
+        }
+        let gone: Vec<&str> = before.keys().map(|name| &**name).collect();
+        if changed.is_empty() && gone.is_empty() {
+            return false;
+        }
+        self.number += 1;
+        let rows = changed.iter().filter_map(|name| self.rows.get(name)).collect();
+        let mut line = serde_json::to_vec(&Batch { number: self.number, rows, gone })
+            .expect("invariant: rows are lists of plain values");
+        line.push(b'\n');
+        self.bytes += line.len();
+        self.batches.push_back((self.number, line.into()));
+        while self.batches.len() > KEPT || (self.bytes > KEPT_BYTES && self.batches.len() > 1) {
+            if let Some((_, line)) = self.batches.pop_front() {
+                self.bytes -= line.len();
+            }
+        }
+        true
+    }
+
+    /// What whoever has all up to `number` lacks.
+    pub fn since(&self, number: u64) -> Since {
+        if number == self.number {
+            return Since::Batches(Vec::new(), number);
+        }
+        let first = self.batches.front().map_or(u64::MAX, |(first, _)| *first);
+        // Whoever knows what is yet to come knows another board.
+        if number > self.number || number + 1 < first {
+            return Since::All;
+        }
+        let lines = self.batches.iter().filter(|(of, _)| *of > number).map(|(_, line)| line.clone());
+        Since::Batches(lines.collect(), self.number)
+    }
+
+    /// Everything, with the words for it, and `about` beside.
+    pub fn whole(&self, mut about: Value) -> Vec<u8> {
+        about["fields"] = json!(FIELDS);
+        about["flags"] = json!(FLAGS);
+        about["templates"] = TEMPLATES.iter().map(|(state, text)| json!([state.name(), text])).collect();
+        about["states"] = State::ALL
+            .iter()
+            .map(|state| {
+                let tone = state.tone();
+                json!({"name": state.name(), "heading": state.heading(), "tone": tone.name(), "glyph": tone.glyph()})
+            })
+            .collect();
+        let rows = self.rows.values().collect();
+        serde_json::to_vec(&Whole { number: self.number, about, rows })
+            .expect("invariant: rows are lists of plain values")
+    }
+
+    /// How many clusters there are in each state.
+    pub fn counts(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts: BTreeMap<_, _> = State::ALL.iter().map(|state| (state.name(), 0)).collect();
+        for row in self.rows.values() {
+            *counts.entry(row.told.state.name()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::tests::row;
+
+    fn lines(since: Since) -> Vec<Value> {
+        let Since::Batches(lines, _) = since else { panic!("all of it") };
+        lines.iter().map(|line| serde_json::from_slice(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_has_changed_is_told_once() {
+        let mut board = Board::new(7);
+        assert!(board.update(vec![row("a", State::Ready), row("b", State::Ready)]));
+        assert!(!board.update(vec![row("a", State::Ready), row("b", State::Ready)]));
+        assert!(board.update(vec![row("a", State::Silent), row("c", State::Ready)]));
+        let told = lines(board.since(8));
+        assert_eq!(told.len(), 1);
+        let names: Vec<_> =
+            told[0]["rows"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap()).collect();
+        assert_eq!((names, &told[0]["gone"], &told[0]["number"]), (vec!["a", "c"], &json!(["b"]), &json!(9)));
+        assert_eq!(lines(board.since(9)), Vec::<Value>::new());
+        for other in [0, 6, 10] {
+            assert_eq!(board.since(other), Since::All, "{other}");
+        }
+        assert_eq!(lines(board.since(7)).len(), 2);
+        let counts = board.counts();
+        assert_eq!((counts.values().sum::<usize>(), counts["silent"]), (2, 1));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut board = Board::new(0);
+        for n in 0..2 * KEPT {
+            assert!(board.update(vec![row(&format!("c{n}"), State::Ready)]));
+        }
+        assert_eq!((board.batches.len(), board.since(1)), (KEPT, Since::All));
+        assert_eq!(lines(board.since(2 * KEPT as u64 - 1)).len(), 1);
+        let many = |state| (0..30_000).map(|n| row(&format!("cluster-{n:05}"), state)).collect::<Vec<_>>();
+        for n in 0..10 {
+            board.update(many(if n % 2 == 0 { State::Silent } else { State::Ready }));
+        }
+        assert!(
+            board.bytes <= KEPT_BYTES && board.batches.len() < 3,
+            "{} {}",
+            board.bytes,
+            board.batches.len()
+        );
+    }
+
+    #[test]
+    fn ten_thousand_clusters_are_two_megabytes_and_less_in_gzip() {
+        let mut board = Board::new(0);
+        board.update((0..10_000).map(|n| row(&format!("shop-{n:05}"), State::Ready)).collect());
+        let whole = board.whole(json!({"now": 0}));
+        let small = crate::assets::gzip(&whole, 1);
+        assert!(whole.len() <= 2_000_000 && small.len() <= 300_000, "{} {}", whole.len(), small.len());
+    }
+}

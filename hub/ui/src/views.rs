@@ -1,0 +1,355 @@
+//! What the page shows of single things, from objects that its user may read. Pure: whoever asks brings them.
+
+use std::collections::BTreeMap;
+
+use karmada_api::consts::{annotation, condition, extension};
+use karmada_core::{
+    judge::fence,
+    names,
+    stage::{self, Stage},
+};
+use karmada_meta::{object, quantity::Quantity, text, time::Time};
+use serde_json::{Map, Value, json};
+
+/// So many Works are shown of a cluster, those first that are not as they should be.
+pub const WORKS: usize = 200;
+/// So many events.
+pub const EVENTS: usize = 30;
+/// The longest text that is shown of anybody's words.
+const WORDS: usize = 512;
+/// So many differences are shown between a template and what a cluster gets.
+const DIFFERENCES: usize = 200;
+
+/// What a Work carries: the first of its manifests, by kind and key.
+fn carries(work: &Value) -> (String, String) {
+    let first = work.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
+    (object::kind(first).to_owned(), object::key(first))
+}
+
+/// The Works of a cluster: how many are how far, and those that wait or failed before others.
+pub fn works(works: &[Value]) -> Value {
+    let mut rows: Vec<_> = works
+        .iter()
+        .map(|work| {
+            let ((stage, why), (kind, key)) = (stage::of(work), carries(work));
+            let why = text::line(why, WORDS);
+            let changed = work.pointer("/status/conditions").and_then(Value::as_array);
+            let at = changed.into_iter().flatten().filter_map(|c| c["lastTransitionTime"].as_str()).max();
+            let fence = fence::after(work.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null));
+            let fence = fence.or_else(|| fence::after(work));
+            let row = json!({
+                "work": object::name(work), "kind": kind, "object": key, "stage": stage, "why": why, "at": at,
+                "fenceSeconds": fence.map(|fence| fence.as_secs()),
+            });
+            (stage, key, row)
+        })
+        .collect();
+    rows.sort_by(|(a, one, _), (b, other, _)| a.cmp(b).then_with(|| one.cmp(other)));
+    let count = |wanted: Stage| rows.iter().filter(|(stage, ..)| *stage == wanted).count();
+    json!({
+        "applied": count(Stage::Applied), "waiting": count(Stage::Waiting), "failed": count(Stage::Failed),
+        "of": rows.len(),
+        "items": rows.into_iter().take(WORKS).map(|(.., row)| row).collect::<Vec<_>>(),
+    })
+}
+
+/// The room that a cluster reports: of each resource what its nodes offer and what Pods ask for.
+pub fn room(cluster: &Value) -> Value {
+    let summary = &cluster["status"]["resourceSummary"];
+    let read = |list: &str, name: &str| {
+        let text = summary[list][name].as_str().unwrap_or("0");
+        Quantity::parse(text).map_or(0.0, |quantity| quantity.as_f64())
+    };
+    let names = summary["allocatable"].as_object().into_iter().flat_map(Map::keys);
+    let rows = names.map(|name| {
+        json!({
+            "name": name, "offers": read("allocatable", name), "asked": read("allocated", name),
+            "waiting": read("allocating", name),
+        })
+    });
+    json!({"nodes": cluster["status"]["nodeSummary"], "resources": rows.collect::<Vec<_>>()})
+}
+
+/// A cluster by its own object: who it is, its conditions and taints, its room.
+pub fn cluster(cluster: &Value) -> Value {
+    let spec = &cluster["spec"];
+    let conditions = cluster.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    let conditions = conditions.map(|condition| {
+        json!({
+            "type": condition["type"], "status": condition["status"], "reason": condition["reason"],
+            "message": text::line(condition["message"].as_str().unwrap_or_default(), WORDS),
+            "at": condition["lastTransitionTime"],
+        })
+    });
+    let losses = object::annotation(cluster, extension::LINK_HISTORY)
+        .and_then(|record| serde_json::from_str::<Value>(record).ok())
+        .map_or(Value::Null, |record| record["losses"].clone());
+    json!({
+        "name": object::name(cluster), "born": object::creation_timestamp(cluster),
+        "mode": spec["syncMode"], "region": spec["region"], "provider": spec["provider"], "zones": spec["zones"],
+        "labels": object::label_map(cluster),
+        "link": object::annotation(cluster, extension::LINK),
+        "windows": object::annotation(cluster, extension::WINDOWS_CLUSTER),
+        "linkWindows": object::annotation(cluster, extension::LINK_WINDOWS),
+        "hold": object::annotation(cluster, extension::HOLD_CLUSTER),
+        "kubernetes": cluster.pointer("/status/kubernetesVersion"),
+        "taints": spec["taints"], "losses": losses,
+        "conditions": conditions.collect::<Vec<_>>(), "room": room(cluster),
+    })
+}
+
+/// The last events of something, the newest first.
+pub fn events(events: &[Value]) -> Value {
+    let at = |event: &Value| {
+        ["lastTimestamp", "eventTime", "firstTimestamp"]
+            .iter()
+            .find_map(|field| event[*field].as_str())
+            .or_else(|| event.pointer("/metadata/creationTimestamp")?.as_str())
+            .map(str::to_owned)
+    };
+    let mut rows: Vec<_> = events.iter().map(|event| (at(event), event)).collect();
+    rows.sort_by(|(a, _), (b, _)| b.cmp(a));
+    let row = |(at, event): (Option<String>, &Value)| {
+        json!({
+            "at": at, "type": event["type"], "reason": event["reason"], "count": event["count"],
+            "message": text::line(event["message"].as_str().unwrap_or_default(), WORDS),
+        })
+    };
+    rows.into_iter().take(EVENTS).map(row).collect()
+}
+
+/// One line of the list of applications: a binding.
+pub fn app(binding: &Value) -> Value {
+    let spec = &binding["spec"];
+    let resource = &spec["resource"];
+    let list =
+        |at: &str| binding.pointer(at).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let items = list("/status/aggregatedStatus");
+    let applied = items.iter().filter(|item| item["applied"] == true).count();
+    let failed = items
+        .iter()
+        .filter(|item| {
+            item["applied"] != true && item["appliedMessage"].as_str().is_some_and(|m| !m.is_empty())
+        })
+        .count();
+    let scheduled =
+        list("/status/conditions").iter().find(|condition| condition["type"] == condition::SCHEDULED);
+    json!({
+        "scope": if object::namespace(binding).is_empty() { "cluster" } else { "namespaced" },
+        "binding": object::name(binding), "kind": resource["kind"], "apiVersion": resource["apiVersion"],
+        "namespace": resource["namespace"], "name": resource["name"], "replicas": spec["replicas"],
+        "clusters": list("/spec/clusters").len(), "applied": applied, "failed": failed,
+        "scheduled": scheduled.map(|scheduled| scheduled["status"] == "True"),
+        "leaving": list("/spec/gracefulEvictionTasks").len(),
+    })
+}
+
+/// Of each cluster that a binding names what is wanted, and what was reported.
+pub fn copies(binding: &Value) -> Vec<Value> {
+    let list =
+        |at: &str| binding.pointer(at).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut rows: BTreeMap<&str, Value> = BTreeMap::new();
+    for target in list("/spec/clusters") {
+        if let Some(name) = target["name"].as_str() {
+            rows.insert(name, json!({"cluster": name, "desired": target["replicas"], "wanted": true}));
+        }
+    }
+    for task in list("/spec/gracefulEvictionTasks") {
+        if let Some(name) = task["fromCluster"].as_str() {
+            let row = rows.entry(name).or_insert_with(|| json!({"cluster": name, "wanted": false}));
+            row["leaving"] = json!({"reason": task["reason"], "message": task["message"], "at": task["creationTimestamp"]});
+        }
+    }
+    for item in list("/status/aggregatedStatus") {
+        let Some(name) = item["clusterName"].as_str() else { continue };
+        let row = rows.entry(name).or_insert_with(|| json!({"cluster": name, "wanted": false}));
+        row["applied"] = json!(item["applied"] == true);
+        row["health"] = item["health"].clone();
+        row["message"] = text::line(item["appliedMessage"].as_str().unwrap_or_default(), WORDS).into();
+        let status = &item["status"];
+        let first = |names: &[&str]| names.iter().map(|name| &status[*name]).find(|value| value.is_number());
+        row["has"] = json!(first(&["replicas", "desiredNumberScheduled", "active"]));
+        row["ready"] = json!(first(&["readyReplicas", "numberReady", "ready", "succeeded"]));
+    }
+    rows.into_values().collect()
+}
+
+/// What servers and the hub itself keep in an object: no difference to whoever reads one.
+fn plain(value: &Value) -> Value {
+    let mut plain = value.clone();
+    if let Some(map) = plain.as_object_mut() {
+        map.remove("status");
+    }
+    if let Some(metadata) = plain.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in [
+            "uid",
+            "resourceVersion",
+            "generation",
+            "creationTimestamp",
+            "managedFields",
+            "selfLink",
+            "ownerReferences",
+            "finalizers",
+        ] {
+            metadata.remove(field);
+        }
+        for list in ["labels", "annotations"] {
+            let ours = |key: &str| {
+                key == annotation::LAST_APPLIED
+                    || key
+                        .split('/')
+                        .next()
+                        .is_some_and(|domain| domain == "karmada.io" || domain.ends_with(".karmada.io"))
+            };
+            if let Some(map) = metadata.get_mut(list).and_then(Value::as_object_mut) {
+                map.retain(|key, _| !ours(key));
+            }
+            if metadata.get(list).is_some_and(|list| list.as_object().is_some_and(Map::is_empty)) {
+                metadata.remove(list);
+            }
+        }
+    }
+    plain
+}
+
+/// What a cluster gets that is not as in the template: field by field, with both values, and the policies that did it.
+pub fn difference(template: &Value, work: &Value) -> Value {
+    let manifest = work.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
+    let (before, after) = (plain(template), plain(manifest));
+    let show = |value: &Value| match value {
+        Value::String(text) => text::line(text, WORDS),
+        other => text::line(&other.to_string(), WORDS),
+    };
+    let is_secret = object::kind(manifest) == "Secret";
+    let patch = json_patch::diff(&before, &after);
+    let of = patch.0.len();
+    let rows = patch.0.into_iter().take(DIFFERENCES).map(|operation| {
+        let (what, path) = match &operation {
+            json_patch::PatchOperation::Add(add) => ("added", add.path.to_string()),
+            json_patch::PatchOperation::Remove(remove) => ("removed", remove.path.to_string()),
+            other => ("changed", other.path().to_string()),
+        };
+        let value = |object: &Value| match object.pointer(&path) {
+            // Their values are nobody's to see who only wants to know what differs.
+            Some(_) if is_secret => "…".to_owned(),
+            Some(value) => show(value),
+            None => String::new(),
+        };
+        json!({"what": what, "path": path, "template": value(&before), "cluster": value(&after)})
+    });
+    let rows: Vec<_> = rows.collect();
+    let by = [annotation::APPLIED_CLUSTER_OVERRIDES, annotation::APPLIED_OVERRIDES].iter().flat_map(|key| {
+        let rules =
+            object::annotation(work, key).and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok());
+        rules
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|rule| rule["policyName"].as_str().map(str::to_owned))
+    });
+    json!({
+        "cluster": names::cluster_of_namespace(object::namespace(work)), "of": of, "differences": rows,
+        "policies": by.collect::<Vec<_>>(),
+    })
+}
+
+/// When a cluster's fenced Works stop by its own clock, that was heard last at this time: the first of them.
+pub fn fenced_at(heard: Time, seconds: u32) -> Time {
+    let at = std::time::SystemTime::from(heard.timestamp()) + std::time::Duration::from_secs(seconds.into());
+    Time::from_system(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(conditions: Value) -> Value {
+        json!({
+            "metadata": {"name": "w", "namespace": "karmada-es-m", "generation": 2},
+            "spec": {"workload": {"manifests": [{"kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"}}]}},
+            "status": {"conditions": conditions},
+        })
+    }
+
+    #[test]
+    fn works_that_are_not_there_come_first() {
+        let applied = |status: &str, seen: i64| json!({"type": "Applied", "status": status, "message": "no room\nleft", "observedGeneration": seen});
+        let all = [work(json!([applied("True", 2)])), work(json!(null)), work(json!([applied("False", 2)]))];
+        let shown = works(&all);
+        let sum: i64 =
+            ["applied", "waiting", "failed"].iter().map(|part| shown[*part].as_i64().unwrap()).sum();
+        assert_eq!((sum, shown["of"].as_i64()), (3, Some(3)));
+        assert_eq!(
+            (&shown["items"][0]["stage"], &shown["items"][0]["object"]),
+            (&json!("failed"), &json!("shop/web"))
+        );
+    }
+
+    #[test]
+    fn copies_are_what_is_wanted_and_what_was_reported() {
+        let binding = json!({
+            "metadata": {"namespace": "shop", "name": "web-deployment"},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
+                "replicas": 3, "clusters": [{"name": "a", "replicas": 2}, {"name": "b", "replicas": 1}],
+                "gracefulEvictionTasks": [{"fromCluster": "c", "reason": "TaintUntolerated"}],
+            },
+            "status": {"aggregatedStatus": [
+                {"clusterName": "a", "applied": true, "health": "Healthy", "status": {"replicas": 2, "readyReplicas": 2}},
+                {"clusterName": "b", "applied": false, "appliedMessage": "denied"},
+                {"clusterName": "d", "applied": true},
+            ]},
+        });
+        let rows = copies(&binding);
+        let names: Vec<_> = rows.iter().map(|row| row["cluster"].as_str().unwrap()).collect();
+        assert_eq!(names, ["a", "b", "c", "d"]);
+        assert_eq!((&rows[0]["desired"], &rows[0]["ready"]), (&json!(2), &json!(2)));
+        assert_eq!((&rows[1]["applied"], &rows[1]["message"]), (&json!(false), &json!("denied")));
+        assert_eq!(
+            (&rows[2]["wanted"], &rows[2]["leaving"]["reason"]),
+            (&json!(false), &json!("TaintUntolerated"))
+        );
+        let line = app(&binding);
+        assert_eq!(
+            (&line["clusters"], &line["applied"], &line["failed"], &line["leaving"]),
+            (&json!(2), &json!(2), &json!(1), &json!(1))
+        );
+    }
+
+    #[test]
+    fn a_difference_names_fields_and_policies_and_no_secrets() {
+        let template = |kind: &str, image: &str| {
+            json!({
+                "kind": kind, "metadata": {"name": "web", "uid": "u", "resourceVersion": "7",
+                    "labels": {"app": "web", "propagationpolicy.karmada.io/permanent-id": "x"}},
+                "spec": {"image": image}, "status": {"ready": 1},
+            })
+        };
+        let work = |manifest: Value| {
+            json!({
+                "metadata": {"namespace": "karmada-es-m", "name": "w", "annotations":
+                    {"policy.karmada.io/applied-overrides": "[{\"policyName\": \"eu\", \"overriders\": {}}]"}},
+                "spec": {"workload": {"manifests": [manifest]}},
+            })
+        };
+        let got = difference(&template("Deployment", "a:1"), &work(template("Deployment", "eu/a:1")));
+        assert_eq!(
+            got["differences"],
+            json!([{"what": "changed", "path": "/spec/image", "template": "a:1", "cluster": "eu/a:1"}])
+        );
+        assert_eq!((&got["policies"], &got["cluster"]), (&json!(["eu"]), &json!("m")));
+        let got = difference(&template("Secret", "hush"), &work(template("Secret", "hush-eu")));
+        assert!(!got.to_string().contains("hush"), "{got}");
+        assert_eq!(difference(&template("x", "1"), &work(template("x", "1")))["differences"], json!([]));
+    }
+
+    #[test]
+    fn room_is_in_numbers() {
+        let cluster = json!({"status": {
+            "resourceSummary": {"allocatable": {"cpu": "4", "memory": "8Gi"}, "allocated": {"cpu": "1500m"}},
+            "nodeSummary": {"totalNum": 2, "readyNum": 1},
+        }});
+        let got = room(&cluster);
+        assert_eq!(got["resources"][0], json!({"name": "cpu", "offers": 4.0, "asked": 1.5, "waiting": 0.0}));
+        assert_eq!(got["nodes"]["readyNum"], 1);
+    }
+}
