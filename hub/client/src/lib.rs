@@ -27,6 +27,7 @@ pub mod link;
 pub mod metrics;
 pub mod names;
 pub mod place;
+pub mod probe;
 pub mod queue;
 pub mod rest;
 #[cfg(test)]

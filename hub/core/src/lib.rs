@@ -18,6 +18,7 @@
 //!   hold, windows: when changes wait on a member        links: what kind of link a cluster has, and what follows
 //!   services: Services of one cluster in others             autoscale: what is scaled, when
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
+//!   doctor: what is wrong with a machine or a way to a server, and what to do
 //! ```
 //!
 //! Objects of users stay JSON values; Karmada's own are typed where a decision reads them, and stay JSON where
@@ -41,6 +42,7 @@ pub mod autoscale;
 pub mod copies;
 pub mod delete;
 pub mod divide;
+pub mod doctor;
 pub mod estimate;
 pub mod evict;
 pub mod figures;

@@ -138,11 +138,13 @@ impl Proxy {
         &self.url
     }
 
-    pub(super) fn host(&self) -> &str {
+    /// The name or address of the proxy itself.
+    pub fn host(&self) -> &str {
         &self.host
     }
 
-    pub(super) fn port(&self) -> u16 {
+    /// Its port.
+    pub fn port(&self) -> u16 {
         self.port
     }
 }
