@@ -7,7 +7,9 @@ use serde_json::Value;
 /// A Cluster in numbers. What its agent has not reported is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFigures {
-    /// Whether its condition Ready is True.
+    /// How it is.
+    pub state: ClusterState,
+    /// Whether its condition Ready is True, leaving or not.
     pub ready: bool,
     nodes: Option<f64>,
     ready_nodes: Option<f64>,
@@ -20,6 +22,55 @@ struct Resources {
     cpu: Option<f64>,
     memory: Option<f64>,
     pods: Option<f64>,
+}
+
+/// How a Cluster is, for counting: each is in one state, so that they add up to the fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClusterState {
+    /// Nothing has ever been heard of it.
+    #[default]
+    NotJoined,
+    /// It is heard, and its own API is well.
+    Ready,
+    /// It is heard, and says that its own API is not well.
+    NotReady,
+    /// It has not been heard within its grace.
+    Unknown,
+    /// It is being deleted.
+    Leaving,
+}
+
+impl ClusterState {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Ready, Self::NotReady, Self::Unknown, Self::NotJoined, Self::Leaving];
+
+    /// As the label `state` of `karmada_hub_clusters` has it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::NotReady => "not_ready",
+            Self::Unknown => "unknown",
+            Self::NotJoined => "not_joined",
+            Self::Leaving => "leaving",
+        }
+    }
+
+    /// Whether its agent has been heard within its grace.
+    pub fn is_heard(self) -> bool {
+        matches!(self, Self::Ready | Self::NotReady)
+    }
+
+    fn of(cluster: &Value) -> Self {
+        if !cluster["metadata"]["deletionTimestamp"].is_null() {
+            return Self::Leaving;
+        }
+        match condition_of(cluster, condition::READY).and_then(|ready| ready["status"].as_str()) {
+            None => Self::NotJoined,
+            Some("True") => Self::Ready,
+            Some("False") => Self::NotReady,
+            Some(_) => Self::Unknown,
+        }
+    }
 }
 
 /// A family of figures about clusters: its name, a sentence, and the number.
@@ -49,6 +100,7 @@ impl ClusterFigures {
         let status = &cluster["status"];
         let ready = condition_of(cluster, condition::READY).is_some_and(|c| c["status"] == "True");
         Self {
+            state: ClusterState::of(cluster),
             ready,
             nodes: status["nodeSummary"]["totalNum"].as_f64(),
             ready_nodes: status["nodeSummary"]["readyNum"].as_f64(),
@@ -131,6 +183,26 @@ mod tests {
         ];
         assert_eq!(figures(cluster), want);
         assert_eq!(figures(json!({})), [("cluster_ready_state", 0.0)]);
+    }
+
+    #[test]
+    fn a_cluster_is_in_one_state() {
+        let cluster = |ready: Value| json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        let mut leaving = cluster("True".into());
+        leaving["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let rows = [
+            (cluster("True".into()), "ready", true),
+            (cluster("False".into()), "not_ready", true),
+            (cluster("Unknown".into()), "unknown", false),
+            (cluster(Value::Null), "not_joined", false),
+            (json!({}), "not_joined", false),
+            (leaving, "leaving", false),
+        ];
+        for (cluster, label, heard) in rows {
+            let state = ClusterFigures::of(&cluster).state;
+            assert_eq!((state.label(), state.is_heard()), (label, heard), "{cluster}");
+            assert!(ClusterState::ALL.contains(&state));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use karmada_core::figures::{CLUSTER_FAMILIES, ClusterFigures, MEMBER_CLUSTER};
+use karmada_core::figures::{CLUSTER_FAMILIES, ClusterFigures, ClusterState, MEMBER_CLUSTER};
 use karmada_env::Env;
 use karmada_meta::time::Time;
 use karmada_telemetry::metrics::Sheet;
@@ -67,7 +67,23 @@ impl Clusters {
         *self.0.lock() = Known::default();
     }
 
-    /// Writes all families.
+    /// Whether a cluster's agent has been heard within its grace.
+    pub(crate) fn hears(&self, cluster: &str) -> bool {
+        self.0.lock().clusters.get(cluster).is_some_and(|figures| figures.state.is_heard())
+    }
+
+    /// Writes how many clusters are how.
+    pub(crate) fn write_sums(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let known = self.0.lock();
+        let count = |state| known.clusters.values().filter(|figures| figures.state == state).count();
+        sheet.gauge(
+            "karmada_hub_clusters",
+            "Clusters by state; each is in one.",
+            ClusterState::ALL.map(|state| ([("state", state.label())], count(state) as f64)),
+        )
+    }
+
+    /// Writes the families of single clusters.
     pub(crate) fn write(&self, sheet: &mut Sheet<'_>, env: &Env) -> fmt::Result {
         let known = self.0.lock();
         for (name, help, value) in CLUSTER_FAMILIES {

@@ -74,8 +74,8 @@ impl Evictions {
         self.waiting.lock().clear();
     }
 
-    /// Writes all families.
-    pub(crate) fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+    /// Writes all families; those of single clusters only if `each` is to be shown.
+    pub(crate) fn write(&self, sheet: &mut Sheet<'_>, each: bool) -> fmt::Result {
         // Karmada's names of its queues, and what is in them.
         let queues = [
             (Scope::Namespaced, "binding-eviction", "ResourceBinding", &self.bindings),
@@ -103,11 +103,13 @@ impl Evictions {
         let labelled = kinds.iter().map(|(cluster, kind, count)| {
             ([(MEMBER_CLUSTER, cluster.as_str()), ("resource_kind", *kind)], *count as f64)
         });
-        sheet.gauge(
-            "eviction_kind_total",
-            "Bindings that are to leave a cluster, now or in a while, by kind.",
-            labelled,
-        )?;
+        if each {
+            sheet.gauge(
+                "eviction_kind_total",
+                "Bindings that are to leave a cluster, now or in a while, by kind.",
+                labelled,
+            )?;
+        }
         sheet.histogram(
             "eviction_processing_latency_seconds",
             "How long it took to take a cluster off a binding for its taints.",

@@ -83,8 +83,8 @@ impl Judged {
         *self.now.lock() = Now::default();
     }
 
-    /// Writes all families.
-    pub(crate) fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+    /// Writes the families of single clusters.
+    pub(crate) fn write_each(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let now = self.now.lock();
         let families: [Shown; 4] = [
             (
@@ -113,6 +113,17 @@ impl Judged {
                 now.clusters.iter().map(|(cluster, row)| ([(MEMBER_CLUSTER, cluster.as_str())], value(row)));
             sheet.gauge(name, help, rows)?;
         }
+        Ok(())
+    }
+
+    /// Writes all other families.
+    pub(crate) fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let now = self.now.lock();
+        sheet.one_gauge(
+            "karmada_hub_clusters_held_out",
+            "Clusters that get nothing new because they come and go.",
+            now.clusters.values().filter(|row| row.held_out).count() as f64,
+        )?;
         let held = Cause::ALL
             .map(|cause| ([("reason", cause.reason())], if now.held == Some(cause) { 1.0 } else { 0.0 }));
         sheet.gauge(

@@ -18,7 +18,15 @@ mod propagation;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use karmada_client::{WorkQueue, metrics::Queues};
 use karmada_env::Env;
@@ -54,6 +62,8 @@ struct Inner {
     schedule: Family<2, Attempts>,
     incoming: Family<1, Counter>,
     visits: RwLock<BTreeMap<&'static str, Counter>>,
+    /// Whether single clusters are shown.
+    each: AtomicBool,
 }
 
 impl fmt::Debug for HubFigures {
@@ -109,8 +119,24 @@ impl HubFigures {
             }),
             incoming: Family::new(["event"], 8, Counter::default),
             visits: RwLock::default(),
+            each: AtomicBool::new(true),
             env,
         }))
+    }
+
+    /// Whether there are series of single clusters: some twenty for each. Sums are there in any case.
+    pub fn show_each(&self, each: bool) {
+        self.0.each.store(each, Ordering::Relaxed);
+    }
+
+    /// What [`HubFigures::show_each`] has said.
+    pub fn shows_each(&self) -> bool {
+        self.0.each.load(Ordering::Relaxed)
+    }
+
+    /// Whether a cluster's agent has been heard within its grace.
+    pub fn hears(&self, cluster: &str) -> bool {
+        self.0.clusters.hears(cluster)
     }
 
     /// Begins to time something.
@@ -218,9 +244,14 @@ impl HubFigures {
 impl Source for HubFigures {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let inner = &self.0;
-        inner.clusters.write(sheet, &inner.env)?;
+        let each = self.shows_each();
+        inner.clusters.write_sums(sheet)?;
+        if each {
+            inner.clusters.write(sheet, &inner.env)?;
+            inner.judged.write_each(sheet)?;
+        }
         inner.judged.write(sheet)?;
-        inner.evictions.write(sheet)?;
+        inner.evictions.write(sheet, each)?;
         inner.propagation.write(sheet)?;
         inner.queues.write(sheet)?;
         sheet.one_histogram(

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 40] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 42] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
@@ -30,6 +30,8 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 40] = [
     ("karmada_hub_cluster_held_out", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_cluster_recent_losses", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_cluster_status_stale", Kind::Gauge, &["member_cluster"]),
+    ("karmada_hub_clusters", Kind::Gauge, &["state"]),
+    ("karmada_hub_clusters_held_out", Kind::Gauge, &[]),
     ("karmada_hub_evictions_held", Kind::Gauge, &["reason"]),
     ("karmada_hub_evictions_postponed", Kind::Counter, &["reason"]),
     ("karmada_hub_fence_waits", Kind::Gauge, &[]),
@@ -122,6 +124,34 @@ async fn everything_on_the_page_is_documented_and_the_other_way_round() {
         DOCUMENTED.iter().map(|(name, kind, labels)| (*name, (*kind, labels.to_vec()))).collect();
     assert_eq!(shown, documented);
     assert!(page.families.values().all(|(_, help)| help.ends_with('.')), "each has a sentence");
+}
+
+#[test]
+fn single_clusters_are_shown_if_they_are_to_be_and_counted_in_any_case() {
+    let (_, hub) = world();
+    let cluster = |ready: &str| json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+    for (name, ready) in [("a", "True"), ("b", "True"), ("c", "Unknown")] {
+        hub.clusters().seen(name, &cluster(ready));
+    }
+    hub.clusters().seen("d", &json!({}));
+    let until = karmada_meta::time::Time::from_system(SystemTime::UNIX_EPOCH);
+    let held = karmada_core::judge::Opinion { held_until: Some(until), ..Default::default() };
+    hub.judged().seen([("a", &held)].into_iter(), None);
+    hub.evictions().wait(&binding(Scope::Namespaced, "web"), vec![waiting("c", true)]);
+    for each in [true, false] {
+        hub.show_each(each);
+        let page = figures(&hub);
+        let sums: Vec<_> = ["ready", "not_ready", "unknown", "not_joined", "leaving"]
+            .iter()
+            .map(|state| page.value("karmada_hub_clusters", &[("state", state)]).unwrap())
+            .collect();
+        assert_eq!(sums, [2.0, 0.0, 1.0, 1.0, 0.0]);
+        assert_eq!(page.value("karmada_hub_clusters_held_out", &[]), Some(1.0));
+        assert_eq!(page.value("eviction_queue_depth", &[("name", "binding-eviction")]), Some(1.0));
+        let of_single = page.samples.iter().filter(|sample| sample.labels.contains_key("member_cluster"));
+        assert_eq!(of_single.count() > 0, each);
+    }
+    assert!(hub.hears("a") && !hub.hears("c") && !hub.hears("d") && !hub.hears("nobody"));
 }
 
 #[test]
