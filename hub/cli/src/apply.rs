@@ -12,7 +12,7 @@ use karmada_meta::object;
 use karmada_objects::{discovery::Lookup, key::Key, kinds::CUSTOM_RESOURCE_DEFINITIONS};
 use serde_json::{Value, json};
 
-use super::{Failure, args::ApplyArgs, ask::Server, print};
+use super::{Failure, args::ApplyArgs, ask::Server, progress::Progress};
 
 /// Who owns the fields that this command applies.
 const FIELD_MANAGER: &str = "karmada-hub-cli";
@@ -35,20 +35,36 @@ pub(super) async fn run(args: ApplyArgs, env: Env) -> Result<(), Failure> {
     let server = Server::open(&args.server, &env)?;
     let mut lookup = Lookup::default();
     let mut failed = 0usize;
+    let progress = Progress::new("apply", Some(documents.len() as u64), &env);
     for (file, document) in documents {
+        progress.add(0, &format!("{}/{}", object::kind(&document), object::name(&document)));
         let status = args.with_status.then(|| document["status"].clone());
         match apply(&server, &mut lookup, document, status.as_ref()).await {
-            Ok(line) => print(&format!("{line}\n"))?,
+            Ok((label, result)) => {
+                progress.clear();
+                args.told.say(&format!("{label} {result}"), &json!({"object": label, "result": result}))?;
+            }
             Err(reason) => {
+                progress.clear();
                 failed += 1;
+                if args.told.is_json() {
+                    args.told.say(
+                        "",
+                        &json!({"file": file.display().to_string(), "result": "failed", "error": reason}),
+                    )?;
+                }
                 eprintln!("{}: {reason}", file.display());
             }
         }
+        progress.add(1, "");
     }
+    drop(progress);
     if failed == 0 {
         Ok(())
     } else {
-        Err(Failure::failed(format!("{failed} object(s) could not be applied")))
+        Err(Failure::failed(format!(
+            "{failed} object(s) could not be applied; when that is mended, run the same command again: what is as wanted stays"
+        )))
     }
 }
 
@@ -97,7 +113,7 @@ async fn apply(
     lookup: &mut Lookup,
     mut document: Value,
     status: Option<&Value>,
-) -> Result<String, String> {
+) -> Result<(String, &'static str), String> {
     let api_version = object::api_version(&document).to_owned();
     let kind = object::kind(&document).to_owned();
     let name = object::name(&document).to_owned();
@@ -149,7 +165,7 @@ async fn apply(
         Some(before) if object::resource_version(&before) == object::resource_version(&after) => "unchanged",
         Some(_) => "configured",
     };
-    Ok(format!("{label} {what}"))
+    Ok((label, what))
 }
 
 /// Waits until objects of a definition's kind can be written; not for long, if its names are taken, say.

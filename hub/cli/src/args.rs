@@ -9,7 +9,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use karmada_meta::duration;
 
 pub use self::{look::*, reach::*};
-use crate::ca::What;
+use crate::{ca::What, told::Told};
 
 /// The commands that only talk to an API.
 #[derive(Debug, Subcommand)]
@@ -122,6 +122,8 @@ pub struct JoinArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = some_time)]
     pub wait: Duration,
     #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
     pub server: ServerArgs,
 }
 
@@ -139,6 +141,8 @@ pub struct UnjoinArgs {
     /// How long to wait until the Cluster is gone.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = some_time)]
     pub wait: Duration,
+    #[command(flatten)]
+    pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -231,6 +235,8 @@ pub struct ApplyArgs {
     #[arg(long)]
     pub with_status: bool,
     #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
     pub server: ServerArgs,
 }
 
@@ -277,6 +283,8 @@ pub enum CaCommand {
 #[derive(Clone, Debug, ClapArgs)]
 pub struct CaStatusArgs {
     #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
     pub server: ServerArgs,
 }
 
@@ -291,6 +299,8 @@ pub struct CaRotateArgs {
     /// Do all steps, and wait until each can be done.
     #[arg(long)]
     pub wait: bool,
+    #[command(flatten)]
+    pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -324,11 +334,15 @@ pub struct TokenCreateArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub uses: u32,
     #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
     pub server: ServerArgs,
 }
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct TokenListArgs {
+    #[command(flatten)]
+    pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -338,6 +352,8 @@ pub struct TokenDeleteArgs {
     /// Tokens, or their ids: the first six characters.
     #[arg(value_name = "TOKEN", required = true)]
     pub tokens: Vec<String>,
+    #[command(flatten)]
+    pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -357,6 +373,8 @@ pub struct RevokeArgs {
     /// The clusters.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
+    #[command(flatten)]
+    pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
 }

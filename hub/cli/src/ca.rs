@@ -99,7 +99,8 @@ async fn ask(server: &Server, step: Option<&Value>) -> Result<Value, Failure> {
 async fn status(args: CaStatusArgs, env: Env) -> Result<(), Failure> {
     let server = Server::open(&args.server, &env)?;
     server.reach().await?;
-    print(&render(&ask(&server, None).await?))
+    let status = ask(&server, None).await?;
+    if args.told.is_json() { args.told.say("", &status) } else { print(&render(&status)) }
 }
 
 async fn rotate(args: CaRotateArgs, env: Env) -> Result<(), Failure> {
@@ -112,7 +113,11 @@ async fn rotate(args: CaRotateArgs, env: Env) -> Result<(), Failure> {
         let refused = answer["refused"].as_str();
         let stage = args.what.stage(&answer);
         match refused {
-            None => print(&format!("{}: {stage}\n", args.what.as_str()))?,
+            None => {
+                let line = format!("{}: {stage}", args.what.as_str());
+                let next = (stage != SETTLED).then(|| args.what.next(stage));
+                args.told.say(&line, &json!({"what": args.what.as_str(), "stage": stage, "next": next}))?;
+            }
             Some(why) if !args.wait => return Err(Failure::failed(why)),
             Some(why) if why != said => {
                 eprintln!("waiting: {why}");
@@ -121,7 +126,7 @@ async fn rotate(args: CaRotateArgs, env: Env) -> Result<(), Failure> {
             Some(_) => {}
         }
         if refused.is_none() && (stage == SETTLED || !args.wait) {
-            if stage != SETTLED {
+            if stage != SETTLED && !args.told.is_json() {
                 print(&format!("the next step {}\n", args.what.next(stage)))?;
             }
             return Ok(());

@@ -6,14 +6,14 @@ use karmada_api::{conditions, consts::extension};
 use karmada_core::taint_edits::Done;
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Failure,
     args::ConfirmRestoreArgs,
     ask::Server,
     cordon::{change, each},
-    known, print,
+    known,
 };
 
 /// Tells the agents of clusters, also of those that are away, that the hub counts as it is.
@@ -25,6 +25,7 @@ pub(super) async fn run(args: ConfirmRestoreArgs, env: Env) -> Result<(), Failur
     server.reach().await?;
     let clusters = known::clusters(&server).await?;
     known::check_names(&clusters, &args.names)?;
+    let told = args.told;
     let names = if args.all { clusters.keys().cloned().collect() } else { args.names };
     let now = Time::from_system(server.now());
     each(&names, async |name| {
@@ -39,7 +40,8 @@ pub(super) async fn run(args: ConfirmRestoreArgs, env: Env) -> Result<(), Failur
             status.is_some_and(|status| conditions::find(&status.conditions, extension::HUB_OLDER).is_some());
         let what =
             if waits { "its agent waits for it" } else { "its agent goes by it if it finds the hub older" };
-        print(&format!("cluster/{name} confirmed ({what})\n"))
+        let line = format!("cluster/{name} confirmed ({what})");
+        told.say(&line, &json!({"cluster": name, "result": "confirmed", "agentWaited": waits}))
     })
     .await
 }

@@ -10,13 +10,14 @@ use karmada_core::taint_edits::{self, Done, Edit};
 use karmada_env::Env;
 use karmada_meta::{object, time::Time};
 use karmada_objects::{Part, key::Key, kinds};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Failure,
     args::{CordonArgs, TaintArgs},
     ask::Server,
-    known, print,
+    known,
+    told::Told,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -26,7 +27,8 @@ pub(super) async fn cordon(args: CordonArgs, env: Env) -> Result<(), Failure> {
     let server = open(&args, &env).await?;
     each(&args.names, async |name| {
         let done = cordoned(&server, name, args.dry_run).await?;
-        print(&format!("{name} cluster {}\n", if done { "cordoned" } else { "already cordoned" }))
+        let word = if done { "cordoned" } else { "already cordoned" };
+        said(args.told, &format!("{name} cluster {word}"), name, word, args.dry_run)
     })
     .await
 }
@@ -37,7 +39,7 @@ pub(super) async fn uncordon(args: CordonArgs, env: Env) -> Result<(), Failure> 
     each(&args.names, async |name| {
         let done = uncordoned(&server, name, args.dry_run).await?;
         let word = if done { "uncordoned" } else { "already uncordoned" };
-        print(&format!("{name} cluster {word}\n"))
+        said(args.told, &format!("{name} cluster {word}"), name, word, args.dry_run)
     })
     .await
 }
@@ -58,9 +60,14 @@ pub(super) async fn taint(args: TaintArgs, env: Env) -> Result<(), Failure> {
             Done::Untainted => "untainted",
             Done::Modified => "modified",
         };
-        print(&format!("cluster/{name} {word}\n"))
+        said(args.told, &format!("cluster/{name} {word}"), name, word, args.dry_run)
     })
     .await
+}
+
+/// Says what came of a cluster.
+fn said(told: Told, line: &str, cluster: &str, result: &str, dry_run: bool) -> Result<(), Failure> {
+    told.say(line, &json!({"cluster": cluster, "result": result, "dryRun": dry_run}))
 }
 
 async fn open(args: &CordonArgs, env: &Env) -> Result<Server, Failure> {

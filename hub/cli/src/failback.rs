@@ -32,7 +32,7 @@ use super::{
     get,
     known::{self, suggestion},
     placed::{self, Bound, Groups},
-    print,
+    told::Told,
 };
 
 /// How long the wish is kept when it is done, for people who look.
@@ -67,6 +67,7 @@ pub(super) async fn run(args: FailbackArgs, env: Env) -> Result<(), Failure> {
         )));
     }
     let now = Time::from_system(server.now());
+    let told = args.told;
     let mut workloads = Vec::new();
     for bound in &meant {
         let placed = bound.placed();
@@ -89,11 +90,19 @@ pub(super) async fn run(args: FailbackArgs, env: Env) -> Result<(), Failure> {
         };
         // Of a whole cluster only what moves is worth a line.
         if args.cluster.is_none() || line.contains(" becomes ") {
-            print(&format!("{line}\n"))?;
+            let (object, what) = line.split_once(": ").unwrap_or((&line, ""));
+            told.say(
+                &line,
+                &json!({"object": object, "message": what, "moves": line.contains(" becomes ")}),
+            )?;
         }
     }
     if workloads.is_empty() || args.dry_run {
-        return print(&format!("{} to be placed anew\n", objects(workloads.len())));
+        let line = format!("{} to be placed anew", objects(workloads.len()));
+        return told.say(
+            &line,
+            &json!({"result": "placed anew", "objects": workloads.len(), "dryRun": args.dry_run}),
+        );
     }
     let count = workloads.len();
     let name = format!("failback-{}", &env.uuid()[..8]);
@@ -103,7 +112,7 @@ pub(super) async fn run(args: FailbackArgs, env: Env) -> Result<(), Failure> {
         "metadata": {"name": name}, "spec": spec,
     });
     server.objects.create(&WORKLOAD_REBALANCERS, &wish).await.map_err(|e| server.failure(&e))?;
-    outcome(&server, &name, count).await
+    outcome(&server, &name, count, told).await
 }
 
 /// What is asked for: an object (kind if named, namespace, name), what would go to a cluster, or both.
@@ -166,9 +175,9 @@ fn objects(count: usize) -> String {
 }
 
 /// Waits until the hub has told the bindings, and says what came of it.
-async fn outcome(server: &Server, name: &str, count: usize) -> Result<(), Failure> {
+async fn outcome(server: &Server, name: &str, count: usize, told: Told) -> Result<(), Failure> {
     let key = Key::cluster_scoped(name);
-    let told = async {
+    let outcome = async {
         loop {
             let live =
                 server.objects.get(&WORKLOAD_REBALANCERS, &key).await.map_err(|e| server.failure(&e))?;
@@ -182,7 +191,7 @@ async fn outcome(server: &Server, name: &str, count: usize) -> Result<(), Failur
             tokio::time::sleep(LOOK).await;
         }
     };
-    let status = match tokio::time::timeout(PATIENCE, told).await {
+    let status = match tokio::time::timeout(PATIENCE, outcome).await {
         Ok(status) => status?,
         Err(_) => {
             return Err(Failure::failed(format!(
@@ -200,7 +209,9 @@ async fn outcome(server: &Server, name: &str, count: usize) -> Result<(), Failur
             )
         })
         .collect();
-    print(&format!("{} to be placed anew (workloadrebalancer/{name})\n", objects(count - failed.len())))?;
+    let line = format!("{} to be placed anew (workloadrebalancer/{name})", objects(count - failed.len()));
+    let made = json!({"result": "placed anew", "objects": count - failed.len(), "workloadRebalancer": name});
+    told.say(&line, &made)?;
     if failed.is_empty() { Ok(()) } else { Err(Failure::failed(failed.join("; "))) }
 }
 

@@ -21,7 +21,6 @@ use super::{
     Failure,
     args::{JoinArgs, UnjoinArgs},
     ask::Server,
-    print,
 };
 
 /// The account by which the hub acts in users' names.
@@ -248,7 +247,8 @@ pub(super) async fn join(args: JoinArgs, env: Env) -> Result<(), Failure> {
             "{error}; what there is of cluster {name} on the hub goes with: karmada-hub unjoin {name}"
         )));
     }
-    print(&format!("cluster({name}) is joined successfully\n"))?;
+    let line = format!("cluster({name}) is joined successfully");
+    args.told.say(&line, &json!({"cluster": name, "result": "joined"}))?;
     reached(&hub, &server, name, args.wait).await
 }
 
@@ -362,7 +362,8 @@ pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
             }
         }
     }
-    print(&format!("cluster({name}) is unjoined successfully\n"))
+    let line = format!("cluster({name}) is unjoined successfully");
+    args.told.say(&line, &json!({"cluster": name, "result": "unjoined"}))
 }
 
 #[cfg(test)]

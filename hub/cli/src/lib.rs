@@ -28,11 +28,13 @@ mod known;
 mod kubeconfig;
 mod members;
 mod placed;
+pub mod progress;
 mod reach;
 pub mod revoke;
 mod shown;
 mod table;
 mod token;
+pub mod told;
 mod ui;
 mod whatif;
 

@@ -6,13 +6,13 @@ use karmada_core::admit::agent::has_registered;
 use karmada_env::Env;
 use karmada_meta::names::cluster_name_errors;
 use karmada_objects::kinds::CLUSTERS;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Failure, agents,
     args::{ClusterArgs, ClusterCommand, RevokeArgs},
     ask::Server,
-    print,
+    told::Told,
 };
 
 /// Somebody else may write a record in between; then it is looked at again, so often.
@@ -37,7 +37,7 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
     server.reach().await?;
     let rest = server.objects.rest();
     match is_elsewhere(&server).await {
-        Ok(true) => return revoke_elsewhere(&server, &args.names, &env).await,
+        Ok(true) => return revoke_elsewhere(&server, &args.names, args.told, &env).await,
         Ok(false) => {}
         // A record that nobody reads would end nothing.
         Err(error) if error.is_forbidden() => {
@@ -49,10 +49,11 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
     }
     for name in &args.names {
         let epoch = end(rest, name, &env).await.map_err(|error| server.failure(&error))?;
-        print(&format!(
+        let line = format!(
             "cluster/{name} credentials revoked (epoch {epoch} counts now); for new ones: karmada-hub credentials \
-             --data-dir DIR --cluster {name}\n"
-        ))?;
+             --data-dir DIR --cluster {name}"
+        );
+        args.told.say(&line, &json!({"cluster": name, "result": "revoked", "epoch": epoch}))?;
         // Right for a cluster that has gone or not come yet. Whoever has misspelled a name must know that a stolen
         // credential still holds.
         match rest.get(&CLUSTERS.object(None, name)).await {
@@ -86,7 +87,7 @@ pub(super) fn until(seen: &agents::Seen) -> String {
 }
 
 /// On an API server that is not the hub's own: what the hub has given is taken back, with the rights of whoever asks.
-async fn revoke_elsewhere(server: &Server, names: &[String], env: &Env) -> Result<(), Failure> {
+async fn revoke_elsewhere(server: &Server, names: &[String], told: Told, env: &Env) -> Result<(), Failure> {
     let mut others = Vec::new();
     for name in names {
         let revoked = agents::revoke(&server.objects, name, env.wall()).await;
@@ -94,10 +95,11 @@ async fn revoke_elsewhere(server: &Server, names: &[String], env: &Env) -> Resul
             others.push(name.as_str());
             continue;
         }
-        print(&format!(
+        let line = format!(
             "cluster/{name}: what the hub lets its agent do is taken back, and its tokens have ended; to let it in again: \
-             karmada-hub token create --cluster {name}\n"
-        ))?;
+             karmada-hub token create --cluster {name}"
+        );
+        told.say(&line, &json!({"cluster": name, "result": "revoked"}))?;
         let seen = agents::look(&server.objects, name).await.map_err(|error| server.failure(&error))?;
         eprintln!(
             "note: this server cannot end a certificate. The old one of {name} renews no more, but {} it is good again once an \

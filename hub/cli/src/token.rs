@@ -67,7 +67,15 @@ async fn create(args: TokenCreateArgs, env: Env) -> Result<(), Failure> {
         args.cluster,
         uses(args.uses)
     );
-    print(&lines(&host, &format!("{id}.{secret}"), &hash, &args.cluster))
+    let token = format!("{id}.{secret}");
+    if args.told.is_json() {
+        let made = json!({
+            "cluster": args.cluster, "token": token, "hub": host, "caCertHash": hash, "until": until.to_string(),
+            "uses": args.uses,
+        });
+        return args.told.say("", &made);
+    }
+    print(&lines(&host, &token, &hash, &args.cluster))
 }
 
 /// Ends what was given by a name by which no agent has registered.
@@ -224,11 +232,17 @@ async fn list(args: TokenListArgs, env: Env) -> Result<(), Failure> {
     let path = format!("{}?fieldSelector=type%3D{}", collection(), TYPE.replace('/', "%2F"));
     let all = server.objects.rest().get(&path).await.map_err(|error| server.failure(&error))?;
     let secrets = all["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    print(&table(secrets, &env))
+    if !args.told.is_json() {
+        return print(&table(secrets, &env));
+    }
+    let [_, rows @ ..] = &rows(secrets, &env)[..] else { return Ok(()) };
+    rows.iter().try_for_each(|[token, cluster, uses, left]| {
+        args.told.say("", &json!({"token": token, "cluster": cluster, "usesLeft": uses, "ttl": left}))
+    })
 }
 
-/// A line for each token, without its secret.
-fn table(secrets: &[Value], env: &Env) -> String {
+/// A row for each token, without its secret, below one of headings.
+fn rows(secrets: &[Value], env: &Env) -> Vec<[String; 4]> {
     let mut rows = vec![["TOKEN", "CLUSTER", "USES LEFT", "TTL"].map(str::to_owned)];
     rows.extend(secrets.iter().map(|secret| {
         let text = |field: &str| {
@@ -251,6 +265,12 @@ fn table(secrets: &[Value], env: &Env) -> String {
         [object::name(secret).strip_prefix(PREFIX).unwrap_or_default(), cluster, uses, &left]
             .map(str::to_owned)
     }));
+    rows
+}
+
+/// The same in columns.
+fn table(secrets: &[Value], env: &Env) -> String {
+    let rows = rows(secrets, env);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths = [width(0), width(1), width(2)];
     let line = |[token, cluster, uses, left]: &[String; 4]| {
@@ -272,7 +292,10 @@ async fn delete(args: TokenDeleteArgs, env: Env) -> Result<(), Failure> {
         }
         let path = format!("{}/{PREFIX}{id}", collection());
         match server.objects.rest().delete(&path, &json!({})).await {
-            Ok(_) => print(&format!("bootstrap token {id} deleted\n"))?,
+            Ok(_) => {
+                let line = format!("bootstrap token {id} deleted");
+                args.told.say(&line, &json!({"token": id, "result": "deleted"}))?;
+            }
             Err(error) if Error::is_not_found(&error) => {
                 return Err(Failure::failed(format!("there is no bootstrap token {id}")));
             }

@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use karmada_meta::duration;
 
 use super::ServerArgs;
+use crate::told::Told;
 
 /// What can be explained, for `explain --help`.
 pub const EXPLAIN_HELP: &str = "\
@@ -57,6 +58,8 @@ pub struct CordonArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
     pub server: ServerArgs,
 }
 
@@ -81,6 +84,8 @@ pub struct ConfirmRestoreArgs {
     /// All clusters.
     #[arg(long)]
     pub all: bool,
+    #[command(flatten)]
+    pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -107,6 +112,8 @@ pub struct TaintArgs {
     /// Say what would be done, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -170,6 +177,8 @@ pub struct DrainArgs {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
     pub server: ServerArgs,
 }
 
@@ -190,6 +199,8 @@ pub struct FailbackArgs {
     /// Say what would be done, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
 }

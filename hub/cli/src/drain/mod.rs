@@ -35,7 +35,8 @@ use super::{
     explain::places,
     known,
     placed::{self, Bound, Groups},
-    print,
+    print, progress as shown,
+    told::Told,
 };
 
 /// Between two looks at the bindings that are moving.
@@ -50,12 +51,16 @@ pub(super) async fn run(args: DrainArgs, env: Env) -> Result<(), Failure> {
     let cluster = args.name.as_str();
     let done = cordon::cordoned(&server, cluster, args.dry_run).await?;
     let dry = if args.dry_run { " (dry run)" } else { "" };
-    print(&format!("{cluster} cluster {}{dry}\n", if done { "cordoned" } else { "already cordoned" }))?;
+    let word = if done { "cordoned" } else { "already cordoned" };
+    let told = args.told;
+    let first = json!({"cluster": cluster, "result": word, "dryRun": args.dry_run});
+    told.say(&format!("{cluster} cluster {word}{dry}"), &first)?;
     let all = look(&server, cluster).await?;
     if all.silent {
-        print(&format!(
-            "{cluster} is not heard of: copies there are removed when it reports again, whatever has moved until then\n"
-        ))?;
+        let line = format!(
+            "{cluster} is not heard of: copies there are removed when it reports again, whatever has moved until then"
+        );
+        told.say(&line, &json!({"cluster": cluster, "result": "not heard of"}))?;
     }
     if !args.dry_run {
         // Its agent would wait for that with all of it.
@@ -63,23 +68,24 @@ pub(super) async fn run(args: DrainArgs, env: Env) -> Result<(), Failure> {
     }
     let (moving, stuck) = begin(&server, &all, &args).await?;
     if args.dry_run {
-        return finish(cluster, moving.len(), &stuck, "would move");
+        return finish(told, cluster, moving.len(), &stuck, "would move");
     }
     if !args.wait || moving.is_empty() {
-        if !moving.is_empty() {
+        if !moving.is_empty() && !told.is_json() {
             print(&format!(
                 "The hub goes on by itself; `karmada-hub drain {cluster} --wait` shows how far it is.\n"
             ))?;
         }
-        return finish(cluster, moving.len(), &stuck, "moving");
+        return finish(told, cluster, moving.len(), &stuck, "moving");
     }
-    let waiting = follow(&server, cluster, moving);
+    let waiting = follow(&server, cluster, moving, told, &env);
     let waiting = async {
         match args.timeout.filter(|timeout| !timeout.is_zero()) {
             None => waiting.await,
             Some(timeout) => tokio::time::timeout(timeout, waiting).await.unwrap_or_else(|_| {
                 Err(Failure::failed(format!(
-                    "{cluster} is not drained after {}; the hub goes on by itself",
+                    "{cluster} is not drained after {}; the hub goes on by itself, and `karmada-hub drain {cluster} --wait` \
+                     shows how far it is",
                     human_duration(timeout)
                 )))
             }),
@@ -97,7 +103,7 @@ pub(super) async fn run(args: DrainArgs, env: Env) -> Result<(), Failure> {
     };
     let (count, back) = back;
     let stuck: Vec<_> = stuck.into_iter().chain(back).collect();
-    finish(cluster, count, &stuck, "moved")
+    finish(told, cluster, count, &stuck, "moved")
 }
 
 /// What would become of an object if a cluster was drained: in one word, where it would be, and why it would not go.
@@ -165,36 +171,41 @@ async fn begin(
     let (mut moving, mut stuck) = (Vec::new(), Vec::new());
     for bound in &all.bounds {
         let object = bound.object();
-        let line = match plan(bound, &all.groups, &all.fleet, cluster) {
+        let mut to: Option<Value> = None;
+        let (result, line) = match plan(bound, &all.groups, &all.fleet, cluster) {
             Plan::Move(clusters) => {
                 if !args.dry_run {
                     evict(server, bound, args).await?;
                 }
                 moving.push((bound.key.clone(), object.clone()));
-                format!("{object}: goes to {}", places(&clusters))
+                to = Some(json!(clusters));
+                ("moves", format!("{object}: goes to {}", places(&clusters)))
             }
             Plan::UnderWay => {
                 moving.push((bound.key.clone(), object.clone()));
-                format!("{object}: is on its way already")
+                ("on its way", format!("{object}: is on its way already"))
             }
-            Plan::Follow => format!("{object}: goes where what refers to it goes"),
-            Plan::Leave(why) => format!("{object}: stays, nothing of it runs ({why})"),
-            Plan::Daemons(why) => {
-                format!("{object}: stays, and a {}'s Pods with it ({why})", bound.spec.resource.kind)
-            }
+            Plan::Follow => ("follows", format!("{object}: goes where what refers to it goes")),
+            Plan::Leave(why) => ("stays", format!("{object}: stays, nothing of it runs ({why})")),
+            Plan::Daemons(why) => (
+                "stays",
+                format!("{object}: stays, and a {}'s Pods with it ({why})", bound.spec.resource.kind),
+            ),
             Plan::Stuck(why) if args.force => {
                 if !args.dry_run {
                     evict(server, bound, args).await?;
                 }
                 moving.push((bound.key.clone(), object.clone()));
-                format!("{object}: leaves without a place to go: {why}")
+                ("leaves", format!("{object}: leaves without a place to go: {why}"))
             }
             Plan::Stuck(why) => {
                 stuck.push(format!("{object}: {why}"));
-                format!("{object}: CANNOT MOVE: {why}")
+                ("cannot move", format!("{object}: CANNOT MOVE: {why}"))
             }
         };
-        print(&format!("{line}\n"))?;
+        // What a person reads after the object's name is the why of it.
+        let why = line.strip_prefix(&format!("{object}: ")).unwrap_or_default();
+        args.told.say(&line, &json!({"object": object, "result": result, "to": to, "message": why}))?;
     }
     Ok((moving, stuck))
 }
@@ -250,11 +261,14 @@ async fn follow(
     server: &Server,
     cluster: &str,
     moving: Vec<(BindingKey, String)>,
+    told: Told,
+    env: &Env,
 ) -> Result<(usize, Vec<String>), Failure> {
     let total = moving.len();
     let mut waiting: BTreeMap<BindingKey, (String, Progress)> =
         moving.into_iter().map(|(key, object)| (key, (object, Progress::Gone))).collect();
     let (mut gone, mut back) = (0usize, Vec::new());
+    let shown = shown::Progress::new("moved", Some(total as u64), env);
     while !waiting.is_empty() {
         let keys: Vec<_> = waiting.keys().cloned().collect();
         for key in keys {
@@ -273,14 +287,21 @@ async fn follow(
                 continue;
             }
             let left = total - gone - back.len();
+            shown.clear();
             match &now {
                 Progress::Gone => {
                     gone += 1;
-                    print(&format!("{object}: has left ({} of {total} to go)\n", left - 1))?;
+                    let value =
+                        json!({"object": object, "result": "moved", "left": left - 1, "total": total});
+                    told.say(&format!("{object}: has left ({} of {total} to go)", left - 1), &value)?;
                 }
-                Progress::Waits(what) => print(&format!("{object}: waits for {what}\n"))?,
+                Progress::Waits(what) => {
+                    let value = json!({"object": object, "result": "waits", "message": what});
+                    told.say(&format!("{object}: waits for {what}"), &value)?;
+                }
                 Progress::Back(why) => {
-                    print(&format!("{object}: CANNOT MOVE: {why}\n"))?;
+                    let value = json!({"object": object, "result": "cannot move", "message": why});
+                    told.say(&format!("{object}: CANNOT MOVE: {why}"), &value)?;
                     back.push(format!("{object}: {why}"));
                 }
             }
@@ -290,7 +311,8 @@ async fn follow(
                 waiting.remove(&key);
             }
         }
-        if !waiting.is_empty() {
+        if let Some((object, _)) = waiting.values().next() {
+            shown.is_at((total - waiting.len()) as u64, object);
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -298,9 +320,10 @@ async fn follow(
 }
 
 /// What it came to. What cannot move is a failure.
-fn finish(cluster: &str, count: usize, stuck: &[String], word: &str) -> Result<(), Failure> {
+fn finish(told: Told, cluster: &str, count: usize, stuck: &[String], word: &str) -> Result<(), Failure> {
     let objects = |count: usize| if count == 1 { "1 object".to_owned() } else { format!("{count} objects") };
-    print(&format!("{} {word}, {} cannot move\n", objects(count), stuck.len()))?;
+    let value = json!({"cluster": cluster, "result": word, "objects": count, "cannotMove": stuck});
+    told.say(&format!("{} {word}, {} cannot move", objects(count), stuck.len()), &value)?;
     if stuck.is_empty() {
         return Ok(());
     }
