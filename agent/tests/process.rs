@@ -211,8 +211,23 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
     );
     let (health, metrics) = (own_address(), own_address());
     let state = TempDir::new().unwrap();
+    let (systemd, told) = (state.path().join("notify"), TempDir::new().unwrap());
+    let systemd = told.path().join(systemd.file_name().unwrap());
+    let listening = std::os::unix::net::UnixDatagram::bind(&systemd).unwrap();
+    listening.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hears = |wanted: &str| {
+        let mut word = [0; 256];
+        loop {
+            let length = listening.recv(&mut word).unwrap();
+            if word[..length] == *wanted.as_bytes() {
+                return;
+            }
+        }
+    };
     let mut agent = Agent(
         Command::new(PROGRAM)
+            .env("NOTIFY_SOCKET", &systemd)
+            .env("WATCHDOG_USEC", "2000000")
             .args(["--cluster-name=m1", "--cluster-region=eu", "--log-format=json", "--v=4"])
             .arg(format!("--karmada-kubeconfig={}", kubeconfigs.0.display()))
             .arg(format!("--kubeconfig={}", kubeconfigs.1.display()))
@@ -227,6 +242,8 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
     eventually("it is ready", async || get(health, "/readyz").is_some_and(|a| a.starts_with("HTTP/1.1 200")))
         .await;
     assert!(get(health, "/healthz").unwrap().ends_with("ok"));
+    hears("READY=1");
+    hears("WATCHDOG=1");
 
     let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"},
                           "data": {"v": "1"}});
@@ -250,6 +267,62 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
     let told = String::from_utf8(second.stderr).unwrap();
     assert_eq!(second.status.code(), Some(1), "{told}");
     assert!(told.contains("another agent uses") && told.lines().count() == 1, "{told}");
+
+    // What doctor finds beside it, and of a hub that is not there.
+    let doctor = async |hub: &Path| {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(["doctor", "--cluster-name=m1", "--output=json"])
+            .arg(format!("--karmada-kubeconfig={}", hub.display()))
+            .arg(format!("--kubeconfig={}", kubeconfigs.1.display()))
+            .arg(format!("--health-probe-bind-address={health}"))
+            .arg(format!("--metrics-bind-address={metrics}"))
+            .arg(format!("--state-dir={}", state.path().display()));
+        // The servers that it asks are on this thread.
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+        let checks = report["checks"].as_array().unwrap().iter();
+        let results: Vec<String> = checks
+            .map(|check| {
+                format!("{} {} {}", check["result"], check["check"], check["about"]).replace('"', "")
+            })
+            .collect();
+        (output.status.code(), results, report)
+    };
+    let (code, results, report) = doctor(&kubeconfigs.0).await;
+    for want in [
+        "ok credential hub",
+        "ok certificate hub",
+        "ok dns hub",
+        "ok connection hub",
+        "ok tls hub",
+        "ok login hub",
+        "ok clock hub",
+        "ok version hub",
+        "ok rights hub",
+        "ok login member",
+        "ok version member",
+        "ok rights member",
+        "ok port --health-probe-bind-address",
+        "ok health agent of m1",
+    ] {
+        assert!(results.iter().any(|result| result == want), "{want}: {report:#}");
+    }
+    assert_eq!(code, Some(if report["ok"] == true { 0 } else { 1 }), "{report:#}");
+    let secret = std::fs::read_to_string(&kubeconfigs.0).unwrap();
+    let key = secret.split("client-key-data").nth(1).unwrap();
+    let key: String = key.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
+    assert!(key.len() == 40 && !report.to_string().contains(&key), "no secret is shown");
+    let gone = state.path().join("gone.kubeconfig");
+    assert!(secret.contains(&hub.url));
+    std::fs::write(&gone, secret.replace(&hub.url, &format!("https://{}", own_address()))).unwrap();
+    let (code, results, report) = doctor(&gone).await;
+    assert_eq!(code, Some(1), "{report:#}");
+    for want in ["problem connection hub", "skipped tls hub", "ok login member"] {
+        assert!(results.iter().any(|result| result == want), "{want}: {report:#}");
+    }
+    std::fs::remove_file(&gone).unwrap();
 
     let text = get(metrics, "/metrics").unwrap();
     for want in ["karmada_agent_active 1", "karmada_agent_works 1", "karmada_agent_hub_connections_total 1"] {

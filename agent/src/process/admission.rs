@@ -107,6 +107,14 @@ impl Ways {
         Ok(endpoint)
     }
 
+    /// The proxy by which a hub would be joined: for people, and its host and port.
+    pub(super) fn proxy_to(&self, hub: &str) -> Result<Option<(String, String, u16)>, ProcessError> {
+        let server = format!("https://{hub}").parse();
+        let server = server.map_err(|error| ProcessError::Usage(format!("--hub: {error}")))?;
+        let proxy = self.proxy(&server, None)?;
+        Ok(proxy.map(|proxy| (proxy.to_string(), proxy.host().to_owned(), proxy.port())))
+    }
+
     fn proxy(&self, server: &http::Uri, written: Option<Proxy>) -> Result<Option<Proxy>, ProcessError> {
         if let Some(proxy) = self.proxy.clone().or(written) {
             return Ok(Some(proxy));

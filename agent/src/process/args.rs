@@ -117,6 +117,7 @@ impl Source {
 ///
 /// `karmada-agent status` shows what the agent of this machine knows. `karmada-agent hold on` holds the hub's changes back.
 /// `karmada-agent support-bundle FILE` writes a file for somebody who helps. Each of these has arguments of its own: see its --help.
+/// `karmada-agent doctor` takes the arguments of the agent, looks at everything that it needs, and says what to do.
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent", version, disable_help_subcommand = true)]
 struct Flags {
@@ -325,6 +326,7 @@ enum Word {
     None,
     Join,
     Leave,
+    Doctor,
 }
 
 /// The agent's command line.
@@ -340,6 +342,7 @@ impl Args {
         let word = match arguments.get(1).and_then(|word| word.to_str()) {
             Some("join") => Word::Join,
             Some("leave") => Word::Leave,
+            Some("doctor") => Word::Doctor,
             _ => Word::None,
         };
         if word != Word::None {
@@ -375,7 +378,9 @@ impl Flags {
         cluster_name(&self.cluster_name).map_err(|problem| format!("--cluster-name: {problem}"))?;
         // Whoever leaves has joined, and does not do so once more for that.
         let invited = self.invited()?.filter(|_| !leave);
-        if invited.is_none() && self.karmada_kubeconfig.is_none() && !leave {
+        // A doctor says what is missing.
+        let asks = word == Word::Doctor;
+        if invited.is_none() && self.karmada_kubeconfig.is_none() && !leave && !asks {
             return Err("how to reach the hub is missing: --hub, --token and --ca-cert-hash, which karmada-hub token create prints, \
                         or --karmada-kubeconfig FILE".into());
         }
@@ -392,10 +397,10 @@ impl Flags {
             let is_needed = invited.is_some() && self.kubeconfig.is_none() && !join;
             is_needed.then(|| KUBECONFIG.to_owned())
         });
-        let by_default = join || leave && secret.is_none() && self.karmada_kubeconfig.is_none();
+        let by_default = join || (leave || asks) && secret.is_none() && self.karmada_kubeconfig.is_none();
         let usual = || by_default.then(|| Path::new(STATE).join(&self.cluster_name));
         let state_dir = self.state_dir.or_else(usual);
-        if invited.is_some() && secret.is_none() && state_dir.is_none() {
+        if invited.is_some() && secret.is_none() && state_dir.is_none() && !asks {
             return Err("--state-dir is missing: the folder that keeps the key and the certificate".into());
         }
         let place = match (self.state, &state_dir) {

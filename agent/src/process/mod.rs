@@ -2,6 +2,7 @@
 
 mod admission;
 mod args;
+mod doctor;
 mod endpoints;
 mod hold;
 mod leave;
@@ -29,6 +30,7 @@ use karmada_client::{
 use karmada_core::windows::{Stand, Windows};
 use karmada_env::Env;
 use karmada_meta::time::Time;
+use karmada_telemetry::supervisor::Supervisor;
 use rustix::{fs::FlockOperation, io::Errno};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -88,6 +90,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     match arguments.get(1).and_then(|word| word.to_str()) {
         Some("status") => return status::main(arguments.split_off(2)),
+        Some("doctor") => return doctor::main(arguments.split_off(2)),
         Some("hold") => return hold::main(arguments.split_off(2)),
         Some("support-bundle") => return support::main(arguments.split_off(2)),
         _ => {}
@@ -118,6 +121,7 @@ pub fn command() -> clap::Command {
         .subcommand(status::command().name("status"))
         .subcommand(hold::command().name("hold"))
         .subcommand(support::command().name("support-bundle"))
+        .subcommand(doctor::command().name("doctor"))
         .subcommand_negates_reqs(true)
 }
 
@@ -199,6 +203,21 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     let health = Endpoints::bind("--health-probe-bind-address", &args.health_bind).await?;
     let scraped = Endpoints::bind("--metrics-bind-address", &args.metrics_bind).await?;
     let mut signals = Signals::listen()?;
+    // From here on nothing is waited for but hub and member, which may be away for long: that is no start that hangs.
+    let supervisor = match args.leave {
+        Some(_) => Supervisor::default(),
+        None => Supervisor::of_environment(),
+    };
+    supervisor.ready();
+    supervisor.status(&format!("agent of {}", args.config.cluster));
+    let watched = supervisor.clone();
+    let living = tokio::spawn(async move {
+        let Some(every) = watched.every() else { return };
+        loop {
+            watched.alive();
+            tokio::time::sleep(every).await;
+        }
+    });
     for note in &args.notes {
         tracing::info!("{note}");
     }
@@ -306,6 +325,8 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         }
     };
     let ended = Box::pin(ended).await;
+    supervisor.stopping();
+    living.abort();
     shutdown.cancel();
     for endpoint in served {
         endpoint.abort();

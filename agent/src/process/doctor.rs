@@ -1,0 +1,551 @@
+//! `karmada-agent doctor`: whether everything is there that the agent needs, and what to do where it is not.
+//!
+//! What is made of the facts is `karmada_core::doctor`'s; here they are collected. Nothing is changed, but for a file that is written
+//! to the state directory and taken away again.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    io::Write,
+    os::unix::{ffi::OsStringExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::SystemTime,
+};
+
+use karmada_api::consts::namespace;
+use karmada_client::{
+    Endpoint, Rest,
+    link::client_for,
+    probe::{self, Probed, Reached},
+};
+use karmada_core::doctor::{self, Check, Finding, Folder, Server};
+use karmada_env::Env;
+use karmada_member::Scope;
+use serde_json::json;
+
+use super::{
+    USER_AGENT,
+    admission::{File, Ways},
+    args::{Args, Refusal},
+    endpoints::Endpoints,
+    member_endpoint, on_runtime,
+    status::{self, Status},
+};
+use crate::hub::credential::{Credential, Keep};
+
+const HELP: &str = "\
+Looks at everything that the agent needs: clock, names, proxy, TLS, rights, disk, versions, ports; changes nothing
+
+Usage: karmada-agent doctor [--output json] [ARGUMENTS OF THE AGENT]
+
+With the arguments of the agent that is to run, or that does. Without any, those of the agent that runs on this machine are
+taken, if its process may be looked at.
+
+Each line is a check: what was found, what is wanted, what to do, and where hub/docs/doctor.md explains it. No secret is shown.
+
+Options:
+  -o, --output FORMAT  text or json [default: text]
+  -h, --help           Print help
+
+Exit codes: 0 no problem, 1 a problem, 2 the arguments cannot be used.
+";
+
+/// Processes that are looked at for one of ours, and bytes of the arguments of each.
+const PROCESSES: usize = 10_000;
+/// Files of the state directory that are looked at.
+const FILES: usize = 64;
+/// What to do about a credential that the hub does not take.
+const NEW_TOKEN: &str =
+    "make a new token on the hub, karmada-hub token create --cluster NAME, and join with it";
+/// What a member has to let the agent do.
+const MEMBER_RIGHTS: &str = "bind the agent's account to manifests/agent/clusterrole.yaml, or for some namespaces to manifests/agent/narrow";
+
+/// Its command line, for completions and manual pages: that of the agent, and a format.
+pub(super) fn command() -> clap::Command {
+    let output = clap::Arg::new("output")
+        .short('o')
+        .long("output")
+        .value_name("FORMAT")
+        .value_parser(["text", "json"]);
+    super::args::command()
+        .about("Look whether everything is there that the agent needs")
+        .long_about(None)
+        .arg(output.help("How it is printed"))
+}
+
+/// The command. `arguments` begin after the word.
+pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
+    let wrong = |line: &str| {
+        eprintln!("karmada-agent doctor: {line} (see --help)");
+        ExitCode::from(2)
+    };
+    let (json, own) = match split(arguments) {
+        Ok(Some(split)) => split,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(line) => return wrong(&line),
+    };
+    let own = match own.is_empty() {
+        false => own,
+        true => match running(Path::new("/proc")) {
+            Some(own) => own,
+            None => return wrong("which agent? None runs here whose arguments could be read: give them"),
+        },
+    };
+    let line = [OsString::from("karmada-agent"), OsString::from("doctor")].into_iter().chain(own);
+    let args = match Args::read(line) {
+        Ok(args) => args,
+        Err(Refusal::Help(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(Refusal::Wrong(line)) => return wrong(&line),
+    };
+    let mut findings = Vec::new();
+    let looked = on_runtime(async {
+        findings = Box::pin(look(&args, &Env::system())).await;
+        Ok(())
+    });
+    if let Err(error) = looked {
+        eprintln!("karmada-agent doctor: {error}");
+        return ExitCode::FAILURE;
+    }
+    let text = match json {
+        true => format!("{:#}\n", doctor::report("karmada-agent", env!("CARGO_PKG_VERSION"), &findings)),
+        false => doctor::text(&findings),
+    };
+    // Whoever has closed the pipe has seen enough.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if doctor::has_problem(&findings) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Whether JSON is wanted, and the agent's arguments; nothing if somebody asks for help.
+fn split(arguments: Vec<OsString>) -> Result<Option<(bool, Vec<OsString>)>, String> {
+    let (mut json, mut own) = (false, Vec::new());
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_string_lossy();
+        let format = match &*text {
+            "-h" | "--help" => return Ok(None),
+            "-o" | "--output" => match arguments.next() {
+                Some(format) => format.to_string_lossy().into_owned(),
+                None => return Err("--output wants text or json".to_owned()),
+            },
+            other => match other.strip_prefix("--output=").or_else(|| other.strip_prefix("-o=")) {
+                Some(format) => format.to_owned(),
+                None => {
+                    own.push(argument);
+                    continue;
+                }
+            },
+        };
+        json = match &*format {
+            "json" => true,
+            "text" => false,
+            other => return Err(format!("--output wants text or json, not {other:?}")),
+        };
+    }
+    Ok(Some((json, own)))
+}
+
+/// The arguments of the one agent among the processes that may be looked at.
+fn running(proc: &Path) -> Option<Vec<OsString>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(proc).ok()?.take(PROCESSES).flatten() {
+        let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
+        let words: Vec<OsString> = line
+            .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty())
+            .map(|word| OsString::from_vec(word.to_vec()))
+            .collect();
+        let is_agent = words
+            .first()
+            .is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("karmada-agent")));
+        let rest = words.get(1..).unwrap_or_default();
+        match rest.first().and_then(|word| word.to_str()) {
+            Some("join") if is_agent => found.push(rest[1..].to_vec()),
+            Some(first) if is_agent && first.starts_with('-') => found.push(rest.to_vec()),
+            _ => {}
+        }
+    }
+    // Of several nobody knows which is meant.
+    if found.len() == 1 { found.pop() } else { None }
+}
+
+/// Everything, in the order in which an agent needs it.
+async fn look(args: &Args, env: &Env) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let dir = args.state_dir.as_deref();
+    findings.push(doctor::own_clock(newest(dir).unwrap_or(SystemTime::UNIX_EPOCH), env.wall()));
+    if let Some(dir) = dir {
+        findings.extend(state(dir));
+    }
+    let by_hand = args.invited.is_some();
+    let member = member_endpoint(args.kubeconfig.as_deref(), args.context.as_deref(), by_hand);
+    let client = member.as_ref().ok().map(|endpoint| {
+        let (client, _) = client_for(endpoint.clone(), USER_AGENT, env.clone());
+        Rest::new(client)
+    });
+    findings.extend(hub(args, client, env).await);
+    match member {
+        Ok(endpoint) => findings.extend(Box::pin(of_member(args, &endpoint, env)).await),
+        Err(error) => findings.push(Finding::problem(
+            Check::Settings,
+            "member",
+            error.to_string(),
+            "a way to the member's API",
+            "name its kubeconfig with --kubeconfig; in a Pod the Pod's own account is taken",
+        )),
+    }
+    let status = health(&args.health_bind).await;
+    let runs = status.is_some();
+    for (flag, address) in
+        [("--health-probe-bind-address", &args.health_bind), ("--metrics-bind-address", &args.metrics_bind)]
+    {
+        if address != "0" && !address.is_empty() {
+            let bound = Endpoints::bind(flag, address).await.map(drop).map_err(|error| {
+                let text = error.to_string();
+                text.strip_prefix(&format!("{flag} {address}: ")).unwrap_or(&text).to_owned()
+            });
+            findings.push(doctor::port(flag, address, &bound, runs));
+        }
+    }
+    findings.extend(status);
+    findings
+}
+
+/// When anything in the state directory was last written.
+fn newest(dir: Option<&Path>) -> Option<SystemTime> {
+    let files = fs::read_dir(dir?).ok()?.take(FILES).flatten();
+    files.filter_map(|file| file.metadata().ok()?.modified().ok()).max()
+}
+
+fn state(dir: &Path) -> Vec<Finding> {
+    let path = dir.display().to_string();
+    let mode = fs::metadata(dir).ok().map(|about| about.permissions().mode());
+    let written = write(dir).map_err(|error| error.to_string());
+    let mut findings = vec![doctor::folder(&path, &Folder { mode, written }, "the agent")];
+    if mode.is_some()
+        && let Ok(space) = rustix::fs::statvfs(dir)
+    {
+        let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+        findings.push(doctor::disk(&path, bytes(space.f_bavail), bytes(space.f_blocks), None));
+    }
+    findings
+}
+
+/// Whether something can be written there.
+fn write(dir: &Path) -> std::io::Result<()> {
+    let path = dir.join(format!(".doctor-{}", std::process::id()));
+    let written = fs::File::create_new(&path).and_then(|mut file| file.write_all(b"?"));
+    let removed = fs::remove_file(&path);
+    written.and(removed)
+}
+
+/// The credential for the hub, and the way there.
+async fn hub(args: &Args, member: Option<Rest>, env: &Env) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (credential, finding) = credential(args, member).await;
+    findings.push(finding);
+    let Some(credential) = credential else {
+        findings.extend(invited(args, env).await);
+        return findings;
+    };
+    if let Some(issued) = &credential.issued {
+        findings.push(doctor::certificate("hub", issued.from, issued.until, env.wall(), NEW_TOKEN));
+    }
+    let ways = Ways::of(args, None, None, env.clone());
+    let endpoint = match ways.endpoint(&credential) {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            let wanted = "a proxy that can be used";
+            findings.push(Finding::problem(
+                Check::Proxy,
+                "hub",
+                error.to_string(),
+                wanted,
+                "mend the variable or the flag",
+            ));
+            return findings;
+        }
+    };
+    let probed = probe::probe(&endpoint, USER_AGENT, env).await;
+    findings.extend(doctor::server("hub", &facts(&endpoint, &probed), NEW_TOKEN));
+    let version = probed.version.as_ref().and_then(|version| version["gitVersion"].as_str());
+    // A stock kube-apiserver has a version that is none of ours.
+    if let Some((_, ours)) = version.and_then(|version| version.split_once("+karmada-")) {
+        findings.push(doctor::version("hub", env!("CARGO_PKG_VERSION"), ours, "the hub"));
+    }
+    if version.is_some() {
+        findings.push(hub_rights(&args.config.cluster, &probed.rest).await);
+    }
+    findings
+}
+
+/// The newest of what there is, and what was found.
+async fn credential(args: &Args, member: Option<Rest>) -> (Option<Credential>, Finding) {
+    let (mut found, mut failures): (Option<(Credential, String)>, Vec<String>) = (None, Vec::new());
+    if let Some(path) = &args.karmada_kubeconfig {
+        let file = File { path: path.clone(), context: args.karmada_context.clone() };
+        match file.read() {
+            Ok(credential) => found = Some((credential, path.display().to_string())),
+            Err(error) => failures.push(first_line(&error.to_string())),
+        }
+    }
+    let keep = match (&args.secret, member) {
+        (Some((namespace, name)), Some(member)) => {
+            Some(Keep::Secret { member, namespace: namespace.clone(), name: name.clone() })
+        }
+        (Some(_), None) => None,
+        (None, _) => args.state_dir.clone().map(Keep::Folder),
+    };
+    let begins = |credential: &Credential| credential.issued.as_ref().map(|issued| issued.from);
+    if let Some(keep) = keep {
+        match keep.load().await.map(|kept| kept.kubeconfig) {
+            Ok(Some(text)) => match Credential::parse(&PathBuf::from(keep.place()), &text, None) {
+                Ok(kept) => {
+                    found = Some(match found {
+                        Some((file, place)) if begins(&kept) <= begins(&file) => (file, place),
+                        _ => (kept, keep.place()),
+                    });
+                }
+                Err(error) => failures.push(first_line(&error.to_string())),
+            },
+            Ok(None) => {}
+            Err(why) => failures.push(format!("{}: {}", keep.place(), first_line(&why))),
+        }
+    }
+    let about = "hub";
+    match (found, args.invited.as_ref().map(|invited| invited.token.read())) {
+        (Some((credential, place)), _) => (Some(credential), Finding::good(Check::Credential, about, place)),
+        (None, Some(Ok(_))) if failures.is_empty() => {
+            (None, Finding::good(Check::Credential, about, "none yet, and a token to join by"))
+        }
+        (None, invited) => {
+            failures.extend(invited.and_then(Result::err));
+            let found = if failures.is_empty() { "there is none".to_owned() } else { failures.join("; ") };
+            (
+                None,
+                Finding::problem(
+                    Check::Credential,
+                    about,
+                    found,
+                    "a kubeconfig of the hub, or a token to join by",
+                    NEW_TOKEN,
+                ),
+            )
+        }
+    }
+}
+
+/// A parser may show what it could not read in the lines below, and that may be a key.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// The way to a hub that is to be joined: who it is will be proved by its digest.
+async fn invited(args: &Args, env: &Env) -> Vec<Finding> {
+    let Some(invited) = &args.invited else { return Vec::new() };
+    let Some((host, port)) = invited.hub.rsplit_once(':') else { return Vec::new() };
+    let port = port.parse().unwrap_or(443);
+    let ways = Ways::of(args, None, None, env.clone());
+    let proxy = match ways.proxy_to(&invited.hub) {
+        Ok(proxy) => proxy,
+        Err(error) => {
+            let wanted = "a proxy that can be used";
+            return vec![Finding::problem(
+                Check::Proxy,
+                "hub",
+                error.to_string(),
+                wanted,
+                "mend the variable or the flag",
+            )];
+        }
+    };
+    let reached = match &proxy {
+        Some((_, host, port)) => probe::reach(host, *port, env).await,
+        None => probe::reach(host, port, env).await,
+    };
+    let proxy = proxy.map(|(shown, _, _)| shown);
+    let facts = Server { host: host.to_owned(), port, proxy, ..of_reached(&reached) };
+    let mut findings = doctor::server("hub", &facts, NEW_TOKEN);
+    findings.retain(|finding| finding.check != Check::Tls);
+    findings.push(Finding::skipped(
+        Check::Tls,
+        "hub",
+        "who it is will be proved by --ca-cert-hash when the cluster joins",
+    ));
+    findings
+}
+
+async fn hub_rights(cluster: &str, rest: &Rest) -> Finding {
+    let works = format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-{cluster}/works?limit=1");
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{cluster}", namespace::CLUSTER);
+    let asked = [
+        ("get its Cluster", format!("/apis/cluster.karmada.io/v1alpha1/clusters/{cluster}")),
+        ("get its Lease", lease),
+        ("list its Works", works),
+    ];
+    let mut refused = Vec::new();
+    for (what, path) in &asked {
+        if rest.get(path).await.is_err_and(|error| error.is_forbidden()) {
+            refused.push((*what).to_owned());
+        }
+    }
+    let advice = "the credential may be another cluster's: karmada-hub credentials --data-dir DIR --cluster NAME, or a new token; on a stock kube-apiserver: karmada-hub agent-rbac";
+    doctor::rights("hub", asked.len(), &refused, advice)
+}
+
+async fn of_member(args: &Args, endpoint: &Endpoint, env: &Env) -> Vec<Finding> {
+    let probed = probe::probe(endpoint, USER_AGENT, env).await;
+    let renew = "the kubeconfig or the account has ended: make another one";
+    let mut findings = doctor::server("member", &facts(endpoint, &probed), renew);
+    let version = probed.version.as_ref().and_then(|version| version["gitVersion"].as_str());
+    if let Some(version) = version {
+        findings.push(doctor::kubernetes("member", version));
+        findings.push(member_rights(args, &probed.rest).await);
+    }
+    findings
+}
+
+async fn member_rights(args: &Args, rest: &Rest) -> Finding {
+    let own = args.config.member_namespace.as_str();
+    // Verb, group, resource, namespace; everywhere where that is empty.
+    let mut wanted = vec![("update", "coordination.k8s.io", "leases", own), ("create", "", "secrets", own)];
+    match &args.config.scope {
+        Scope::Everywhere => wanted.extend([
+            ("list", "", "nodes", ""),
+            ("list", "", "pods", ""),
+            ("create", "", "namespaces", ""),
+            ("patch", "apps", "deployments", ""),
+            ("delete", "apps", "deployments", ""),
+            ("watch", "apps", "deployments", ""),
+            ("list", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+            ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
+        ]),
+        Scope::Namespaces(names) => {
+            for name in names.iter() {
+                wanted
+                    .extend(["patch", "delete", "watch"].map(|verb| (verb, "apps", "deployments", &**name)));
+            }
+        }
+    }
+    let mut refused = Vec::new();
+    for (verb, group, resource, namespace) in &wanted {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource, "namespace": namespace}},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+        match rest.post(path, &review).await {
+            Ok(answer) if answer["status"]["allowed"] == true => {}
+            Ok(_) => refused.push(format!("{verb} {resource}{place}")),
+            Err(error) => {
+                return Finding::skipped(
+                    Check::Rights,
+                    "member",
+                    format!("the member cannot be asked: {error}"),
+                );
+            }
+        }
+    }
+    doctor::rights("member", wanted.len(), &refused, MEMBER_RIGHTS)
+}
+
+/// What an agent that runs here says of itself.
+async fn health(address: &str) -> Option<Finding> {
+    if address == "0" || address.is_empty() {
+        return None;
+    }
+    let asked = address.to_owned();
+    let text =
+        tokio::task::spawn_blocking(move || status::get(&asked, &format!("{}?limit=1", status::JSON)).ok());
+    let status: Status = serde_json::from_str(&text.await.ok()??).ok()?;
+    let mut troubles = status.troubles;
+    if !status.why.is_empty() {
+        troubles.insert(0, status.why);
+    }
+    let about = format!("agent of {}", status.cluster);
+    Some(match troubles.is_empty() {
+        true => Finding::good(Check::Health, about, format!("it runs, {}", status.phase)),
+        false => Finding::problem(
+            Check::Health,
+            about,
+            format!("it runs, {}: {}", status.phase, troubles.join("; ")),
+            "no trouble",
+            "karmada-agent status shows more",
+        ),
+    })
+}
+
+fn facts(endpoint: &Endpoint, probed: &Probed) -> Server {
+    let usual = if endpoint.tls.is_some() { 443 } else { 80 };
+    Server {
+        host: endpoint.server.host().unwrap_or_default().to_owned(),
+        port: endpoint.server.port_u16().unwrap_or(usual),
+        proxy: endpoint.proxy.as_ref().map(ToString::to_string),
+        answered: probed.answered.clone(),
+        ahead: probed.ahead,
+        ..of_reached(&probed.reached)
+    }
+}
+
+fn of_reached(reached: &Reached) -> Server {
+    let addresses = reached.addresses.clone();
+    Server {
+        addresses: Some(addresses.map(|all| all.iter().map(ToString::to_string).collect())),
+        connected: reached.connected.clone(),
+        ..Server::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_format_may_stand_anywhere() {
+        let rows = [
+            ("--cluster-name m1", Ok(Some((false, "--cluster-name m1")))),
+            ("-o json --cluster-name m1", Ok(Some((true, "--cluster-name m1")))),
+            ("--cluster-name m1 --output=json", Ok(Some((true, "--cluster-name m1")))),
+            ("--output text", Ok(Some((false, "")))),
+            ("--cluster-name m1 --help", Ok(None)),
+            ("--output yaml", Err(())),
+            ("--output", Err(())),
+        ];
+        for (line, want) in rows {
+            let got = split(words(line)).map_err(drop);
+            assert_eq!(got, want.map(|split| split.map(|(json, own)| (json, words(own)))), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_the_one_agent_that_runs_are_found() {
+        let proc = tempfile::tempdir().unwrap();
+        let process = |pid: &str, line: &str| {
+            fs::create_dir_all(proc.path().join(pid)).unwrap();
+            let line: String = line.split(' ').map(|word| format!("{word}\0")).collect();
+            fs::write(proc.path().join(pid).join("cmdline"), line).unwrap();
+        };
+        process("1", "/sbin/init");
+        process("2", "/usr/local/bin/karmada-agent doctor");
+        process("3", "karmada-agent status");
+        fs::create_dir_all(proc.path().join("net")).unwrap();
+        assert_eq!(running(proc.path()), None);
+        process("4", "/usr/local/bin/karmada-agent --cluster-name=m1 --state-dir /var/lib/a");
+        assert_eq!(running(proc.path()), Some(words("--cluster-name=m1 --state-dir /var/lib/a")));
+        process("5", "/bin/karmada-agent join --cluster-name=m2");
+        assert_eq!(running(proc.path()), None, "which of the two?");
+        fs::remove_dir_all(proc.path().join("4")).unwrap();
+        assert_eq!(running(proc.path()), Some(words("--cluster-name=m2")));
+    }
+}
