@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 /// How long a process may take for anything; a machine under load is slow.
@@ -127,6 +128,60 @@ async fn a_hub_from_start_to_stop() {
         1,
         "deployments.apps \"none\" not found",
     );
+
+    // Programs read lines of JSON.
+    let told = run(&["apply", "-f", examples, "--kubeconfig", config, "-o", "json"]);
+    let lines = String::from_utf8_lossy(&told.stdout).into_owned();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(lines.iter().all(|line| line["result"] == "unchanged") && lines.len() == 3, "{lines:?}");
+    let admin = run(&["credentials", "--data-dir", text, "--admin"]);
+    assert_eq!(String::from_utf8_lossy(&admin.stdout), text_of);
+
+    // What doctor finds while the hub runs.
+    let doctor = |more: &[&str]| {
+        let listen = format!("127.0.0.1:{port}");
+        let output =
+            run(&[&["doctor", "--data-dir", text, "--listen", &listen, "-o", "json"], more].concat());
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+        let checks = report["checks"].as_array().expect("checks").iter();
+        let results: Vec<String> = checks
+            .map(|check| {
+                format!("{} {} {}", check["result"], check["check"], check["about"]).replace('"', "")
+            })
+            .collect();
+        (output.status.code(), results, report)
+    };
+    let expect = |results: &[String], wanted: &[&str], report: &Value| {
+        for want in wanted {
+            assert!(results.iter().any(|result| result.starts_with(want)), "{want}: {report:#}");
+        }
+    };
+    let (code, results, report) = doctor(&["--advertise", "127.0.0.1"]);
+    expect(
+        &results,
+        &[
+            "ok settings",
+            "ok folder",
+            "ok certificate authority",
+            "ok port --listen",
+            "ok health hub",
+            "ok dns --advertise 127.0.0.1",
+            "ok connection --advertise 127.0.0.1",
+            "note backup",
+        ],
+        &report,
+    );
+    assert_eq!(code, Some(if report["ok"] == true { 0 } else { 1 }));
+    let copy = folder.path().join("copy");
+    let copied = run(&["backup", "--data-dir", text, "--to", copy.to_str().expect("UTF-8"), "-o", "json"]);
+    let copied: Value = serde_json::from_slice(&copied.stdout).expect("JSON");
+    assert!(copied["objects"].as_u64().is_some_and(|objects| objects > 0), "{copied}");
+    let (code, results, report) =
+        doctor(&["--encryption-provider-config", "/nowhere", "--cluster-monitor-period", "1h"]);
+    expect(&results, &["problem settings", "problem encryption /nowhere", "ok backup"], &report);
+    assert_eq!(code, Some(1), "{report:#}");
+    complaint(&run(&["doctor"]), 2, "--data-dir");
 
     let id = serving.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());

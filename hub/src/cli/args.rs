@@ -10,7 +10,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
 use karmada_apiserver::node_ports::PortRange;
-use karmada_cli::Failure;
+use karmada_cli::{
+    Failure,
+    told::{Report, Told},
+};
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
@@ -42,10 +45,69 @@ pub(super) enum Command {
     /// Make a data directory from a backup.
     #[command(after_long_help = BACKUP_HELP)]
     Restore(RestoreArgs),
+    /// Look whether everything is there that a hub needs: clock, names, proxy, disk, keys, rights, ports. With the arguments of
+    /// serve; changes nothing.
+    #[command(after_long_help = DOCTOR_HELP)]
+    Doctor(Box<DoctorArgs>),
+    /// Print what a shell completes the command line by. For bash: source <(karmada-hub completion bash).
+    Completion(CompletionArgs),
+    /// Write the manual pages of both programs into a folder.
+    #[command(hide = true)]
+    ManPages(ManPagesArgs),
     /// Print the definitions of the Karmada kinds.
     Crds,
     /// Print the roles and bindings that one cluster's agent needs on a stock kube-apiserver. The embedded API needs none.
     AgentRbac(AgentRbacArgs),
+}
+
+/// What comes of it, for `doctor --help`.
+const DOCTOR_HELP: &str = "\
+Each line is a check: what was found, what is wanted, what to do, and where hub/docs/doctor.md explains it. No secret is shown.
+
+Exit codes: 0 no problem, 1 a problem, 2 the arguments cannot be used.";
+
+/// Arguments of `doctor`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct DoctorArgs {
+    #[command(flatten)]
+    pub(super) serve: ServeArgs,
+    /// How it is printed.
+    #[arg(short = 'o', long, value_enum, default_value_t = Report::Text)]
+    pub(super) output: Report,
+}
+
+/// Arguments of `completion`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct CompletionArgs {
+    /// For which shell.
+    #[arg(value_enum)]
+    pub(super) shell: Shell,
+    /// Of which program. The agent is small, and leaves this to the hub.
+    #[arg(long, value_enum, default_value_t = Program::KarmadaHub)]
+    pub(super) program: Program,
+}
+
+/// A shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// One of the two programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Program {
+    KarmadaHub,
+    KarmadaAgent,
+}
+
+/// Arguments of `man-pages`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct ManPagesArgs {
+    /// The folder, which is there.
+    #[arg(value_name = "DIR")]
+    pub(super) dir: PathBuf,
 }
 
 /// Arguments of `agent-rbac`.
@@ -130,6 +192,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true",
           action = clap::ArgAction::Set)]
     pub enable_hpa_scale_targets: bool,
+    /// Whether /metrics has series of single clusters, some twenty of each: 200,000 with 10,000 clusters. The sums by
+    /// state, on which alerts go, are there in any case.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true",
+          action = clap::ArgAction::Set)]
+    pub metrics_per_cluster: bool,
     #[command(flatten)]
     pub authn: AuthnArgs,
     #[command(flatten)]
@@ -297,7 +364,7 @@ pub(super) struct CredentialsArgs {
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
     /// The cluster whose agent is to use it.
-    #[arg(long, value_name = "NAME", required_unless_present = "monitoring")]
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["monitoring", "admin"])]
     pub cluster: Option<String>,
     /// The hub's --encryption-provider-config, if it has one and is stopped.
     #[arg(long, value_name = "FILE")]
@@ -305,6 +372,9 @@ pub(super) struct CredentialsArgs {
     /// Make one for a Prometheus instead, which may read /metrics and nothing else.
     #[arg(long, conflicts_with = "cluster")]
     pub monitoring: bool,
+    /// The administrator's, which the hub keeps in its data directory: for whoever may read that.
+    #[arg(long, conflicts_with_all = ["cluster", "monitoring"])]
+    pub admin: bool,
     /// Write it here (mode 0600) instead of to standard output.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -374,6 +444,8 @@ pub(super) struct BackupArgs {
     /// The file to write (mode 0600); one that is there is replaced when the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
+    #[command(flatten)]
+    pub told: Told,
 }
 
 /// Arguments of `restore`.
@@ -385,4 +457,6 @@ pub(super) struct RestoreArgs {
     /// The data directory to make; missing or empty.
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
+    #[command(flatten)]
+    pub told: Told,
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::DirBuilderExt, path::Path};
 
-use karmada_cli::{Failure, args::ServerArgs, ask::Server, print};
+use karmada_cli::{Failure, args::ServerArgs, ask::Server, print, progress::Progress};
 use karmada_client::Rest;
 use karmada_env::Env;
 use karmada_objects::Objects;
@@ -16,17 +16,19 @@ use crate::engine::{
 
 /// Reads everything and writes it.
 pub(super) async fn run(args: ExportArgs, env: Env) -> Result<(), Failure> {
+    let progress = Progress::new("export", None, &env);
     let dump = match &args.data_dir {
-        Some(dir) => stopped(dir, args.encryption_provider_config.as_deref(), &env).await?,
+        Some(dir) => stopped(dir, args.encryption_provider_config.as_deref(), &progress, &env).await?,
         None => {
             let server = ServerArgs { kubeconfig: args.kubeconfig, context: args.context, namespace: None };
             let server = Server::open(&server, &env)?;
             eprintln!(
                 "the hub may be changing what is being read; for a move stop it, and export with --data-dir"
             );
-            export::export(&server.objects).await.map_err(Failure::failed)?
+            export::export(&server.objects, &progress).await.map_err(Failure::failed)?
         }
     };
+    drop(progress);
     match &args.output {
         Some(dir) => files(&dump, dir)?,
         None => {
@@ -42,7 +44,7 @@ pub(super) async fn run(args: ExportArgs, env: Env) -> Result<(), Failure> {
 }
 
 /// The objects in a data directory that no hub runs on.
-async fn stopped(dir: &Path, config: Option<&Path>, env: &Env) -> Result<Dump, Failure> {
+async fn stopped(dir: &Path, config: Option<&Path>, progress: &Progress, env: &Env) -> Result<Dump, Failure> {
     if !dir.join("store.redb").is_file() {
         let why = "no hub has kept its objects here";
         return Err(Failure::usage(format!("--data-dir {}: {why}", dir.display())));
@@ -55,7 +57,7 @@ async fn stopped(dir: &Path, config: Option<&Path>, env: &Env) -> Result<Dump, F
         other => Failure::failed(other),
     })?;
     let embedded = Embedded::at_rest(engine, serve::keys(config)?, env).map_err(Failure::failed)?;
-    let dump = export::export(&Objects::new(Rest::new(embedded.client()))).await;
+    let dump = export::export(&Objects::new(Rest::new(embedded.client())), progress).await;
     embedded.close().await.map_err(Failure::failed)?;
     dump.map_err(Failure::failed)
 }

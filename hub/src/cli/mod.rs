@@ -3,14 +3,16 @@
 
 mod args;
 mod backup;
+mod doctor;
 mod export;
 mod judge;
 mod logs;
 mod serve;
+mod shells;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use karmada_api::consts::subject;
 use karmada_apiserver::authz::agent;
 use karmada_cli::{Failure, ask, print};
@@ -54,7 +56,8 @@ impl From<Failure> for Parsed {
 }
 
 fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Args, Parsed> {
-    Args::try_parse_from(args).map_err(|error| {
+    let matches = shells::command().try_get_matches_from(args);
+    matches.and_then(|matches| Args::from_arg_matches(&matches)).map_err(|error| {
         if error.use_stderr() {
             // clap explains over several lines; the first paragraph says what is wrong.
             let text = error.render().to_string();
@@ -80,6 +83,9 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Export(export) => ask::run(|| export::run(export, env))?,
         args::Command::Backup(backup) => ask::run(|| backup::backup(backup, env))?,
         args::Command::Restore(restore) => backup::restore(&restore, &env)?,
+        args::Command::Doctor(doctor) => ask::run(|| doctor::run(*doctor, env))?,
+        args::Command::Completion(completion) => shells::completion(&completion)?,
+        args::Command::ManPages(pages) => shells::man_pages(&pages)?,
         args::Command::Crds => print(&stream(karmada_api::crds())?)?,
         args::Command::AgentRbac(args) => print(&agent_rbac(args)?)?,
     }

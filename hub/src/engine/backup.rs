@@ -23,6 +23,7 @@ use std::{
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -280,12 +281,33 @@ impl fmt::Display for Kept {
 struct Reading {
     about: About,
     files: Vec<(String, u32, Vec<u8>)>,
-    copy: Incoming<io::BufReader<io::Take<File>>>,
+    copy: Incoming<io::BufReader<io::Take<Watched>>>,
+}
+
+/// Is told of bytes that were read.
+pub type Watch = Arc<dyn Fn(u64) + Send + Sync>;
+
+fn unwatched() -> Watch {
+    Arc::new(|_| {})
+}
+
+/// A file of which somebody is told how far it is read.
+struct Watched {
+    file: File,
+    watch: Watch,
+}
+
+impl Read for Watched {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.file.read(into)?;
+        (self.watch)(bytes as u64);
+        Ok(bytes)
+    }
 }
 
 impl Reading {
     /// Reads up to the objects.
-    fn begin(path: &Path) -> Result<Self, BackupError> {
+    fn begin(path: &Path, watch: &Watch) -> Result<Self, BackupError> {
         let damaged = |why: &str| BackupError::Damaged { path: path.to_owned(), why: why.to_owned() };
         let read = |error: io::Error| match error.kind() {
             io::ErrorKind::UnexpectedEof => damaged("it is cut short"),
@@ -294,6 +316,7 @@ impl Reading {
         };
         let file = File::open(path).map_err(at(path))?;
         let len = file.metadata().map_err(at(path))?.len();
+        let file = Watched { file, watch: watch.clone() };
         let mut from = io::BufReader::with_capacity(64 << 10, file.take(len.saturating_sub(SUM)));
         let mut magic = [0; MAGIC.len()];
         if from.read_exact(&mut magic).is_err() || magic != MAGIC {
@@ -345,8 +368,12 @@ fn bytes(from: &mut impl Read) -> io::Result<Vec<u8>> {
 /// # Errors
 /// When it is not whole.
 pub fn check(path: &Path) -> Result<Whole, BackupError> {
+    check_watched(path, &unwatched())
+}
+
+fn check_watched(path: &Path, watch: &Watch) -> Result<Whole, BackupError> {
     let damaged = |why: String| BackupError::Damaged { path: path.to_owned(), why };
-    let mut reading = Reading::begin(path)?;
+    let mut reading = Reading::begin(path, watch)?;
     let mut kept = Kept::of_files(&reading.files);
     for entry in reading.copy.by_ref() {
         let (key, stored) = entry.map_err(|error| damaged(error.to_string()))?;
@@ -361,6 +388,7 @@ pub fn check(path: &Path) -> Result<Whole, BackupError> {
         let piece = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         file.read_exact(&mut buffer[..piece]).map_err(at(path))?;
         sum.update(&buffer[..piece]);
+        watch(piece as u64);
         left -= piece as u64;
     }
     let said: [u8; SUM as usize] = array(&mut file).map_err(at(path))?;
@@ -377,7 +405,15 @@ pub fn check(path: &Path) -> Result<Whole, BackupError> {
 /// When the backup is not whole, the directory is not empty, or it cannot be written. What was written of it then is
 /// refused by a hub.
 pub fn restore(from: &Path, data: &Path, env: &Env) -> Result<Whole, BackupError> {
-    let whole = check(from)?;
+    restore_watched(from, data, env, &unwatched())
+}
+
+/// The same, and somebody is told of the bytes that are read.
+///
+/// # Errors
+/// As of [`restore`].
+pub fn restore_watched(from: &Path, data: &Path, env: &Env, watch: &Watch) -> Result<Whole, BackupError> {
+    let whole = check_watched(from, watch)?;
     if data.try_exists().map_err(at(data))? {
         for entry in fs::read_dir(data).map_err(at(data))? {
             let name = entry.map_err(at(data))?.file_name();
@@ -392,7 +428,7 @@ pub fn restore(from: &Path, data: &Path, env: &Env) -> Result<Whole, BackupError
     let unfinished = data.join(UNFINISHED);
     File::create_new(&unfinished).map_err(at(&unfinished))?;
     sync(data)?;
-    let Reading { files, copy, .. } = Reading::begin(from)?;
+    let Reading { files, copy, .. } = Reading::begin(from, watch)?;
     let folder = data.join(KEYS);
     fs::DirBuilder::new().mode(0o700).create(&folder).map_err(at(&folder))?;
     for (name, mode, text) in files {

@@ -22,6 +22,7 @@ pub mod yaml;
 use std::{collections::BTreeSet, fmt};
 
 use karmada_api::consts::label;
+use karmada_cli::progress::Progress;
 use karmada_client::{Error, Resource};
 use karmada_core::names;
 use karmada_meta::object;
@@ -116,8 +117,14 @@ pub(crate) struct Read {
 ///
 /// # Errors
 /// When the server does not answer, or not everything.
-pub async fn export(objects: &Objects) -> Result<Dump, Error> {
+pub async fn export(objects: &Objects, progress: &Progress) -> Result<Dump, Error> {
     let mut read = Read::default();
+    let list = async |objects: &Objects, resource: &Resource, into: &mut Vec<Value>| {
+        let before = into.len();
+        let listed = list(objects, resource, into).await;
+        progress.add((into.len() - before) as u64, &resource.plural);
+        listed
+    };
     list(objects, &kinds::WORKS, &mut read.works).await?;
     for resource in [&*kinds::CLUSTER_RESOURCE_BINDINGS, &*kinds::RESOURCE_BINDINGS] {
         list(objects, resource, &mut read.bindings).await?;

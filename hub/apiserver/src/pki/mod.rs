@@ -478,6 +478,22 @@ impl fmt::Debug for ServingCertificate {
     }
 }
 
+impl ServingCertificate {
+    /// When the one that is shown now ends.
+    pub fn until(&self) -> Option<SystemTime> {
+        let current = self.current.load();
+        let leaf = current.as_ref().as_ref()?.cert.first()?;
+        not_after(leaf)
+    }
+}
+
+/// When a certificate ends; none if it is none.
+fn not_after(der: &[u8]) -> Option<SystemTime> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
 impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.current.load().as_ref().clone()

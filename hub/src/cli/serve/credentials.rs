@@ -34,9 +34,29 @@ const MONITORING_FILE: &str = "monitoring.kubeconfig";
 pub(super) const SCRAPER: Holder =
     Holder { file: "monitoring", user: MONITOR, group: MONITORING, entry: MONITOR };
 
+/// The administrator's kubeconfig, as the hub keeps it: images of the hub have no other program that could print it.
+fn administrator(args: &CredentialsArgs) -> Result<(), Failure> {
+    let path = args.data_dir.join("admin.kubeconfig");
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Failure::usage(format!(
+            "{}: {error}; the hub writes it when it starts: karmada-hub serve --data-dir {}",
+            path.display(),
+            args.data_dir.display()
+        ))
+    })?;
+    match &args.output {
+        None => print(&text),
+        Some(file) => write_private(file, &text)
+            .map_err(|error| Failure::failed(format!("{}: {error}", file.display()))),
+    }
+}
+
 /// Makes a kubeconfig for one cluster's agent, or for whoever reads figures.
 pub(in crate::cli) async fn credentials(args: CredentialsArgs, env: Env) -> Result<(), Failure> {
     let env = &env;
+    if args.admin {
+        return administrator(&args);
+    }
     let (user, group) = match &args.cluster {
         // clap takes one of the two.
         None => (MONITOR.to_owned(), MONITORING),

@@ -11,6 +11,7 @@ use karmada_apiserver::{
 use karmada_cli::Failure;
 use karmada_env::Env;
 use karmada_store::{OpenError, engine::redb::Redb};
+use karmada_telemetry::supervisor::Supervisor;
 use tokio::time::timeout;
 
 use super::{
@@ -20,6 +21,7 @@ use super::{
     authority::{Rotation, token_ends},
     bind, create_dir,
     encryption::Keeper,
+    figures::{AgentCertificates, LastBackup, OwnCertificates},
     front::beside_api,
     limits, pki_failure, supervise, tls,
 };
@@ -54,10 +56,16 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let kept = keeper.figures();
     tokio::spawn(keeper.keep(embedded.store().clone(), env.clone(), stop.clone()));
     let hub = embedded.hub(config, env).map_err(hub_failure)?.pushing();
+    hub.figures().show_each(args.metrics_per_cluster);
     let shown = metrics::page(hub.figures()).with(embedded.server().figures()).with(tls.traffic());
     let shown = shown.with(embedded.reaching().clone());
     let ending = EndingFigures::new(embedded.server().epochs().clone(), env.clone());
-    let shown = shown.with(ending);
+    let shown = shown.with(ending).with(OwnCertificates(pki.clone())).with(LastBackup(dir.clone()));
+    let shown = shown.with(AgentCertificates {
+        epochs: embedded.server().epochs().clone(),
+        hub: hub.figures().clone(),
+        env: env.clone(),
+    });
     let shown = kept.into_iter().fold(shown, |shown, kept| shown.with(kept));
     embedded.server().show_metrics(shown.into_source());
 
@@ -93,7 +101,8 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     let controllers = tokio::spawn(async move { running.await.map_err(hub_failure) });
     tracing::info!(listen = %args.listen, url, kubeconfig = %kubeconfig.display(), "serving");
 
-    let ended = supervise(listening, controllers, (&*pki, &ADMINISTRATOR, &*url), &stop).await;
+    let supervisor = Supervisor::of_environment();
+    let ended = supervise(listening, controllers, (&*pki, &ADMINISTRATOR, &*url), &supervisor, &stop).await;
     let told = async {
         if let Some(audit) = &audit
             && let Err(why) = audit.close(CLOSE).await

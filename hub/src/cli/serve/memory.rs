@@ -20,6 +20,13 @@ pub(super) fn storage_quota() -> u64 {
     quota_of(LIMITS.iter().map(|path| read(path)), &read("/proc/meminfo"))
 }
 
+/// How much memory the hub may use, if that can be seen.
+pub(in crate::cli) fn there_is() -> Option<u64> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let limits = LIMITS.iter().filter_map(|path| read(path).trim().parse::<u64>().ok());
+    limits.chain(total(&read("/proc/meminfo"))).min()
+}
+
 /// Limits of requests, smaller where there is little memory: a quarter of it for working on large objects, an eighth for
 /// bodies on their way.
 pub(super) fn fitted(limits: Limits) -> Limits {

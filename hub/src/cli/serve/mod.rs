@@ -13,11 +13,18 @@ mod authority;
 mod credentials;
 mod embedded;
 mod encryption;
+mod figures;
 mod front;
 mod memory;
 mod remote;
 
-use std::{fs, io, net::SocketAddr, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
+use std::{
+    fs, io,
+    net::SocketAddr,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::Path,
+    time::Duration,
+};
 
 use karmada_apiserver::{
     authn::Tokens,
@@ -29,15 +36,19 @@ use karmada_apiserver::{
 use karmada_cli::Failure;
 use karmada_core::evict;
 use karmada_env::Env;
+use karmada_telemetry::supervisor::Supervisor;
 use tokio::{
     net::{TcpListener, TcpSocket},
     signal::unix::{SignalKind, signal},
     task::JoinHandle,
-    time::{interval, timeout},
+    time::{MissedTickBehavior, interval, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::{credentials::credentials, encryption::keys, front::COPY_PATH};
+pub(super) use self::{
+    credentials::credentials, encryption::keys, figures::last_backup, front::COPY_PATH,
+    memory::there_is as memory_there_is,
+};
 use super::{ServeArgs, judge, logs};
 use crate::HubConfig;
 
@@ -80,6 +91,16 @@ fn threads(processors: usize) -> (usize, usize) {
     (processors.max(LEAST_THREADS), heavy::places(processors) + BLOCKING)
 }
 
+/// Whether the arguments go together.
+pub(super) fn check(args: &ServeArgs) -> Result<(), Failure> {
+    config(args).map(drop)
+}
+
+/// How much may be stored by the arguments; 0: anything.
+pub(super) fn quota(args: &ServeArgs) -> u64 {
+    storage(args).whole
+}
+
 fn config(args: &ServeArgs) -> Result<HubConfig, Failure> {
     args.limits.check()?;
     Ok(HubConfig {
@@ -105,9 +126,15 @@ async fn supervise(
     mut listening: JoinHandle<()>,
     mut controllers: JoinHandle<Result<(), Failure>>,
     (pki, holder, url): (&Pki, &Holder, &str),
+    supervisor: &Supervisor,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     let mut renewals = interval(RENEW);
+    supervisor.ready();
+    supervisor.status(&format!("serving at {url}"));
+    let every = supervisor.every();
+    let mut alive = interval(every.unwrap_or(RENEW));
+    alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let ended = loop {
         tokio::select! {
             biased;
@@ -118,6 +145,7 @@ async fn supervise(
                 Err(error) => Failure::failed(error),
             }),
             _ = &mut listening => break Err(Failure::failed("the listener ended by itself")),
+            _ = alive.tick(), if every.is_some() => supervisor.alive(),
             _ = renewals.tick() => {
                 if let Err(error) = pki.keep_current(holder, url) {
                     tracing::error!(%error, "cannot renew a certificate");
@@ -126,6 +154,7 @@ async fn supervise(
         }
     };
     stop.cancel();
+    supervisor.stopping();
     let rest = async {
         if !controllers.is_finished() {
             // How it ends after it was told to is no news.
@@ -250,6 +279,12 @@ fn files() -> Option<usize> {
     most.map(|most| usize::try_from(most).unwrap_or(usize::MAX))
 }
 
+/// How many files the process may allow itself to have open; none: any number.
+pub(super) fn most_files() -> Option<u64> {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile).maximum
+}
+
 fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     let socket = if listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let bound = socket.and_then(|socket| {
@@ -262,7 +297,9 @@ fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 fn create_dir(dir: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(dir).map_err(|error| Failure::usage(format!("--data-dir {}: {error}", dir.display())))
+    // Keys are kept there.
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| Failure::usage(format!("--data-dir {}: {error}", dir.display())))
 }
 
 fn pki_failure(error: PkiError) -> Failure {
@@ -320,7 +357,8 @@ mod tests {
             controllers.cancelled().await;
             Ok(())
         });
-        let running = supervise(listening, controllers, (&pki, &ADMINISTRATOR, &url), &stop);
+        let supervisor = Supervisor::default();
+        let running = supervise(listening, controllers, (&pki, &ADMINISTRATOR, &url), &supervisor, &stop);
         let story = async {
             let first = read();
             sleep(RENEW * 2).await;

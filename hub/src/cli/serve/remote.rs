@@ -12,10 +12,12 @@ use karmada_apiserver::{
 use karmada_cli::Failure;
 use karmada_client::{Kubeconfig, LeaderConfig, Rest, link::client_for, metrics::LinkFigures};
 use karmada_env::Env;
+use karmada_telemetry::supervisor::Supervisor;
 
 use super::{
     End, bind, create_dir,
     credentials::SCRAPER,
+    figures::OwnCertificates,
     front::{Endpoints, WithReviews, reviews},
     limits, pki_failure, supervise, tls, tokens,
 };
@@ -52,7 +54,7 @@ pub(super) async fn serve(
         );
     }
     let socket = bind(args.listen)?;
-    let pki = Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?;
+    let pki = Arc::new(Pki::open_or_create(dir, &args.advertise, env).map_err(pki_failure)?);
     let (tls, tokens) = (tls(args, &pki, env)?, tokens(args)?);
     let listen = socket.local_addr().map_err(Failure::failed)?;
 
@@ -78,7 +80,12 @@ pub(super) async fn serve(
     let leading = Leading::new(remote.phase());
     let front = Front::new(Arc::new(WithReviews { key }), limits(args), env.clone());
     front.authenticate_by(Authenticator::new(tokens, env.clone()));
-    let page = metrics::page(remote.figures()).with(tls.traffic()).with(api).with(leading);
+    remote.figures().show_each(args.metrics_per_cluster);
+    let page = metrics::page(remote.figures())
+        .with(OwnCertificates(pki.clone()))
+        .with(tls.traffic())
+        .with(api)
+        .with(leading);
     let page = page.with(front.figures()).into_source();
     let endpoints =
         Endpoints { phase: remote.phase(), link, server: server.clone(), page, leaving: end.near };
@@ -93,7 +100,8 @@ pub(super) async fn serve(
     let kubeconfig = kubeconfig.display();
     tracing::info!(%listen, url, %kubeconfig, server, "serving health, figures and admission webhooks; the API is that of the server");
 
-    let ended = supervise(listening, controllers, (&pki, &SCRAPER, &url), &stop).await;
+    let supervisor = Supervisor::of_environment();
+    let ended = supervise(listening, controllers, (&pki, &SCRAPER, &url), &supervisor, &stop).await;
     tracing::info!("stopped");
     ended
 }
