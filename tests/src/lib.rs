@@ -15,6 +15,7 @@
 //!   hostile   attacks on a hub's process, and what others notice of them   (also a binary)
 //!   recordings  what a stock Karmada had, beside what a fleet has
 //!   figures   what a hub counts
+//!   monitoring  which metrics the rules and boards of manifests/monitoring name
 //!   samples   the objects that tests create
 //!   wait      deadlines instead of sleeps
 //!   bench     how benches measure, and what they print
@@ -32,6 +33,7 @@ pub mod kubelet;
 pub mod kubesim;
 pub mod link;
 pub mod machine;
+pub mod monitoring;
 pub mod process;
 pub mod recordings;
 pub mod samples;

@@ -14,6 +14,7 @@ use karmada_telemetry::metrics::{Figures, read};
 use karmada_tests::{
     figures::{figures, scrape},
     fleet::{Binaries, Fleet, Options, cluster_path},
+    monitoring,
     process::own_address,
     samples::{
         self, config_map, config_map_path, config_map_policy, deployment, deployment_path, deployment_policy,
@@ -170,6 +171,12 @@ async fn propagation_can_be_measured_at_both_ends() {
         assert!(value >= Some(least), "{family}{labels:?} is {value:?}, not {least}");
     }
     assert!(agent.value("karmada_agent_hub_last_contact_age_seconds", &[]) < Some(40.0));
+
+    // Rules and boards ask for nothing else.
+    for (program, page) in [("karmada-hub", &shown), ("karmada-agent", &agent)] {
+        let missing = monitoring::missing(program, page);
+        assert!(missing.is_empty(), "manifests/monitoring/{program}: {missing:#?}");
+    }
     fleet.clean_up().await;
 }
 
