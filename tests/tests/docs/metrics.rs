@@ -14,7 +14,7 @@ use karmada_tests::{
 use crate::reference::{cell, page};
 
 /// The families that have labels, and which. All others are one series, but for a histogram's `le`.
-const LABELS: [(&str, &str); 51] = [
+const LABELS: [(&str, &str); 55] = [
     ("apiserver_admission_webhook_request", "name, type, operation, code, rejected"),
     ("apiserver_audit_error", "plugin"),
     ("apiserver_audit_level", "level"),
@@ -44,15 +44,19 @@ const LABELS: [(&str, &str); 51] = [
     ("karmada_apiserver_refused_requests", "reason"),
     ("karmada_apiserver_unauthenticated_requests", "reason"),
     ("karmada_build_info", "git_version, compiler, platform"),
+    ("karmada_hub_agent_certificate_expiration_timestamp_seconds", "member_cluster"),
+    ("karmada_hub_certificate_expiration_timestamp_seconds", "certificate"),
     ("karmada_hub_cluster_grace_seconds", "member_cluster"),
     ("karmada_hub_cluster_held_out", "member_cluster"),
     ("karmada_hub_cluster_recent_losses", "member_cluster"),
     ("karmada_hub_cluster_status_stale", "member_cluster"),
+    ("karmada_hub_clusters", "state"),
     ("karmada_hub_connections_ended", "reason"),
     ("karmada_hub_evictions_held", "reason"),
     ("karmada_hub_evictions_postponed", "reason"),
     ("karmada_hub_handshakes", "class"),
     ("karmada_hub_index_visits", "index"),
+    ("karmada_hub_last_backup_timestamp_seconds", "engine"),
     ("karmada_hub_lease_age_seconds", "member_cluster"),
     ("karmada_hub_member_bytes", "user"),
     ("karmada_hub_propagation_duration_seconds", "operation"),

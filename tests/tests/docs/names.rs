@@ -85,7 +85,7 @@ const OTHERS: [&str; 29] = [
 fn flags_that_pages_name_exist() {
     let mut known: BTreeSet<String> = reference::flags();
     known.extend(OTHERS.map(str::to_owned));
-    for script in ["quickstart.sh", "deploy-agent.sh", "remove-agent.sh"] {
+    for script in ["quickstart.sh", "deploy-agent.sh", "remove-agent.sh", "release.sh"] {
         let text = fs::read_to_string(root().join("scripts").join(script)).unwrap();
         known.extend(flags(&text));
     }

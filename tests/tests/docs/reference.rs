@@ -119,7 +119,8 @@ fn write(command: &Command, written: &mut Written, text: &mut String) {
     if let Some(after) = command.get_after_long_help().or(command.get_after_help()) {
         let _ = writeln!(text, "```text\n{}\n```\n", after.to_string().trim_end());
     }
-    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+    let shown = |below: &&Command| below.get_name() != "help" && !below.is_hide_set();
+    for below in command.get_subcommands().filter(shown) {
         write(below, written, text);
     }
 }
