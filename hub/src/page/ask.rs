@@ -83,7 +83,9 @@ impl Asking {
             Question::Explain => {
                 let (kind, name) = (asked.wanted("kind")?, asked.wanted("name")?);
                 let namespace = asked.query("namespace").unwrap_or_default();
-                self.computed(documents::explain(objects, &namespace, &kind, &name, &page.env)).await
+                // What it asks for on its way is large.
+                let found = documents::explain(objects, &namespace, &kind, &name, &page.env);
+                self.computed(Box::pin(found)).await
             }
             Question::Difference => self.difference(asked, &objects).await,
             Question::WhatIf => {

@@ -137,7 +137,7 @@ impl Page {
                     let page = page.clone();
                     async move {
                         let (asked, _) = page.asked(request)?;
-                        let value = page.asking.answer(*which, &page, &asked).await?;
+                        let value = Box::pin(page.asking.answer(*which, &page, &asked)).await?;
                         Ok(dressed(json(&asked, &value)))
                     }
                 })
