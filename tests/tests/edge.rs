@@ -94,7 +94,8 @@ async fn one_way_loss_is_noticed_as_any_other() {
         while agent.link.is_connected() {
             sleep(Duration::from_millis(10)).await;
         }
-        assert!(cut.elapsed() <= Duration::from_secs(8), "{mode:?}: {:?}", cut.elapsed());
+        // Eight seconds, and what the bytes take that are on their way.
+        assert!(cut.elapsed() <= Duration::from_secs(9), "{mode:?}: {:?}", cut.elapsed());
         set(&world, &format!("{mode:?}")).await;
         sleep(Duration::from_secs(60)).await;
         world.members[0].wire.set(Mode::Pass);
