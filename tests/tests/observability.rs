@@ -10,7 +10,7 @@
 use std::{collections::BTreeSet, fs, net::SocketAddr, path::Path};
 
 use karmada_client::Patch;
-use karmada_telemetry::metrics::{Figures, read};
+use karmada_telemetry::metrics::Figures;
 use karmada_tests::{
     figures::{figures, scrape},
     fleet::{Binaries, Fleet, Options, cluster_path},
@@ -39,10 +39,6 @@ async fn fleet(test: &str, members: usize, options: Options) -> Option<Fleet> {
     let fleet = Fleet::start(test, members, &Binaries::in_one(env!("CARGO_BIN_EXE_fleet")), options).await?;
     fleet.create_namespace().await;
     Some(fleet)
-}
-
-fn page(text: &str) -> Figures {
-    read(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 async fn hub(fleet: &Fleet) -> Figures {
