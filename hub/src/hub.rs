@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use karmada_apiserver::authn::epochs::Epochs;
 use karmada_client::{WorkQueue, latest};
-use karmada_core::{evict, judge, skip::Skip};
+use karmada_core::{autoscale::look, evict, judge, skip::Skip};
 use karmada_env::Env;
 use kube::Client;
 use tokio::task::JoinSet;
@@ -14,6 +14,7 @@ use crate::{
     accounts::Settings,
     controllers::{
         application::ApplicationFailover,
+        autoscaling::Autoscaling,
         binding::Binder,
         certificates::Approver,
         cluster::ClusterController,
@@ -59,6 +60,8 @@ pub struct HubConfig {
     pub empty_workloads: bool,
     /// Whether what members' HorizontalPodAutoscalers scale is marked, and templates follow.
     pub hpa_scale_targets: bool,
+    /// How FederatedHPAs are seen to.
+    pub autoscaling: look::Settings,
 }
 
 impl Default for HubConfig {
@@ -70,6 +73,7 @@ impl Default for HubConfig {
             skipped_apis: String::new(),
             empty_workloads: false,
             hpa_scale_targets: false,
+            autoscaling: look::Settings::default(),
         }
     }
 }
@@ -233,6 +237,7 @@ impl Hub {
         let taint_policies = TaintPolicies::new(&context);
         let remedies = Remedies::new(&context);
         let cron = CronScaling::new(&context);
+        let autoscaling = Autoscaling::new(&context, self.config.autoscaling);
         let unified_auth = UnifiedAuth::new(&context);
         let exports = Exports::new(&context);
         let imports = Imports::new(&context);
@@ -264,6 +269,7 @@ impl Hub {
         spawn(&mut running, "multiclusterservice", multi.run(stop.clone()));
         spawn(&mut running, "serviceimport", imports.run(stop.clone()));
         spawn(&mut running, "cronfederatedhpa", cron.run(stop.clone()));
+        spawn(&mut running, "federatedhpa", autoscaling.run(stop.clone()));
         spawn(&mut running, "unified-auth", unified_auth.run(stop.clone()));
         if let Some(scaling) = scaling {
             spawn(&mut running, "scaling", scaling.run(stop.clone()));

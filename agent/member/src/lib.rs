@@ -42,6 +42,7 @@ mod removals;
 pub mod revision;
 pub mod rights;
 pub mod rules;
+pub mod sampling;
 mod scope;
 mod served;
 mod sights;
@@ -81,6 +82,7 @@ use observe::{Observer, Ways};
 use removals::Removals;
 use rights::Rights;
 use rules::Heard;
+use sampling::Sampler;
 use state::{Dirty, State};
 use works::sync::Executor;
 
@@ -134,6 +136,7 @@ pub struct Member {
     namespace: String,
     heartbeats: Duration,
     work_syncs: usize,
+    scope: Scope,
     back: Wake,
     queue: WorkQueue<String>,
     executor: Arc<Executor>,
@@ -219,7 +222,11 @@ impl Member {
         let applier = Applier::new(
             rest.clone(),
             env.clone(),
-            Site { cluster: cluster.clone(), execution_namespace: namespace.clone(), scope: parts.scope },
+            Site {
+                cluster: cluster.clone(),
+                execution_namespace: namespace.clone(),
+                scope: parts.scope.clone(),
+            },
             Arc::clone(&desired),
             interpreter,
             dirty,
@@ -251,6 +258,7 @@ impl Member {
             namespace: parts.namespace,
             heartbeats: parts.heartbeats,
             work_syncs: parts.work_syncs,
+            scope: parts.scope,
             back: parts.back,
             queue,
             executor,
@@ -358,6 +366,16 @@ impl Member {
     /// What the member serves.
     pub fn discovery(&self) -> &Arc<Discovery> {
         &self.executor.discovery
+    }
+
+    /// Who says what workloads use here.
+    pub fn sampler(&self) -> Sampler {
+        Sampler {
+            rest: self.rest.clone(),
+            discovery: Arc::clone(self.discovery()),
+            scope: self.scope.clone(),
+            env: self.env.clone(),
+        }
     }
 
     /// Which of users' rules are known.

@@ -22,6 +22,7 @@ use super::{
     register::Registrar,
     reporter::Reporter,
     rules,
+    samples::Sampling,
     slices::Collector,
     spending::Spending,
     telling::Telling,
@@ -244,6 +245,14 @@ impl HubHalf {
             half: Arc::clone(half),
         };
         tasks.loops.spawn(collector.run());
+        let sampling = Sampling {
+            half: Arc::clone(half),
+            outbox: Arc::clone(&self.outbox),
+            rights: rights.clone(),
+            env: env.clone(),
+            figures: config.terms.figures,
+        };
+        tasks.loops.spawn(sampling.run());
         tasks.loops.spawn(hurry(config.hub_back.clone(), half.queue().clone(), Arc::clone(&self.outbox)));
         for _ in 0..REPORTERS {
             let (outbox, half) = (Arc::clone(&self.outbox), Arc::clone(half));

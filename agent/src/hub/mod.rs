@@ -16,6 +16,7 @@ mod pull;
 pub(crate) mod register;
 pub(crate) mod reporter;
 pub(crate) mod rules;
+mod samples;
 pub(crate) mod services;
 mod slices;
 pub(crate) mod spending;

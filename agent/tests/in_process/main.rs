@@ -11,6 +11,7 @@ mod older;
 mod registration;
 mod removals;
 mod resume;
+mod samples;
 mod sights;
 mod slices;
 mod state;

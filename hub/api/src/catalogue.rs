@@ -19,7 +19,7 @@ const fn entry(on: &'static str, name: &'static str, meaning: &'static str) -> E
 }
 
 /// Every type of condition that hub and agents write.
-pub const CONDITIONS: [Entry; 42] = [
+pub const CONDITIONS: [Entry; 46] = [
     // Karmada's.
     entry(
         "Cluster",
@@ -49,6 +49,9 @@ pub const CONDITIONS: [Entry; 42] = [
         "EndpointSliceDispatched",
         "The endpoints of its providers go to its consumers, or why not.",
     ),
+    entry("FederatedHPA", "AbleToScale", "The replicas of its workload can be read and written, or why not."),
+    entry("FederatedHPA", "ScalingActive", "There are metrics to scale by, or why not."),
+    entry("FederatedHPA", "ScalingLimited", "True: bounds or policies keep it from what metrics ask for."),
     // Ours: clusters and their links.
     entry(
         "Cluster",
@@ -180,6 +183,11 @@ pub const CONDITIONS: [Entry; 42] = [
         "MultiClusterService",
         extension::ENDPOINTS_STALE,
         "Some endpoints belong to providers that are silent: which, and since when.",
+    ),
+    entry(
+        "FederatedHPA",
+        extension::CLUSTERS_SILENT,
+        "Some clusters of its workload are silent, so nothing is scaled down: which, and why.",
     ),
     // Declared by Karmada; nobody writes them.
     entry("Work", condition::PROGRESSING, "Declared by Karmada. Nobody writes it."),

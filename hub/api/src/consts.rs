@@ -247,6 +247,16 @@ pub mod extension {
     pub const WORKS_SYNCED: &str = "WorksSynced";
     /// Condition of a Cluster: its member runs a Kubernetes that is too old.
     pub const VERSION_SUPPORTED: &str = "VersionSupported";
+    /// On a HorizontalPodAutoscaler, by users: `true` has it go where what it scales goes, without a policy of its own.
+    pub const FOLLOW_WORKLOAD: &str = "hpa.karmada.io/follow-workload";
+    /// On a Work that asks a cluster what a workload uses there: the namespace of its FederatedHPA.
+    pub const FEDERATED_HPA_NAMESPACE: &str = "federatedhpa.karmada.io/namespace";
+    /// On a Work that asks a cluster what a workload uses there: the name of its FederatedHPA.
+    pub const FEDERATED_HPA_NAME: &str = "federatedhpa.karmada.io/name";
+    /// On the FederatedHPA in such a Work: how it is sampled, if not as usual.
+    pub const SAMPLING: &str = "federatedhpa.karmada.io/sampling";
+    /// Condition of a FederatedHPA: some of its clusters are silent, so nothing is scaled down; which, and why.
+    pub const CLUSTERS_SILENT: &str = "ClustersSilent";
     /// Condition of a binding: whether the override policies exist that its policy depends on.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
     /// Condition of a Work that is being deleted: what keeps its Namespace on the member.
@@ -617,6 +627,34 @@ pub mod event {
         SCALE_FAILED = "ScaleFailed";
         /// CronFederatedHPA: a rule cannot be read.
         START_RULE_FAILED = "StartRuleFailed";
+        /// FederatedHPA: its workload was scaled.
+        SUCCESSFUL_RESCALE = "SuccessfulRescale";
+        /// FederatedHPA: its workload could not be scaled.
+        FAILED_RESCALE = "FailedRescale";
+        /// FederatedHPA: its workload is not there, or has no replicas.
+        FAILED_GET_SCALE_TARGET_REF = "FailedGetScaleTargetRef";
+        /// FederatedHPA: its workload goes to no clusters.
+        FAILED_GET_BINDINGS = "FailedGetBindings";
+        /// FederatedHPA: its workload has no clusters yet.
+        FAILED_GET_TARGET_CLUSTERS = "FailedGetTargetClusters";
+        /// FederatedHPA: its metrics say nothing.
+        FAILED_COMPUTE_METRICS_REPLICAS = "FailedComputeMetricsReplicas";
+        /// FederatedHPA: another one scales the same.
+        AMBIGUOUS_SELECTOR = "AmbiguousSelector";
+        /// FederatedHPA: what Pods use of a resource is not known.
+        FAILED_GET_RESOURCE_METRIC = "FailedGetResourceMetric";
+        /// FederatedHPA: what a container of Pods uses of a resource is not known.
+        FAILED_GET_CONTAINER_RESOURCE_METRIC = "FailedGetContainerResourceMetric";
+        /// FederatedHPA: what Pods say of themselves is not known.
+        FAILED_GET_PODS_METRIC = "FailedGetPodsMetric";
+        /// FederatedHPA: what an object says is not known.
+        FAILED_GET_OBJECT_METRIC = "FailedGetObjectMetric";
+        /// FederatedHPA: what somebody else says is not known. Ours.
+        FAILED_GET_EXTERNAL_METRIC = "FailedGetExternalMetric";
+        /// FederatedHPA: a metric is of no kind that is known.
+        INVALID_METRIC_SOURCE_TYPE = "InvalidMetricSourceType";
+        /// Work: what an agent tells of a workload's use does not count. Ours.
+        SAMPLES_REFUSED = "SamplesRefused";
         /// Work: what an agent reports about a Service is not accepted. Ours.
         ENDPOINT_SLICE_REFUSED = "EndpointSliceRefused";
         /// MultiClusterService: a cluster that it names is not there.
@@ -692,6 +730,8 @@ pub mod component {
     pub const ENDPOINT_SLICE_DISPATCH: &str = "endpointslice-dispatch-controller";
     /// What makes the Services of imports.
     pub const SERVICE_IMPORT: &str = "service-import-controller";
+    /// What scales by what Pods use on all clusters.
+    pub const FEDERATED_HPA: &str = "federatedHPA-controller";
     /// What scales at certain times.
     pub const CRON_FEDERATED_HPA: &str = "cronfederatedhpa-controller";
     /// What tells members in whose names the hub may act there.

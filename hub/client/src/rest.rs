@@ -682,6 +682,11 @@ pub fn query_value(value: &str) -> String {
     encode_but(value, b"-._~")
 }
 
+/// Percent-encodes a name of which it is not known whether a server would accept it, as a segment of a path.
+pub fn path_segment(name: &str) -> String {
+    segment(name).into_owned()
+}
+
 /// Percent-encodes a segment of a path. Names are not always what a server would accept.
 fn segment(name: &str) -> Cow<'_, str> {
     const PLAIN: &[u8] = b"-._~:@!$&'()*+,;=";

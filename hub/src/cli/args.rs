@@ -198,6 +198,8 @@ pub struct ServeArgs {
           action = clap::ArgAction::Set)]
     pub metrics_per_cluster: bool,
     #[command(flatten)]
+    pub autoscaling: AutoscalingArgs,
+    #[command(flatten)]
     pub authn: AuthnArgs,
     #[command(flatten)]
     pub audit: AuditArgs,
@@ -209,6 +211,33 @@ pub struct ServeArgs {
     pub limits: LimitArgs,
     #[command(flatten)]
     pub logs: LogArgs,
+}
+
+/// How FederatedHPAs are seen to. Names and figures are Karmada's.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "FederatedHPA")]
+pub struct AutoscalingArgs {
+    /// How often each FederatedHPA is looked at, and its workload sampled on members.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive)]
+    pub horizontal_pod_autoscaler_sync_period: Duration,
+    /// For so long what was asked for counts before something is scaled down, unless its behavior says.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    pub horizontal_pod_autoscaler_downscale_stabilization: Duration,
+    /// How far what is used may be from its target before anything is scaled, as a part of that, unless its behavior says.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.1, value_parser = numbers::part)]
+    pub horizontal_pod_autoscaler_tolerance: f64,
+    /// For so long after a Pod's start what it uses of cpu counts only if it was measured after it became ready.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    pub horizontal_pod_autoscaler_cpu_initialization_period: Duration,
+    /// A Pod that is not ready, and became so within this time of its start, was never ready.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    pub horizontal_pod_autoscaler_initial_readiness_delay: Duration,
+    /// Does nothing, as in Karmada.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide = true)]
+    pub horizontal_pod_autoscaler_upscale_delay: Option<Duration>,
+    /// Does nothing, as in Karmada.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide = true)]
+    pub horizontal_pod_autoscaler_downscale_delay: Option<Duration>,
 }
 
 /// When objects leave clusters. Failover is off until it is asked for: here for all, or by `failover` in a policy.

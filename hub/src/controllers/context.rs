@@ -25,7 +25,7 @@ use crate::{
     known::{
         Known,
         heads::{
-            BindingHead, ClusterHead, CronHead, DefinitionHead, ImportHead, ImportedHead, LeaseHead,
+            BindingHead, ClusterHead, CronHead, DefinitionHead, HpaHead, ImportHead, ImportedHead, LeaseHead,
             MultiHead, OverrideHead, RemedyHead, RoleBindingHead, RoleHead, TaintPolicyHead, TemplateHead,
             WorkHead,
         },
@@ -215,6 +215,8 @@ impl Context {
         self.follow(running, "remedies", &self.known.remedies, all(&kinds::REMEDIES), RemedyHead::project);
         let crons = all(&kinds::CRON_FEDERATED_HPAS);
         self.follow(running, "cronfederatedhpas", &self.known.crons, crons, CronHead::project);
+        let hpas = all(&kinds::FEDERATED_HPAS);
+        self.follow(running, "federatedhpas", &self.known.hpas, hpas, HpaHead::project);
         self.follow(running, "roles", &self.known.roles, all(&kinds::CLUSTER_ROLES), RoleHead::project);
         let bindings = all(&kinds::CLUSTER_ROLE_BINDINGS);
         self.follow(running, "rolebindings", &self.known.role_bindings, bindings, RoleBindingHead::project);
@@ -297,6 +299,7 @@ impl Context {
             self.known.taint_policies.synced().await;
             self.known.remedies.synced().await;
             self.known.crons.synced().await;
+            self.known.hpas.synced().await;
             self.known.roles.synced().await;
             self.known.role_bindings.synced().await;
             self.known.imports.synced().await;

@@ -1,4 +1,4 @@
-//! Dependencies: what a workload refers to goes along, where its policy says so (`propagateDeps`).
+//! Dependencies: what a workload refers to goes along, where its policy says so (`propagateDeps`), and autoscalers that follow it.
 //!
 //! ```text
 //!   binding with propagateDeps ─▶ template's references ─▶ Needs ─▶ each object that is needed ─▶ its binding
@@ -36,8 +36,12 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, Next, work};
-use crate::{accounts::needs::Concerned, known::heads::BindingHead, write::checks};
+use super::{Context, Next, scaling, work};
+use crate::{
+    accounts::needs::Concerned,
+    known::heads::{BindingHead, TemplateHead},
+    write::checks,
+};
 
 /// How many bindings are worked on at a time.
 const FOLLOWERS: usize = 4;
@@ -95,6 +99,13 @@ impl Dependencies {
             let own = BindingKey::of_template(&kind.kind, &change.key.namespace, &change.key.name);
             if context.known.bindings.of(own.scope).get(&own.key).is_some_and(|head| head.propagate_deps) {
                 of_workloads.add(own);
+            }
+            // An autoscaler that follows what it scales.
+            for head in [change.old, change.new].into_iter().flatten().filter(|head| head.follows) {
+                if let Some(target) = head.scales.as_deref() {
+                    let TemplateKey { kind, key } = target;
+                    of_workloads.add(BindingKey::of_template(&kind.kind, &key.namespace, &key.name));
+                }
             }
             if !context.accounts.needs.has_kind(kind) {
                 return;
@@ -158,7 +169,8 @@ impl Dependencies {
         }
         let Some(template) = self.template(&spec).await? else { return Ok(Next::Done) };
         let customized = context.rules.interpreter.is_customized(&template, Operation::InterpretDependency);
-        if !customized && !karmada_interpreter::has_dependencies(&template) {
+        let Some(followers) = self.followers(&spec) else { return Ok(Next::After(Duration::from_secs(1))) };
+        if followers.is_empty() && !customized && !karmada_interpreter::has_dependencies(&template) {
             return self.release_into(key, &binding, Some(need)).await;
         }
         let mut references = match context.rules.interpreter.dependencies(&template).await {
@@ -171,6 +183,7 @@ impl Dependencies {
                 return Ok(Next::After(UNCLEAR));
             }
         };
+        references.extend(followers);
         let place = |d: &DependentObjectReference| {
             (d.api_version.clone(), d.kind.clone(), d.namespace.clone(), d.name.clone())
         };
@@ -193,6 +206,32 @@ impl Dependencies {
             self.tell(key, &binding, Some((event::SYNC_DEPENDENCIES_FAILED, &why))).await?;
         }
         Ok(Next::Done)
+    }
+
+    /// The autoscalers that follow a workload; nothing while it is not known which there are.
+    fn followers(&self, spec: &ResourceBindingSpec) -> Option<Vec<DependentObjectReference>> {
+        let templates = &self.context.known.templates;
+        if self.context.to_scale.is_none() {
+            return Some(Vec::new());
+        }
+        let kind = scaling::autoscaler();
+        if !templates.is_settled(&kind) {
+            return None;
+        }
+        let (Some(watched), Some(target)) = (templates.find(&kind), bindings::template_key(&spec.resource))
+        else {
+            return Some(Vec::new());
+        };
+        let all = watched.index.group(&TemplateHead::scaled_by(&target)).into_iter();
+        let follow = all.filter(|(_, head)| head.follows && !head.deleting);
+        let reference = |(key, _): (Key, Arc<TemplateHead>)| DependentObjectReference {
+            api_version: kind.api_version(),
+            kind: kind.kind.clone(),
+            namespace: key.namespace,
+            name: key.name,
+            label_selector: None,
+        };
+        Some(follow.map(reference).collect())
     }
 
     /// The workload as it is; nothing while it is gone.

@@ -18,6 +18,7 @@
 //!   autoscalers, members' replicas ─▶ scaling ─▶ templates
 //!   collected slices, ServiceImports ─▶ services ─▶ EndpointSlices and Services that dependencies bring along
 //!   CronFederatedHPAs, the clock ─▶ cron ─▶ templates, FederatedHPAs
+//!   FederatedHPAs, what agents sample, the clock ─▶ autoscaling ─▶ templates' replicas
 //! ```
 //!
 //! Each is level-triggered: a key in its queue says "look at this", never what happened. It reads what is there,
@@ -25,6 +26,7 @@
 //! again, not a failure.
 
 pub(crate) mod application;
+pub(crate) mod autoscaling;
 pub(crate) mod binding;
 pub(crate) mod certificates;
 pub(crate) mod cluster;

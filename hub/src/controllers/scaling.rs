@@ -155,6 +155,15 @@ impl Scaling {
     }
 }
 
+/// The kind of autoscalers that may follow what they scale.
+pub(super) fn autoscaler() -> GroupVersionKind {
+    GroupVersionKind {
+        group: "autoscaling".to_owned(),
+        version: "v2".to_owned(),
+        kind: "HorizontalPodAutoscaler".to_owned(),
+    }
+}
+
 fn is_deployment(kind: &GroupVersionKind) -> bool {
     kind.group == "apps" && kind.kind == "Deployment"
 }

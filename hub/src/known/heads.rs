@@ -2,6 +2,7 @@
 //! the rest.
 
 mod access;
+mod autoscaling;
 mod binding;
 mod cron;
 mod services;
@@ -31,6 +32,7 @@ use crate::known::digest::{digest, digest_without};
 
 pub(crate) use self::{
     access::{RoleBindingHead, RoleHead},
+    autoscaling::{HpaHead, SampleHead},
     binding::BindingHead,
     cron::CronHead,
     services::{Carries, ImportHead, ImportedHead, MultiHead, SliceHead},
@@ -205,6 +207,8 @@ pub(crate) struct TemplateHead {
     pub content: u64,
     /// Of a HorizontalPodAutoscaler: what it scales.
     pub scales: Option<Box<TemplateKey>>,
+    /// Whether it goes where that goes.
+    pub follows: bool,
     /// Whether its replicas are the members' to decide.
     marked: bool,
 }
@@ -218,6 +222,8 @@ impl TemplateHead {
             labels: object::label_map(value),
             content: template_content(value),
             scales: scale_target(value).map(Box::new),
+            follows: object::kind(value) == "HorizontalPodAutoscaler"
+                && object::annotation(value, extension::FOLLOW_WORKLOAD) == Some("true"),
             marked: scaling::is_marked(value),
         }
     }
@@ -227,10 +233,10 @@ impl TemplateHead {
         &self.marked
     }
 
-    /// What it scales on members: what a policy has claimed goes there.
+    /// What it scales on members: what a policy has claimed goes there, and what follows its workload.
     pub(crate) fn scaled(&self) -> Option<&TemplateKey> {
-        let goes = !self.deleting
-            && [Scope::Namespaced, Scope::Cluster].into_iter().any(|s| self.claim(s).is_some());
+        let is_claimed = || [Scope::Namespaced, Scope::Cluster].into_iter().any(|s| self.claim(s).is_some());
+        let goes = !self.deleting && (self.follows || is_claimed());
         self.scales.as_deref().filter(|_| goes)
     }
 

@@ -33,8 +33,9 @@ use self::{
     by_cluster::ByCluster,
     by_placement::ByPlacement,
     heads::{
-        BindingHead, ClusterHead, CronHead, DefinitionHead, ImportHead, ImportedHead, LeaseHead, MultiHead,
-        OverrideHead, RemedyHead, RoleBindingHead, RoleHead, TaintPolicyHead, TemplateHead, WorkHead,
+        BindingHead, ClusterHead, CronHead, DefinitionHead, HpaHead, ImportHead, ImportedHead, LeaseHead,
+        MultiHead, OverrideHead, RemedyHead, RoleBindingHead, RoleHead, TaintPolicyHead, TemplateHead,
+        WorkHead,
     },
     index::Index,
     templates::Templates,
@@ -55,6 +56,7 @@ pub(crate) struct Known {
     pub(crate) taint_policies: Arc<Index<TaintPolicyHead>>,
     pub(crate) remedies: Arc<Index<RemedyHead>>,
     pub(crate) crons: Arc<Index<CronHead>>,
+    pub(crate) hpas: Arc<Index<HpaHead>>,
     /// Which clusters ClusterRoles open.
     pub(crate) roles: Arc<Index<RoleHead>>,
     /// To whom.
@@ -121,6 +123,7 @@ impl Known {
             taint_policies: Index::new(),
             remedies: Index::grouped_by(RemedyHead::groups),
             crons: Index::new(),
+            hpas: Index::grouped_by(HpaHead::groups),
             roles: Index::grouped_by(RoleHead::groups),
             role_bindings: Index::grouped_by(RoleBindingHead::groups),
             imports: Index::new(),
@@ -158,6 +161,9 @@ impl Known {
         }
         if work.binding.is_some() {
             return self.binding_wants(key, work);
+        }
+        if let Some(sample) = &work.sample {
+            return self.hpas.get(&sample.hpa).is_some_and(|hpa| !hpa.deleting);
         }
         let cluster = names::cluster_of_namespace(&key.namespace).map(Key::cluster_scoped);
         let cluster = cluster.and_then(|cluster| self.clusters.get(&cluster)).filter(|head| !head.deleting);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Everything in the hub that reports events.
-const COMPONENTS: [&str; 26] = [
+const COMPONENTS: [&str; 27] = [
     component::CLUSTER,
     component::CSR_APPROVER,
     component::DETECTOR,
@@ -32,6 +32,7 @@ const COMPONENTS: [&str; 26] = [
     component::QUOTA_STATUS,
     component::QUOTA_ENFORCEMENT,
     component::CRON_FEDERATED_HPA,
+    component::FEDERATED_HPA,
     component::UNIFIED_AUTH,
     component::ENDPOINT_SLICE,
     component::SERVICE_IMPORT,

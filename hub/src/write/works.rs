@@ -50,6 +50,8 @@ pub(crate) enum Maker<'a> {
     Quota(&'a Key),
     /// That of this MultiClusterService.
     Multi(&'a Key),
+    /// That of this FederatedHPA.
+    Hpa(&'a Key),
 }
 
 /// What came of making a Work.
@@ -215,6 +217,8 @@ fn taken(live: &Value, maker: &Maker<'_>) -> Option<String> {
         (Maker::Quota(_), _) => Some(format!("Work {key} is not that of the quota")),
         (Maker::Multi(ours), _) if is_of_multi(&head, ours) => None,
         (Maker::Multi(ours), _) => Some(format!("Work {key} is not that of MultiClusterService {ours}")),
+        (Maker::Hpa(ours), _) if head.sample.as_ref().is_some_and(|sample| sample.hpa == **ours) => None,
+        (Maker::Hpa(ours), _) => Some(format!("Work {key} is not that of FederatedHPA {ours}")),
         // The binding of a Namespace takes over what the namespace controller made for it.
         (Maker::Binding(_), None) if !head.owner.is_empty() && is_namespace(live) => None,
         (Maker::Binding(_), None) => Some(format!("Work {key} was not made by the hub")),

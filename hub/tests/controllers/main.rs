@@ -9,6 +9,7 @@
 )]
 
 mod approving;
+mod autoscaling;
 mod common;
 mod counting;
 mod cron;

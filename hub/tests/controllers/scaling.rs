@@ -106,7 +106,11 @@ async fn a_divided_template_follows_what_its_members_were_scaled_to() {
     world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "", divided)).await;
     let mut web = deployment("web", 4);
     object::set_label(&mut web, MARK, "true");
-    world.create(&deployments(), web).await;
+    // A user's own mark, which no autoscaler takes away.
+    let path = deployments().collection(Some("default"));
+    let user = UserInfo::new("alice", ["system:masters"]);
+    let kubectl = Rest::new(world.embedded.server().client(user, "kubectl/v1.36.2"));
+    kubectl.post(&path, &web).await.expect("created");
     let replicas = |n: i64| move |d: &Value| d["spec"]["replicas"] == n;
     for member in &members {
         report(&world, member, 2).await;
@@ -134,5 +138,60 @@ async fn a_divided_template_follows_what_its_members_were_scaled_to() {
     world.becomes("m2 is silent", &deployments(), "default", "web", replicas(10)).await;
     report(&world, &members[1], 3).await;
     world.becomes("both have it", &deployments(), "default", "web", replicas(6)).await;
+    world.stop().await;
+}
+
+/// As in the article: an autoscaler goes where its workload goes, without a policy of its own.
+#[tokio::test(start_paused = true)]
+async fn an_autoscaler_that_asks_for_it_follows_its_workload() {
+    let world = world().await;
+    let (one, two) = (world.join("m1", json!({})).await, world.join("m2", json!({})).await);
+    let mut p =
+        policy("p", "apps/v1", "Deployment", "", json!({"clusterAffinity": {"clusterNames": ["m1"]}}));
+    p["spec"]["propagateDeps"] = json!(true);
+    world.create(&PROPAGATION_POLICIES, p).await;
+    world.create(&deployments(), deployment("web", 3)).await;
+    let mut hpa = autoscaler("web", "web");
+    object::set_annotation(&mut hpa, "hpa.karmada.io/follow-workload", "true");
+    world.create(&autoscalers(), hpa).await;
+    world.create(&autoscalers(), autoscaler("stays", "web")).await;
+    let kind = "HorizontalPodAutoscaler";
+    world.until("it is there", || one.work(kind, "web")).await;
+    marked(&world, "members scale it", "web", true).await;
+    world
+        .becomes("attached", &RESOURCE_BINDINGS, "default", "web-horizontalpodautoscaler", |binding| {
+            binding["spec"]["requiredBy"][0]["name"] == "web-deployment"
+                && binding["spec"]["placement"].is_null()
+        })
+        .await;
+    assert!(one.work(kind, "stays").await.is_none());
+    // With its workload.
+    world
+        .change(&PROPAGATION_POLICIES, "default", "p", |p| {
+            p["spec"]["placement"]["clusterAffinity"] = json!({"clusterNames": ["m2"]});
+        })
+        .await;
+    world.until("it moves", || two.work(kind, "web")).await;
+    let gone = || async {
+        one.act().await;
+        one.work(kind, "web").await.is_none().then_some(())
+    };
+    world.until("it has left", gone).await;
+    // Through a restart, and until nobody asks for it any more.
+    let world = world.restart().await;
+    let two = Member { rest: world.agent("m2"), name: "m2".to_owned() };
+    world.settle().await;
+    assert!(two.work(kind, "web").await.is_some());
+    world
+        .change(&autoscalers(), "default", "web", |hpa| {
+            object::remove_annotation(hpa, "hpa.karmada.io/follow-workload");
+        })
+        .await;
+    let gone = || async {
+        two.act().await;
+        two.work(kind, "web").await.is_none().then_some(())
+    };
+    world.until("it follows no more", gone).await;
+    marked(&world, "nobody scales it there", "web", false).await;
     world.stop().await;
 }

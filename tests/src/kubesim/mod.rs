@@ -11,6 +11,7 @@
 
 mod admit;
 mod driver;
+pub mod metrics;
 pub mod plan;
 pub mod quota;
 

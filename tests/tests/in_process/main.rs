@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod autoscaling;
 mod braking;
 mod dependencies;
 mod determinism;

@@ -305,6 +305,8 @@ pub struct Desired {
     anew: Wake,
     /// Other Services may be asked for.
     services: Wake,
+    /// Other workloads may be to be sampled.
+    samples: Wake,
 }
 
 #[derive(Debug)]
@@ -342,6 +344,11 @@ pub(crate) fn is_another(one: &str, other: &str) -> bool {
 }
 
 impl Inner {
+    /// Works of which something is brought to the member.
+    fn brought(&self) -> impl Iterator<Item = &DesiredWork> {
+        self.works.values().map(Arc::as_ref).filter(|work| !work.asks())
+    }
+
     fn insert(&mut self, work: DesiredWork) {
         let before = self.works.get(&work.name).map(Arc::as_ref);
         self.tally.change(before, Some(&work));
@@ -421,10 +428,10 @@ impl Desired {
                     }
                     work.succeed(known);
                 }
-                let before = inner.works.get(&name).is_some_and(|known| asked::concerns(known));
-                if before || asked::concerns(&work) {
-                    self.services.wake();
+                if let Some(known) = inner.works.get(&name) {
+                    self.stir(known);
                 }
+                self.stir(&work);
                 inner.insert(work);
                 vec![name]
             }
@@ -432,8 +439,8 @@ impl Desired {
                 if inner.has_another(&work) {
                     return Vec::new();
                 }
-                if inner.works.get(&work.name).is_some_and(|known| asked::concerns(known)) {
-                    self.services.wake();
+                if let Some(known) = inner.works.get(&work.name) {
+                    self.stir(known);
                 }
                 inner.remove(&work.name);
                 vec![work.name]
@@ -441,6 +448,7 @@ impl Desired {
             Event::Synced => {
                 inner.synced = true;
                 self.services.wake();
+                self.samples.wake();
                 let mut listed = inner.listing.take().unwrap_or_default();
                 listed.sort_unstable();
                 let gone: Vec<String> =
@@ -472,7 +480,7 @@ impl Desired {
     /// Whether some Work holds a kind in a version.
     pub fn holds(&self, group: &str, version: &str, kind: &str) -> bool {
         let inner = self.inner.lock();
-        let mut held = inner.works.values().flat_map(|work| work.manifests.iter());
+        let mut held = inner.brought().flat_map(|work| work.manifests.iter());
         held.any(|m| m.id.group == group && m.id.kind == kind && m.version == version)
     }
 
@@ -525,9 +533,9 @@ impl Desired {
     /// Kinds that some Work holds or held.
     pub fn kinds(&self) -> BTreeSet<(String, String)> {
         let inner = self.inner.lock();
-        let held = inner.works.values().flat_map(|work| work.manifests.iter().map(|m| &m.id));
+        let held = inner.brought().flat_map(|work| work.manifests.iter().map(|m| &m.id));
         let mut kinds: BTreeSet<_> = held.map(|id| (id.group.clone(), id.kind.clone())).collect();
-        for work in inner.works.values() {
+        for work in inner.brought() {
             let status = work.status();
             let recorded = status.manifest_statuses.iter().map(|status| &status.identifier);
             kinds.extend(recorded.map(|id| (id.group.clone(), id.kind.clone())));
@@ -546,7 +554,7 @@ impl Desired {
     /// Kinds that some Work holds, with the versions that it holds them in.
     pub fn versioned_kinds(&self) -> Vec<GroupVersionKind> {
         let inner = self.inner.lock();
-        let held = inner.works.values().flat_map(|work| work.manifests.iter());
+        let held = inner.brought().flat_map(|work| work.manifests.iter());
         let kinds: BTreeSet<_> = held
             .map(|m| GroupVersionKind {
                 group: m.id.group.clone(),

@@ -116,6 +116,10 @@ impl Executor {
             self.forget(name);
             return Again::default();
         };
+        if work.asks() {
+            // Who collects and samples answers it: nothing of it is brought to the member.
+            return Again::default();
+        }
         if !self.rights.may_apply() {
             // A machine that slept: whether another agent acts here now is known in a moment.
             return Again::after(SOON);

@@ -63,14 +63,28 @@ pub struct Bounds {
 /// Why replicas are not what metrics ask for: the reason and message of a condition.
 pub type Why = (&'static str, &'static str);
 
-/// What was asked for and done lately. Only in memory, as Karmada's.
+/// What was asked for and done lately. It is in memory, as Karmada's; who begins anew with something that was scaled before does
+/// not know it, and takes nothing away on the strength of that: see [`History::resume`].
 #[derive(Clone, Debug, Default)]
 pub struct History {
     asked: VecDeque<(Duration, i64)>,
     /// When, and by how much.
     up: VecDeque<(Duration, i64)>,
     down: VecDeque<(Duration, i64)>,
+    /// What was done before is not known.
+    resumed: Option<Resumed>,
 }
+
+/// From when on a history is known.
+#[derive(Clone, Copy, Debug)]
+struct Resumed {
+    at: Duration,
+    /// How long before that replicas were changed last.
+    since_scaled: Duration,
+}
+
+/// For so long after a begin it may not be known yet that a cluster is silent.
+pub const BEGINS: Duration = Duration::from_secs(90);
 
 /// Nothing older counts for anybody.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -96,6 +110,26 @@ const DOWN_LIMIT: Why =
     ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
 
 impl History {
+    /// One of something that has so many replicas, which another process may have scaled: `since_scaled` ago, if it is known to
+    /// have been. That they are so many counts as asked for now, as Kubernetes has it. So nothing is scaled down sooner than
+    /// if that process had gone on: not within the window, and as if before the begin all had been done that policies allow.
+    pub fn resume(now: Duration, current: i64, since_scaled: Option<Duration>) -> Self {
+        let resumed = since_scaled.map(|since_scaled| Resumed { at: now, since_scaled });
+        Self { asked: [(now, current)].into(), resumed, ..Self::default() }
+    }
+
+    /// Whether a change before the begin, of unknown size, may lie within this time.
+    fn may_have_scaled(&self, now: Duration, period: Duration) -> bool {
+        self.resumed.is_some_and(|Resumed { at, since_scaled }| {
+            now.saturating_sub(at).saturating_add(since_scaled) < period
+        })
+    }
+
+    /// Whether it is too soon to take anything away.
+    fn is_beginning(&self, now: Duration) -> bool {
+        self.resumed.is_some_and(|resumed| now.saturating_sub(resumed.at) < BEGINS)
+    }
+
     /// Replicas were changed.
     pub fn scaled(&mut self, now: Duration, from: i64, to: i64) {
         let (list, by) = if to > from { (&mut self.up, to - from) } else { (&mut self.down, from - to) };
@@ -116,7 +150,7 @@ impl History {
     }
 
     fn within(list: &VecDeque<(Duration, i64)>, now: Duration, period: i32) -> i64 {
-        let period = Duration::from_secs(u64::try_from(period).unwrap_or_default());
+        let period = seconds(period);
         list.iter().filter(|(at, _)| now.saturating_sub(*at) < period).map(|(_, by)| by).sum()
     }
 
@@ -131,6 +165,7 @@ impl History {
         (current, desired): (i64, i64),
     ) -> Outcome {
         self.ask(now, desired);
+        let desired = if self.is_beginning(now) { desired.max(current) } else { desired };
         match behavior {
             None => self.without_behavior(now, window, bounds, current, desired),
             Some(behavior) => self.with_behavior(now, behavior, window, bounds, current, desired),
@@ -145,7 +180,7 @@ impl History {
         current: i64,
         desired: i64,
     ) -> Outcome {
-        let highest = self.lately(now, window).max().unwrap_or(desired);
+        let highest = self.lately(now, window).max().unwrap_or(desired).max(desired);
         let able = match highest != desired {
             true => (
                 "ScaleDownStabilized",
@@ -177,12 +212,10 @@ impl History {
         let none = Rules::default();
         let (up, down) =
             (behavior.scale_up.as_ref().unwrap_or(&none), behavior.scale_down.as_ref().unwrap_or(&none));
-        let seconds = |rules: &Rules, default: Duration| {
-            let seconds = rules.stabilization_window_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-            seconds.map_or(default, Duration::from_secs)
-        };
-        let lowest = self.lately(now, seconds(up, Duration::ZERO)).min().unwrap_or(desired).min(desired);
-        let highest = self.lately(now, seconds(down, window)).max().unwrap_or(desired).max(desired);
+        let window_of =
+            |rules: &Rules, default: Duration| rules.stabilization_window_seconds.map_or(default, seconds);
+        let lowest = self.lately(now, window_of(up, Duration::ZERO)).min().unwrap_or(desired).min(desired);
+        let highest = self.lately(now, window_of(down, window)).max().unwrap_or(desired).max(desired);
         let stable = current.max(lowest).min(highest);
         let able = if stable == desired {
             READY
@@ -243,6 +276,9 @@ impl History {
                 Self::within(&self.down, now, policy.period_seconds),
             );
             let begin = current - added + removed;
+            if self.may_have_scaled(now, seconds(policy.period_seconds)) {
+                return current;
+            }
             match policy.kind.as_str() {
                 "Percent" => (begin as f64 * (1.0 - f64::from(policy.value) / 100.0)) as i64,
                 _ => begin - i64::from(policy.value),
@@ -255,6 +291,10 @@ impl History {
             _ => limits.min().unwrap_or(i64::MIN),
         }
     }
+}
+
+fn seconds(seconds: i32) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
 }
 
 fn forget(list: &mut VecDeque<(Duration, i64)>, now: Duration) {
@@ -367,5 +407,33 @@ mod tests {
         assert_eq!((outcome.replicas, outcome.limited.1.0), (12, "TooManyReplicas"));
         let outcome = history.decide(at(300), Some(&policies("Max")), WINDOW, few, (5, 1));
         assert_eq!((outcome.replicas, outcome.limited.1.0), (3, "TooFewReplicas"));
+    }
+    /// A process that begins anew takes nothing away sooner than the one before it would have.
+    #[test]
+    fn a_restart_takes_nothing_away_sooner() {
+        let quick = behavior(json!({"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [
+            {"type": "Percent", "value": 10, "periodSeconds": 600}]}}));
+        // (behaviour, seconds since it was scaled before the begin, seconds after it, replicas of 20 of which 2 are wanted)
+        let rows = [
+            (None, Some(3600), 0, 20),
+            (None, Some(3600), 299, 20),
+            (None, Some(3600), 301, 2),
+            (None, None, 299, 20),
+            (Some(&quick), Some(3600), 30, 20),
+            (Some(&quick), Some(3600), 91, 18),
+            (Some(&quick), Some(60), 91, 20),
+            (Some(&quick), Some(60), 539, 20),
+            (Some(&quick), Some(60), 541, 18),
+            // Nobody has scaled it before: there is nothing that was forgotten.
+            (Some(&quick), None, 1, 18),
+        ];
+        for (behavior, since, after, want) in rows {
+            let since = since.map(Duration::from_secs);
+            let mut history = History::resume(at(1000), 20, since);
+            let outcome = history.decide(at(1000 + after), behavior, WINDOW, BOUNDS, (20, 2));
+            assert_eq!(outcome.replicas, want, "{since:?} {after}");
+        }
+        let mut history = History::resume(at(1000), 20, Some(Duration::ZERO));
+        assert_eq!(history.decide(at(1001), None, WINDOW, BOUNDS, (20, 30)).replicas, 30, "up at once");
     }
 }

@@ -12,12 +12,13 @@ use karmada_meta::{
     path::{FieldError, Path},
     quantity::Quantity,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
     behavior::{Behavior, Rules},
-    metrics::{Proposal, Scale, Sums, Target, calibration},
+    metrics::{Proposal, Scale, Sums, Target, Tolerance, calibration},
+    report::{Report, Sample},
 };
 
 /// What is scaled, by what, and how far.
@@ -161,40 +162,6 @@ fn shared(target: &Value) -> Result<Shared, String> {
     }
 }
 
-/// What an agent reports of a workload on its member.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Report {
-    /// What its scale asks for there.
-    pub spec_replicas: i64,
-    /// What runs.
-    pub status_replicas: i64,
-    /// Of each metric of the FederatedHPA, in its order.
-    pub metrics: Vec<Sample>,
-    /// The FederatedHPA's generation for which that is.
-    pub generation: i64,
-    /// When it was sampled, by the agent's clock: so that a report that says the same is one.
-    pub at: String,
-}
-
-/// What a member says of a metric.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Sample {
-    /// By Pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sums: Option<Sums>,
-    /// One value for all, in thousandths.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<i64>,
-    /// Pods that are ready, beside a value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ready: Option<i64>,
-    /// Why there is none.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub error: String,
-}
-
 /// A cluster that the workload is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster<'a> {
@@ -228,6 +195,37 @@ pub struct Wish {
     pub failure: Option<(&'static str, String)>,
 }
 
+impl Spec {
+    /// So far from the target nothing is done: as the FederatedHPA says, or as is usual.
+    pub fn tolerance(&self, usual: f64) -> Tolerance {
+        let said = |rules: Option<&Rules>| {
+            let text = match rules?.tolerance.as_ref()? {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let tolerance = text.parse::<Quantity>().ok()?.as_f64();
+            (tolerance >= 0.0).then_some(tolerance)
+        };
+        let behavior = self.behavior.as_ref();
+        Tolerance {
+            up: said(behavior.and_then(|behavior| behavior.scale_up.as_ref())).unwrap_or(usual),
+            down: said(behavior.and_then(|behavior| behavior.scale_down.as_ref())).unwrap_or(usual),
+        }
+    }
+}
+
+/// The template that is scaled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaled {
+    /// Its replicas.
+    pub current: i64,
+    /// The clusters' replicas for each of the template's, by its binding, while the template was changed a moment ago: what
+    /// clusters report of that is from before. Else it is what they report, as it is Karmada's.
+    pub settling: Option<f64>,
+    /// So far from the target nothing is done.
+    pub tolerance: Tolerance,
+}
+
 /// What metrics ask for. `request` is what a Pod of the workload asks for of a resource, in thousandths, for those of which nobody
 /// reports.
 ///
@@ -235,8 +233,7 @@ pub struct Wish {
 /// When none of them says anything: reason and message.
 pub fn propose(
     spec: &Spec,
-    current: i64,
-    tolerance: f64,
+    scaled: Scaled,
     clusters: &[Cluster<'_>],
     request: impl Fn(&str) -> i64,
 ) -> Result<Wish, (&'static str, String)> {
@@ -244,7 +241,9 @@ pub fn propose(
         clusters.iter().filter(|cluster| cluster.report.is_none()).map(|cluster| cluster.assigned).sum();
     let members: i64 =
         clusters.iter().filter_map(|cluster| cluster.report).map(|report| report.spec_replicas).sum();
-    let scale = Scale { current, calibration: calibration(members + silent, current), tolerance };
+    let Scaled { current, settling, tolerance } = scaled;
+    let calibration = settling.unwrap_or_else(|| calibration(members + silent, current));
+    let scale = Scale { current, calibration, tolerance };
     let mut asks: Vec<Asks> = Vec::new();
     let mut failure = None;
     for (at, metric) in spec.metrics.iter().enumerate() {
@@ -444,6 +443,13 @@ fn rules(rules: &Rules, path: &Path) -> Vec<FieldError> {
     if let Some(select) = rules.select_policy.as_deref().filter(|select| !words.contains(select)) {
         errors.push(FieldError::not_supported(&path.child("selectPolicy"), select, &words));
     }
+    if let Some(tolerance) = &rules.tolerance {
+        let text = tolerance.as_str().map_or_else(|| tolerance.to_string(), str::to_owned);
+        if text.parse::<Quantity>().map_or(true, |tolerance| tolerance.as_f64() < 0.0) {
+            let why = "must be a quantity that is not negative, such as 0.05 or 50m";
+            errors.push(FieldError::invalid(&path.child("tolerance"), tolerance.clone(), why));
+        }
+    }
     if rules.policies.is_empty() {
         errors.push(FieldError::required(&path.child("policies"), "must specify at least one Policy"));
     }
@@ -496,7 +502,8 @@ mod tests {
             .iter()
             .map(|(assigned, report)| Cluster { assigned: *assigned, report: report.as_ref() })
             .collect();
-        propose(spec, current, 0.1, &clusters, |_| 1000)
+        let scaled = Scaled { current, settling: None, tolerance: spec.tolerance(0.1) };
+        propose(spec, scaled, &clusters, |_| 1000)
     }
 
     #[test]
@@ -529,6 +536,44 @@ mod tests {
             why.starts_with("invalid metrics (1 invalid out of 1), first error is: did not receive metrics"),
             "{why}"
         );
+    }
+
+    /// What clusters report of a template that has just been scaled is from before that.
+    #[test]
+    fn a_change_that_has_not_arrived_counts_once() {
+        let spec = spec(json!([cpu(50)]));
+        let heard = report(4, 1000);
+        let clusters = [Cluster { assigned: 8, report: Some(&heard) }];
+        let wish = |settling| {
+            let scaled = Scaled { current: 8, settling, tolerance: spec.tolerance(0.1) };
+            propose(&spec, scaled, &clusters, |_| 1000).unwrap().replicas
+        };
+        assert_eq!((wish(Some(1.0)), wish(None)), (8, 16));
+        let heard = report(8, 250);
+        let clusters = [Cluster { assigned: 4, report: Some(&heard) }];
+        let wish = |settling| {
+            let scaled = Scaled { current: 4, settling, tolerance: spec.tolerance(0.1) };
+            propose(&spec, scaled, &clusters, |_| 1000).unwrap().replicas
+        };
+        assert_eq!((wish(Some(1.0)), wish(None)), (4, 2));
+    }
+
+    #[test]
+    fn each_direction_has_its_tolerance() {
+        let with = |behavior: Value| -> Spec {
+            serde_json::from_value(json!({"maxReplicas": 50, "metrics": [cpu(50)], "behavior": behavior}))
+                .unwrap()
+        };
+        let tight = with(json!({"scaleUp": {"tolerance": "0.01"}, "scaleDown": {"tolerance": "300m"}}));
+        assert_eq!(tight.tolerance(0.1), Tolerance { up: 0.01, down: 0.3 });
+        assert_eq!(with(json!({})).tolerance(0.1), Tolerance { up: 0.1, down: 0.1 });
+        let ask = |spec: &Spec, each: i64| wish(spec, 10, &[(10, Some(report(10, each)))]).unwrap().replicas;
+        assert_eq!((ask(&tight, 530), ask(&with(json!({})), 530)), (11, 10));
+        assert_eq!((ask(&tight, 360), ask(&with(json!({})), 360)), (10, 8));
+        let wrong = with(
+            json!({"scaleUp": {"tolerance": "-1", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}]}}),
+        );
+        assert!(validate(&wrong)[0].to_string().contains("spec.behavior.scaleUp.tolerance"));
     }
 
     #[test]

@@ -12,16 +12,23 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// Pods of one class.
+/// Pods of one class. What is nothing is left out where it is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pods {
     /// How many.
+    #[serde(skip_serializing_if = "is_default")]
     pub pods: i64,
     /// What they use.
+    #[serde(skip_serializing_if = "is_default")]
     pub usage: i64,
     /// What they ask for.
+    #[serde(skip_serializing_if = "is_default")]
     pub requests: i64,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl AddAssign for Pods {
@@ -37,10 +44,13 @@ impl AddAssign for Pods {
 #[serde(default)]
 pub struct Sums {
     /// Those that count.
+    #[serde(skip_serializing_if = "is_default")]
     pub ready: Pods,
     /// Those that are not ready yet: what they use says nothing about what they will.
+    #[serde(skip_serializing_if = "is_default")]
     pub unready: Pods,
     /// Those of which there is no sample.
+    #[serde(skip_serializing_if = "is_default")]
     pub missing: Pods,
 }
 
@@ -61,6 +71,15 @@ pub enum Target {
     Average(i64),
 }
 
+/// How far what is used may be from its target, as a part of that, before anything is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Above it.
+    pub up: f64,
+    /// Below it.
+    pub down: f64,
+}
+
 /// What holds of all metrics of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
@@ -69,7 +88,7 @@ pub struct Scale {
     /// How many run for each of the template's: 3 where all of three clusters have all of them.
     pub calibration: f64,
     /// So far from the target nothing is done.
-    pub tolerance: f64,
+    pub tolerance: Tolerance,
 }
 
 /// Replicas that a metric asks for, and what it measured.
@@ -88,7 +107,7 @@ pub fn calibration(members: i64, template: i64) -> f64 {
 
 impl Scale {
     fn is_near(&self, ratio: f64) -> bool {
-        (1.0 - ratio).abs() <= self.tolerance
+        if ratio > 1.0 { ratio - 1.0 <= self.tolerance.up } else { 1.0 - ratio <= self.tolerance.down }
     }
 
     fn replicas(&self, amount: f64) -> i64 {
@@ -167,7 +186,7 @@ impl Target {
                 if counted.requests <= 0 {
                     return Err("no metrics returned matched known pods: they ask for nothing".to_owned());
                 }
-                (counted.usage.saturating_mul(100) / counted.requests, percent)
+                (part(counted.usage, 100, counted.requests), percent)
             }
             Self::Average(amount) => (counted.usage / counted.pods, amount),
         };
@@ -177,10 +196,16 @@ impl Target {
     /// What Pods take of which nobody knows, if that is to be no less than it may be.
     fn whole(self, pods: &Pods) -> i64 {
         match self {
-            Self::Utilization(percent) => pods.requests.saturating_mul(percent.max(100)) / 100,
+            Self::Utilization(percent) => part(pods.requests, percent.max(100), 100),
             Self::Average(amount) => pods.pods.saturating_mul(amount),
         }
     }
+}
+
+/// A part of an amount, which may be bytes of thousands of Pods.
+fn part(amount: i64, of: i64, whole: i64) -> i64 {
+    let part = i128::from(amount) * i128::from(of) / i128::from(whole);
+    i64::try_from(part).unwrap_or(i64::MAX)
 }
 
 fn ratio(measured: i64, target: i64) -> Result<f64, String> {
@@ -200,7 +225,8 @@ mod tests {
     }
 
     fn scale(current: i64, members: i64) -> Scale {
-        Scale { current, calibration: calibration(members, current), tolerance: 0.1 }
+        let tolerance = Tolerance { up: 0.1, down: 0.1 };
+        Scale { current, calibration: calibration(members, current), tolerance }
     }
 
     /// As Kubernetes' own tables have it (replica_calculator_test), and Karmada's for several clusters.

@@ -3,13 +3,18 @@
 //! ```text
 //!   CronFederatedHPA ─ schedule ─▶ when ─ cron ─▶ which rules are due, and what is remembered of them
 //!
-//!   member: Pods and their metrics ─ sample ─▶ sums
-//!   hub:    sums of all clusters ─ hpa, metrics ─▶ what is asked for ─ behavior ─▶ replicas
+//!   hub:    FederatedHPA ─ question ─▶ a Work on each cluster
+//!   member: Pods and their metrics ─ sample ─▶ sums ─ report ─▶ the Work's status
+//!   hub:    reports of all clusters ─ hpa, metrics ─▶ what is asked for ─ behavior ─▶ replicas
+//!           all of that in one look ─ look ─▶ replicas, conditions, events
 //! ```
 
 pub mod behavior;
 pub mod cron;
 pub mod hpa;
+pub mod look;
 pub mod metrics;
+pub mod question;
+pub mod report;
 pub mod sample;
 pub mod schedule;

@@ -27,6 +27,12 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     if rate >= 0.0 { Ok(rate) } else { Err(format!("{text} is not 0, more than that, or inf")) }
 }
 
+/// A part of something: 0 to 1.
+pub(super) fn part(text: &str) -> Result<f64, String> {
+    let part: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
+    if (0.0..=1.0).contains(&part) { Ok(part) } else { Err(format!("{text} is not between 0 and 1")) }
+}
+
 /// So many bytes, as Kubernetes writes them.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let example = "write it as 2Gi, 500Mi, or in plain bytes";

@@ -34,7 +34,10 @@ use karmada_apiserver::{
     quota::StorageQuota,
 };
 use karmada_cli::Failure;
-use karmada_core::evict;
+use karmada_core::{
+    autoscale::{look, question::Sampling, sample},
+    evict,
+};
 use karmada_env::Env;
 use karmada_telemetry::supervisor::Supervisor;
 use tokio::{
@@ -49,7 +52,7 @@ pub(super) use self::{
     credentials::credentials, encryption::keys, figures::last_backup, front::COPY_PATH,
     memory::there_is as memory_there_is,
 };
-use super::{ServeArgs, judge, logs};
+use super::{ServeArgs, args::AutoscalingArgs, judge, logs};
 use crate::HubConfig;
 
 /// From the signal to the end: what still runs then is cut off. The store gets the rest of ten seconds.
@@ -117,7 +120,20 @@ fn config(args: &ServeArgs) -> Result<HubConfig, Failure> {
         skipped_apis: args.skipped_propagating_apis.clone(),
         empty_workloads: args.enable_empty_workload_propagation,
         hpa_scale_targets: args.enable_hpa_scale_targets,
+        autoscaling: autoscaling(&args.autoscaling),
     })
+}
+
+fn autoscaling(args: &AutoscalingArgs) -> look::Settings {
+    let settings = sample::Settings {
+        initialization: args.horizontal_pod_autoscaler_cpu_initialization_period,
+        readiness: args.horizontal_pod_autoscaler_initial_readiness_delay,
+    };
+    look::Settings {
+        sampling: Sampling { every: args.horizontal_pod_autoscaler_sync_period, settings },
+        downscale: args.horizontal_pod_autoscaler_downscale_stabilization,
+        tolerance: args.horizontal_pod_autoscaler_tolerance,
+    }
 }
 
 /// Waits until the hub is asked to stop or a part of it ends, then for all parts to end. Meanwhile keeps what the hub shows,

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Detector;
-use crate::known::heads::BindingHead;
+use crate::{controllers::scaling, known::heads::BindingHead};
 
 /// How often discovery is asked even if nothing seems to have changed: API servers behind an aggregation layer come
 /// and go without a definition. Karmada's period.
@@ -64,7 +64,7 @@ impl Detector {
         }
     }
 
-    /// The kinds that policies select, bindings hold and workloads need, and what MultiClusterServices are about.
+    /// The kinds that policies select, bindings hold and workloads need, and what MultiClusterServices and autoscalers are about.
     fn wanted_kinds(&self) -> BTreeSet<GroupVersionKind> {
         let mut wanted = BTreeSet::new();
         for (_, index) in self.context.known.policies.both() {
@@ -75,6 +75,10 @@ impl Detector {
             wanted.extend(kinds.iter().filter_map(|name| BindingHead::kind_of_group(name)));
         }
         wanted.extend(self.context.accounts.needs.kinds());
+        if self.context.to_scale.is_some() {
+            // Those that follow what they scale.
+            wanted.insert(scaling::autoscaler());
+        }
         if !self.context.known.multi.is_empty() {
             wanted.extend(GroupVersionKind::from_api_version("v1", "Service"));
         }

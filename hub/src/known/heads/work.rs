@@ -17,7 +17,7 @@ use karmada_objects::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::SliceHead;
+use super::{SampleHead, SliceHead};
 use crate::known::digest::{digest, digest_of};
 
 /// A Work.
@@ -53,6 +53,8 @@ pub(crate) struct WorkHead {
     pub released: Option<Box<(String, String)>>,
     /// That it brings a Service of one cluster to others.
     pub slice: Option<Box<SliceHead>>,
+    /// That it asks its cluster what a workload uses there.
+    pub sample: Option<Box<SampleHead>>,
 }
 
 /// What a Work's status says of its object. It is kept as text, which is small: a Work has a few hundred bytes of it, and
@@ -122,6 +124,7 @@ impl WorkHead {
             said,
             released: Self::released_of(value),
             slice: SliceHead::project(value),
+            sample: SampleHead::project(value),
         }
     }
 
@@ -188,6 +191,7 @@ impl WorkHead {
             .map(ToString::to_string)
             .chain(quota)
             .chain(head.slice.iter().flat_map(|slice| slice.groups()))
+            .chain(head.sample.iter().map(|sample| SampleHead::of_hpa(&sample.hpa)))
             .collect()
     }
 }

@@ -1,11 +1,12 @@
-//! Services whose EndpointSlices the hub asks for: those that a Work exports from here, and those that a MultiClusterService
-//! takes from here.
+//! What the hub asks of a cluster, rather than bring something there: the EndpointSlices of Services, those that a Work exports
+//! from here and those that a MultiClusterService takes from here, and what workloads use.
 
 use std::collections::BTreeMap;
 
 use karmada_client::wake::Listener;
-use karmada_core::services::{
-    Asked, MULTI_CLUSTER_SERVICE, MULTICLUSTER, NETWORKING, SERVICE_EXPORT, ServiceName,
+use karmada_core::{
+    autoscale::question,
+    services::{Asked, MULTI_CLUSTER_SERVICE, MULTICLUSTER, NETWORKING, SERVICE_EXPORT, ServiceName},
 };
 
 use super::{Desired, DesiredWork, Manifest};
@@ -20,12 +21,50 @@ fn asks(work: &DesiredWork, manifest: &Manifest) -> Asked {
     }
 }
 
+impl DesiredWork {
+    /// Whether it only asks something: nothing of it is for the member.
+    pub fn asks(&self) -> bool {
+        let is_question = |manifest: &Manifest| {
+            asks(self, manifest).multi_cluster || question::is_one(&manifest.id.group, &manifest.id.kind)
+        };
+        self.suspended && !self.held && !self.manifests.is_empty() && self.manifests.iter().all(is_question)
+    }
+
+    /// Whether it asks what a workload uses.
+    pub fn asks_for_samples(&self) -> bool {
+        let is_question = |manifest: &Manifest| question::is_one(&manifest.id.group, &manifest.id.kind);
+        self.asks() && !self.deleting && self.manifests.len() == 1 && self.manifests.iter().all(is_question)
+    }
+}
+
 /// Whether a Work asks for any.
-pub(super) fn concerns(work: &DesiredWork) -> bool {
+fn concerns(work: &DesiredWork) -> bool {
     work.manifests.iter().any(|manifest| !asks(work, manifest).is_none())
 }
 
 impl Desired {
+    /// A Work that comes, changes or goes may change what is asked.
+    pub(super) fn stir(&self, work: &DesiredWork) {
+        if concerns(work) {
+            self.services.wake();
+        }
+        if work.asks_for_samples() {
+            self.samples.wake();
+        }
+    }
+
+    /// The Works that ask what workloads use, with their uids and generations.
+    pub fn samples(&self) -> BTreeMap<String, (String, i64)> {
+        let inner = self.inner.lock();
+        let works = inner.works.values().filter(|work| work.asks_for_samples());
+        works.map(|work| (work.name.clone(), (work.uid.clone(), work.generation))).collect()
+    }
+
+    /// An ear for when that may have changed.
+    pub fn samples_change(&self) -> Listener {
+        self.samples.listen()
+    }
+
     /// Which there are; nothing while that is not known.
     pub fn services(&self) -> Option<BTreeMap<ServiceName, Asked>> {
         let inner = self.inner.lock();

@@ -1,0 +1,379 @@
+//! One look at a FederatedHPA: what is known of its workload and its clusters ─▶ how many replicas, and what people are told.
+//!
+//! Reasons and messages are Karmada's, which are Kubernetes'.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    behavior::{Bounds, History, Why},
+    hpa::{Cluster, Scaled, Spec, propose},
+    question::Sampling,
+};
+
+/// How FederatedHPAs are seen to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// `--horizontal-pod-autoscaler-sync-period`, and what counts of Pods that have just begun.
+    pub sampling: Sampling,
+    /// `--horizontal-pod-autoscaler-downscale-stabilization`
+    pub downscale: Duration,
+    /// `--horizontal-pod-autoscaler-tolerance`
+    pub tolerance: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { sampling: Sampling::default(), downscale: Duration::from_secs(300), tolerance: 0.1 }
+    }
+}
+
+/// What a condition of a FederatedHPA says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its type.
+    pub kind: &'static str,
+    /// Whether it is so.
+    pub holds: bool,
+    /// Why, in a word.
+    pub reason: &'static str,
+    /// And in a sentence.
+    pub message: String,
+}
+
+impl Said {
+    /// What a condition says.
+    pub fn new(kind: &'static str, holds: bool, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, holds, reason, message: message.into() }
+    }
+}
+
+/// Whether replicas can be read and written.
+pub const ABLE: &str = "AbleToScale";
+/// Whether there are metrics to scale by.
+pub const ACTIVE: &str = "ScalingActive";
+/// Whether bounds or policies hold something back.
+pub const LIMITED: &str = "ScalingLimited";
+
+/// What is known.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The FederatedHPA.
+    pub spec: &'a Spec,
+    /// The template's replicas.
+    pub current: i64,
+    /// See [`Scaled::settling`].
+    pub settling: Option<f64>,
+    /// The clusters that the workload is on.
+    pub clusters: &'a [Cluster<'a>],
+}
+
+/// What comes of a look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The replicas that the template is to have.
+    pub replicas: i64,
+    /// Why it is to have others than it has.
+    pub rescale: Option<String>,
+    /// What conditions say.
+    pub said: Vec<Said>,
+    /// `status.currentMetrics`, if they were computed.
+    pub metrics: Option<Vec<Value>>,
+    /// Events that warn.
+    pub warnings: Vec<(&'static str, String)>,
+}
+
+/// Looks at a FederatedHPA at a moment of a clock that only goes forward. `request` is what a Pod asks for of a resource, in
+/// thousandths.
+pub fn look(
+    view: View<'_>,
+    history: &mut History,
+    settings: &Settings,
+    now: Duration,
+    request: impl Fn(&str) -> i64,
+) -> Outcome {
+    let View { spec, current, settling, clusters } = view;
+    let (min, max) = (i64::from(spec.min_replicas.unwrap_or(1)), i64::from(spec.max_replicas));
+    let got = Said::new(
+        ABLE,
+        true,
+        "SucceededGetScale",
+        "the HPA controller was able to get the target's current scale",
+    );
+    if current == 0 && min != 0 {
+        let why = "scaling is disabled since the replica count of the target is zero";
+        let said = vec![got, Said::new(ACTIVE, false, "ScalingDisabled", why)];
+        return Outcome { said, ..Outcome::default() };
+    }
+    let bound = match current {
+        _ if current > max => Some((max, "Current number of replicas above Spec.MaxReplicas")),
+        _ if current < min => Some((min, "Current number of replicas below Spec.MinReplicas")),
+        _ => None,
+    };
+    if let Some((replicas, why)) = bound {
+        return Outcome { replicas, rescale: Some(why.to_owned()), said: vec![got], ..Outcome::default() };
+    }
+    let scaled = Scaled { current, settling, tolerance: spec.tolerance(settings.tolerance) };
+    let wish = propose(spec, scaled, clusters, request);
+    let none_runs =
+        clusters.iter().filter_map(|cluster| cluster.report).all(|report| report.spec_replicas == 0);
+    let wish = match wish {
+        Ok(wish) => wish,
+        Err((reason, why)) => {
+            let why = if none_runs { NONE.to_owned() } else { why };
+            return unable(current, got, None, reason, why);
+        }
+    };
+    if let Some((reason, why)) = wish.failure.clone().filter(|_| wish.replicas <= current) {
+        let (invalid, all) = (spec.metrics.len() - wish.current.len(), spec.metrics.len());
+        let why = format!("invalid metrics ({invalid} invalid out of {all}), first error is: {why}");
+        return unable(current, got, Some(wish.current), reason, why);
+    }
+    let found = format!("the HPA was able to successfully calculate a replica count from {}", wish.title);
+    let bounds = Bounds { min, max };
+    let outcome =
+        history.decide(now, spec.behavior.as_ref(), settings.downscale, bounds, (current, wish.replicas));
+    let mut said = vec![got, Said::new(ACTIVE, true, "ValidMetricFound", found)];
+    let of = |kind, holds, (reason, message): Why| Said::new(kind, holds, reason, message);
+    said.push(of(ABLE, true, outcome.able));
+    said.push(of(LIMITED, outcome.limited.0, outcome.limited.1));
+    let rescale = match outcome.replicas {
+        replicas if replicas == current => None,
+        replicas if replicas > current && wish.replicas <= current => {
+            Some("the minimum is higher".to_owned())
+        }
+        replicas if replicas > current => Some(format!("{} above target", wish.title)),
+        _ => Some("All metrics below target".to_owned()),
+    };
+    Outcome { replicas: outcome.replicas, rescale, said, metrics: Some(wish.current), warnings: Vec::new() }
+}
+
+const NONE: &str =
+    "failed to get replicas in any of clusters, possibly because all of clusters are not ready";
+
+fn unable(
+    current: i64,
+    got: Said,
+    metrics: Option<Vec<Value>>,
+    reason: &'static str,
+    why: String,
+) -> Outcome {
+    let message = format!("the HPA was unable to compute the replica count: {why}");
+    Outcome {
+        replicas: current,
+        said: vec![got, Said::new(ACTIVE, false, reason, message)],
+        metrics,
+        warnings: vec![(reason, why.clone()), ("FailedComputeMetricsReplicas", why)],
+        ..Outcome::default()
+    }
+}
+
+/// The reports of so many Pods of a workload are believed: twice what it may have, since Pods are replaced by others, and some
+/// more, since small ones may have several times as many for a moment.
+pub fn plausible(spec: &Spec, current: i64, assigned: i64) -> i64 {
+    2 * current.max(assigned).max(i64::from(spec.max_replicas)).max(0) + 16
+}
+
+/// `status` of a FederatedHPA, but for its conditions. `last` is the status that it has.
+pub fn status(
+    last: &Value,
+    generation: i64,
+    (current, outcome): (i64, &Outcome),
+    scaled_at: Option<&str>,
+) -> Value {
+    let mut status = last.as_object().cloned().unwrap_or_default();
+    status.insert("observedGeneration".into(), json!(generation));
+    status.insert("currentReplicas".into(), json!(current));
+    status.insert("desiredReplicas".into(), json!(outcome.replicas));
+    if let Some(metrics) = &outcome.metrics {
+        status.insert("currentMetrics".into(), json!(metrics));
+    }
+    if let Some(at) = scaled_at {
+        status.insert("lastScaleTime".into(), json!(at));
+    }
+    Value::Object(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        metrics::{Pods, Sums},
+        report::{Report, Sample},
+    };
+    use super::*;
+
+    fn spec(more: Value) -> Spec {
+        let mut spec = json!({"minReplicas": 2, "maxReplicas": 10, "metrics": [{"type": "Resource", "resource":
+            {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]});
+        more.as_object().unwrap().iter().for_each(|(key, value)| spec[key] = value.clone());
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn report(pods: i64, each: i64) -> Report {
+        let ready = Pods { pods, usage: pods * each, requests: pods * 1000 };
+        let sample = Sample { sums: Some(Sums { ready, ..Sums::default() }), ..Sample::default() };
+        Report { spec_replicas: pods, status_replicas: pods, metrics: vec![sample], ..Report::default() }
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn word<'a>(outcome: &'a Outcome, kind: &str) -> (bool, &'a str) {
+        outcome
+            .said
+            .iter()
+            .rfind(|said| said.kind == kind)
+            .map_or((false, ""), |said| (said.holds, said.reason))
+    }
+
+    #[test]
+    fn a_look_says_what_is_done_and_why() {
+        let busy = report(4, 900);
+        let idle = report(4, 100);
+        let zero = report(0, 0);
+        // spec, replicas, what is heard, ─▶ replicas, why, AbleToScale, ScalingActive, ScalingLimited
+        let rows = [
+            (
+                "up",
+                json!({}),
+                4,
+                Some(&busy),
+                8,
+                Some("cpu resource utilization (percentage of request) above target"),
+                "ReadyForNewScale",
+                (true, "ValidMetricFound"),
+                (false, "DesiredWithinRange"),
+            ),
+            (
+                "up to the most",
+                json!({"maxReplicas": 6}),
+                4,
+                Some(&busy),
+                6,
+                Some("cpu resource utilization (percentage of request) above target"),
+                "ReadyForNewScale",
+                (true, "ValidMetricFound"),
+                (true, "TooManyReplicas"),
+            ),
+            (
+                "down, but lately more was asked for",
+                json!({}),
+                4,
+                Some(&idle),
+                4,
+                None,
+                "ScaleDownStabilized",
+                (true, "ValidMetricFound"),
+                (false, "DesiredWithinRange"),
+            ),
+            (
+                "above the most",
+                json!({"maxReplicas": 3}),
+                4,
+                Some(&busy),
+                3,
+                Some("Current number of replicas above Spec.MaxReplicas"),
+                "SucceededGetScale",
+                (false, ""),
+                (false, ""),
+            ),
+            (
+                "below the least",
+                json!({"minReplicas": 5}),
+                4,
+                None,
+                5,
+                Some("Current number of replicas below Spec.MinReplicas"),
+                "SucceededGetScale",
+                (false, ""),
+                (false, ""),
+            ),
+            (
+                "none",
+                json!({}),
+                0,
+                Some(&busy),
+                0,
+                None,
+                "SucceededGetScale",
+                (false, "ScalingDisabled"),
+                (false, ""),
+            ),
+            (
+                "silent",
+                json!({}),
+                4,
+                None,
+                4,
+                None,
+                "SucceededGetScale",
+                (false, "FailedGetResourceMetric"),
+                (false, ""),
+            ),
+            (
+                "no Pods",
+                json!({}),
+                4,
+                Some(&zero),
+                4,
+                None,
+                "SucceededGetScale",
+                (false, "FailedGetResourceMetric"),
+                (false, ""),
+            ),
+        ];
+        for (what, more, current, heard, replicas, why, able, active, limited) in rows {
+            let mut history = History::resume(at(1000), current, None);
+            let spec = spec(more);
+            let clusters = [Cluster { assigned: 4, report: heard }];
+            let view = View { spec: &spec, current, settling: None, clusters: &clusters };
+            let outcome = look(view, &mut history, &Settings::default(), at(1015), |_| 1000);
+            assert_eq!((outcome.replicas, outcome.rescale.as_deref()), (replicas, why), "{what}");
+            assert_eq!(word(&outcome, ABLE).1, able, "{what}");
+            assert_eq!((word(&outcome, ACTIVE), word(&outcome, LIMITED)), (active, limited), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_fails_is_told_and_changes_nothing() {
+        let spec = spec(json!({"metrics": [
+            {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
+            {"type": "Pods", "pods": {"metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "10"}}},
+        ]}));
+        let mut heard = report(4, 300);
+        heard.metrics.push(Sample::failed("no such metric"));
+        let clusters = [Cluster { assigned: 4, report: Some(&heard) }];
+        let view = View { spec: &spec, current: 4, settling: None, clusters: &clusters };
+        let outcome = look(view, &mut History::default(), &Settings::default(), at(1), |_| 1000);
+        assert_eq!((outcome.replicas, outcome.rescale.as_deref()), (4, None));
+        assert_eq!(word(&outcome, ACTIVE), (false, "FailedGetPodsMetric"));
+        let why = "invalid metrics (1 invalid out of 2), first error is: no such metric";
+        assert_eq!(
+            outcome.warnings,
+            [("FailedGetPodsMetric", why.to_owned()), ("FailedComputeMetricsReplicas", why.to_owned())]
+        );
+        heard.metrics[0] = report(4, 900).metrics.remove(0);
+        let clusters = [Cluster { assigned: 4, report: Some(&heard) }];
+        let view = View { spec: &spec, current: 4, settling: None, clusters: &clusters };
+        let outcome = look(view, &mut History::default(), &Settings::default(), at(1), |_| 1000);
+        assert_eq!(
+            (outcome.replicas, word(&outcome, ACTIVE)),
+            (8, (true, "ValidMetricFound")),
+            "up all the same"
+        );
+    }
+
+    #[test]
+    fn a_status_keeps_what_was_not_computed() {
+        let last = json!({"currentMetrics": [1], "lastScaleTime": "then", "desiredReplicas": 2});
+        let outcome = Outcome { replicas: 5, ..Outcome::default() };
+        let status = status(&last, 7, (4, &outcome), None);
+        assert_eq!(
+            status,
+            json!({"currentMetrics": [1], "lastScaleTime": "then", "desiredReplicas": 5, "observedGeneration": 7,
+                "currentReplicas": 4})
+        );
+    }
+}

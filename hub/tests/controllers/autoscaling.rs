@@ -1,0 +1,352 @@
+//! FederatedHPAs, with agents that answer what tests have them answer.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use karmada_client::{Patch, Resource};
+use karmada_meta::object;
+use karmada_objects::kinds::{CLUSTERS, FEDERATED_HPAS, PROPAGATION_POLICIES, WORKS};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::common::{Member, World, condition, deployment, deployments, policy};
+
+fn hpa(name: &str, more: Value) -> Value {
+    let mut spec = json!({
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": 1, "maxReplicas": 20,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": 50}}}],
+    });
+    more.as_object().unwrap().iter().for_each(|(key, value)| spec[key] = value.clone());
+    json!({"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA",
+        "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+}
+
+fn divided() -> Value {
+    json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}})
+}
+
+/// Two clusters, and a Deployment of so many replicas on both.
+async fn two(replicas: i64, placement: Value) -> (World, Member, Member) {
+    let world = World::start().await;
+    let members = (world.join("m1", json!({})).await, world.join("m2", json!({})).await);
+    world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "", placement)).await;
+    let mut web = deployment("web", replicas);
+    web["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    world.create(&deployments(), web).await;
+    pass(&[&members.0, &members.1], 1).await;
+    (world, members.0, members.1)
+}
+
+/// Lets time pass in which agents renew their leases.
+async fn pass(members: &[&Member], seconds: u32) {
+    static MOMENT: AtomicU32 = AtomicU32::new(1);
+    for second in 0..seconds {
+        if second % 5 == 0 {
+            for member in members {
+                member.renew(MOMENT.fetch_add(1, Ordering::Relaxed)).await;
+            }
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// The Work that asks a cluster.
+async fn question(world: &World, member: &Member, name: &str) -> Value {
+    world.until("a question", || member.work("FederatedHPA", name)).await
+}
+
+/// An agent's answer to what it is asked now: so many Pods that use so many thousandths of a core each.
+async fn answer(world: &World, member: &Member, pods: i64, each: i64) {
+    let sums = json!({"ready": {"pods": pods, "usage": pods * each, "requests": pods * 1000}});
+    let report = json!({"specReplicas": pods, "statusReplicas": pods, "metrics": [{"sums": sums}]});
+    tell(world, member, report).await;
+}
+
+async fn tell(world: &World, member: &Member, mut report: Value) {
+    let work = question(world, member, "web").await;
+    report["generation"] = json!(object::generation(&work));
+    let status = json!({"status": {"manifestStatuses": [{
+        "identifier": {"ordinal": 0, "group": "autoscaling.karmada.io", "version": "v1alpha1", "kind": "FederatedHPA",
+            "resource": "", "namespace": "default", "name": "web"},
+        "status": report,
+    }]}});
+    let path = WORKS.subresource(Some(&member.namespace()), object::name(&work), "status");
+    member.rest.patch(&path, Patch::Merge, &status).await.expect("an agent may answer");
+}
+
+async fn replicas(world: &World) -> i64 {
+    let web = world.get(&deployments(), "default", "web").await.expect("it is there");
+    web["spec"]["replicas"].as_i64().unwrap_or_default()
+}
+
+async fn read(world: &World) -> Value {
+    world.get(&FEDERATED_HPAS, "default", "web").await.expect("it is there")
+}
+
+fn reason<'a>(hpa: &'a Value, kind: &str) -> &'a str {
+    condition(hpa, kind)["reason"].as_str().unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_is_scaled_by_what_all_its_clusters_answer() {
+    let (world, one, two) = two(4, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    let work = question(&world, &one, "web").await;
+    assert_eq!(work["spec"]["suspendDispatching"], true);
+    assert!(object::finalizers(&work).is_empty(), "{work}");
+    let manifest = &work["spec"]["workload"]["manifests"][0];
+    assert_eq!(manifest["spec"].get("maxReplicas"), None, "bounds are no matter of the cluster's");
+    answer(&world, &one, 2, 900).await;
+    answer(&world, &two, 2, 600).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(replicas(&world).await, 6);
+    let why = "New size: 6; reason: cpu resource utilization (percentage of request) above target";
+    world.event("web", "SuccessfulRescale", why).await;
+    let told = read(&world).await;
+    assert_eq!(reason(&told, "AbleToScale"), "SucceededRescale");
+    assert_eq!(reason(&told, "ScalingActive"), "ValidMetricFound");
+    assert_eq!(reason(&told, "ScalingLimited"), "DesiredWithinRange");
+    assert_eq!(
+        (&told["status"]["currentReplicas"], &told["status"]["desiredReplicas"]),
+        (&json!(4), &json!(6))
+    );
+    assert_eq!(told["status"]["currentMetrics"][0]["resource"]["current"]["averageUtilization"], 75);
+    assert!(told["status"]["lastScaleTime"].is_string());
+
+    // What clusters say of the time before is not taken for a wish for more.
+    pass(&[&one, &two], 31).await;
+    assert_eq!(replicas(&world).await, 6);
+    // All is as it should be: nothing more is written.
+    answer(&world, &one, 3, 500).await;
+    answer(&world, &two, 3, 500).await;
+    pass(&[&one, &two], 31).await;
+    assert_eq!(replicas(&world).await, 6);
+    world.asked.forget();
+    pass(&[&one, &two], 31).await;
+    assert_eq!(world.asked.count(&http::Method::PUT, &["federatedhpas", "status"]), 0, "nothing is new");
+    // Bounds that change are no question: the agents' answers hold.
+    let before = object::generation(&question(&world, &one, "web").await);
+    world.change(&FEDERATED_HPAS, "default", "web", |hpa| hpa["spec"]["maxReplicas"] = json!(5)).await;
+    pass(&[&one, &two], 3).await;
+    assert_eq!(replicas(&world).await, 5);
+    world
+        .event(
+            "web",
+            "SuccessfulRescale",
+            "New size: 5; reason: Current number of replicas above Spec.MaxReplicas",
+        )
+        .await;
+    assert_eq!(object::generation(&question(&world, &one, "web").await), before);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_scaled_down_on_silence() {
+    let quick = json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}});
+    let (world, one, two) = two(8, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", quick)).await;
+    // One has never answered: its agent may be Karmada's.
+    answer(&world, &one, 4, 10).await;
+    pass(&[&one, &two], 46).await;
+    assert_eq!(replicas(&world).await, 8);
+    let told = read(&world).await;
+    assert!(
+        condition(&told, "ClustersSilent")["message"].as_str().unwrap().contains("m2: it has not answered")
+    );
+    // It has answered something else than is asked now.
+    question(&world, &two, "web").await;
+    tell(&world, &two, json!({"specReplicas": 4, "error": "Deployment default/web is not there"})).await;
+    pass(&[&one, &two], 31).await;
+    assert_eq!(replicas(&world).await, 8);
+    let told = read(&world).await;
+    assert!(condition(&told, "ClustersSilent")["message"].as_str().unwrap().contains("web is not there"));
+    // It is not heard any more, with an answer that would scale down.
+    answer(&world, &two, 4, 500).await;
+    world.post_ready("m2", "Unknown").await;
+    pass(&[&one], 61).await;
+    assert_eq!(replicas(&world).await, 8);
+    let told = read(&world).await;
+    assert!(
+        condition(&told, "ClustersSilent")["message"]
+            .as_str()
+            .unwrap()
+            .contains("m2: nothing is heard of it")
+    );
+    // Up it goes all the same.
+    answer(&world, &one, 4, 1500).await;
+    pass(&[&one], 16).await;
+    assert!(replicas(&world).await > 8);
+    // With all of them heard it comes down.
+    world.post_ready("m2", "True").await;
+    pass(&[&one, &two], 2).await;
+    answer(&world, &one, 4, 10).await;
+    answer(&world, &two, 4, 10).await;
+    pass(&[&one, &two], 31).await;
+    assert_eq!(replicas(&world).await, 1);
+    assert!(condition(&read(&world).await, "ClustersSilent").is_null());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_speaks_for_its_cluster_and_within_reason() {
+    let quick = json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}});
+    let (world, one, two) = two(4, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", quick)).await;
+    answer(&world, &one, 2, 500).await;
+    answer(&world, &two, 2, 500).await;
+    pass(&[&one, &two], 31).await;
+    assert_eq!(replicas(&world).await, 4);
+    let most = i64::MAX;
+    for (what, report) in [
+        (
+            "many Pods",
+            json!({"specReplicas": 2, "metrics": [{"sums": {"ready": {"pods": 1_000_000, "usage": 9, "requests": 9}}}]}),
+        ),
+        (
+            "use beyond everything",
+            json!({"specReplicas": 2, "metrics": [{"sums": {"ready": {"pods": 2, "usage": most, "requests": 2000}}}]}),
+        ),
+        (
+            "less than nothing",
+            json!({"specReplicas": -2, "metrics": [{"sums": {"ready": {"pods": 2, "usage": 0, "requests": 2000}}}]}),
+        ),
+        ("no metrics", json!({"specReplicas": 2, "metrics": []})),
+        ("no report", json!({"specReplicas": "two"})),
+        ("many metrics", json!({"specReplicas": 2, "metrics": vec![json!({}); 10_000]})),
+    ] {
+        tell(&world, &one, report).await;
+        pass(&[&one, &two], 16).await;
+        assert_eq!(replicas(&world).await, 4, "{what}");
+        assert!(!condition(&read(&world).await, "ClustersSilent").is_null(), "{what}");
+    }
+    let work = question(&world, &one, "web").await;
+    world.event(object::name(&work), "SamplesRefused", "there may be").await;
+    // Its neighbour's answer is not its own to give.
+    let path = WORKS.subresource(Some("karmada-es-m2"), object::name(&work), "status");
+    let refused = one.rest.patch(&path, Patch::Merge, &json!({"status": {}})).await;
+    assert!(refused.unwrap_err().is_forbidden());
+    // A question that it takes away comes again, and not at its pace.
+    let path = WORKS.object(Some("karmada-es-m1"), object::name(&work));
+    one.rest.delete(&path, &json!({})).await.expect("it may");
+    world
+        .within(Duration::from_secs(120), "asked again", || async {
+            let now = one.work("FederatedHPA", "web").await?;
+            (object::uid(&now) != object::uid(&work)).then_some(())
+        })
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_takes_nothing_away_sooner() {
+    let (world, one, two) = two(8, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    answer(&world, &one, 4, 600).await;
+    answer(&world, &two, 4, 600).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(replicas(&world).await, 10);
+    answer(&world, &one, 5, 10).await;
+    answer(&world, &two, 5, 10).await;
+    pass(&[&one, &two], 240).await;
+    assert_eq!(replicas(&world).await, 10, "within the window");
+    let world = world.restart().await;
+    let (one, two) = (
+        Member { rest: world.agent("m1"), name: "m1".to_owned() },
+        Member { rest: world.agent("m2"), name: "m2".to_owned() },
+    );
+    pass(&[&one, &two], 280).await;
+    assert_eq!(replicas(&world).await, 10, "within the window of the hub that began anew");
+    pass(&[&one, &two], 60).await;
+    assert_eq!(replicas(&world).await, 1);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clusters_are_asked_while_the_workload_is_there() {
+    let (world, one, two) = two(4, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    let first = question(&world, &one, "web").await;
+    question(&world, &two, "web").await;
+    world
+        .change(&PROPAGATION_POLICIES, "default", "p", |p| {
+            p["spec"]["placement"]["clusterAffinity"] = json!({"clusterNames": ["m1"]});
+        })
+        .await;
+    let gone = |member: &Member| {
+        let member = Member { rest: member.rest.clone(), name: member.name.clone() };
+        move || {
+            let member = Member { rest: member.rest.clone(), name: member.name.clone() };
+            async move {
+                member.act().await;
+                member.work("FederatedHPA", "web").await.is_none().then_some(())
+            }
+        }
+    };
+    world.until("m2 is asked no more", gone(&two)).await;
+    // Another metric is another question.
+    world
+        .change(&FEDERATED_HPAS, "default", "web", |hpa| {
+            hpa["spec"]["metrics"][0]["resource"]["name"] = json!("memory");
+        })
+        .await;
+    world
+        .until("asked anew", || async {
+            let now = one.work("FederatedHPA", "web").await?;
+            (object::generation(&now) > object::generation(&first)).then_some(())
+        })
+        .await;
+    // Another one for the same: both say so, and nothing is scaled.
+    world.create(&FEDERATED_HPAS, hpa("other", json!({}))).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(reason(&read(&world).await, "ScalingActive"), "AmbiguousSelector");
+    world.event("other", "AmbiguousSelector", "default/web").await;
+    world.delete(&FEDERATED_HPAS, "default", "other").await.expect("deleted");
+    // One whose target is not there says so.
+    let mut lost = hpa("lost", json!({}));
+    lost["spec"]["scaleTargetRef"]["name"] = json!("nothing");
+    world.create(&FEDERATED_HPAS, lost).await;
+    world.event("lost", "FailedGetScaleTargetRef", "nothing").await;
+    // What happens while no hub is there.
+    let world = world
+        .restart_after(async |rest| {
+            let path = FEDERATED_HPAS.object(Some("default"), "web");
+            rest.delete(&path, &json!({})).await.expect("deleted");
+        })
+        .await;
+    let one = Member { rest: world.agent("m1"), name: "m1".to_owned() };
+    world.until("nobody is asked", gone(&one)).await;
+    // A cluster that leaves is not held up.
+    world.delete(&CLUSTERS, "", "m2").await.expect("deleted");
+    let left = || async {
+        Member { rest: world.agent("m2"), name: "m2".to_owned() }.act().await;
+        world.get(&CLUSTERS, "", "m2").await.is_none().then_some(())
+    };
+    world.until("the cluster is gone", left).await;
+    world.stop().await;
+}
+
+/// A thousand of them have their turns one after the other.
+#[tokio::test(start_paused = true)]
+async fn turns_are_spread_and_an_answer_is_no_turn() {
+    let (world, one, two) = two(4, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    answer(&world, &one, 2, 500).await;
+    answer(&world, &two, 2, 500).await;
+    pass(&[&one, &two], 16).await;
+    world.asked.forget();
+    for n in 0..20 {
+        answer(&world, &one, 2, 500 + n).await;
+    }
+    assert_eq!(world.asked.count(&http::Method::GET, &["deployments/web/scale"]), 0);
+    pass(&[&one, &two], 30).await;
+    let looks = world.asked.count(&http::Method::GET, &["deployments/web/scale"]);
+    assert_eq!(looks, 2, "one in a period");
+    let events = Resource::new("", "v1", "events", "Event", true);
+    let all = world.list(&events, Some("default")).await;
+    assert!(all.iter().all(|event| event["reason"] != "SamplesRefused"));
+    world.stop().await;
+}
