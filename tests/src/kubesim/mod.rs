@@ -14,6 +14,7 @@ mod driver;
 pub mod metrics;
 pub mod plan;
 pub mod quota;
+pub mod slices;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 

@@ -25,6 +25,7 @@ mod propagation;
 mod recordings;
 mod removals;
 mod restores;
+mod services;
 mod works;
 
 use std::time::Duration;
