@@ -19,6 +19,8 @@
 
 mod everywhere;
 mod figures;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod headers;
 mod member;
 mod pipe;

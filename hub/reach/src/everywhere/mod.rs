@@ -10,6 +10,8 @@
 //! request is made in the user's name, as to one cluster, and members' own roles say what comes of it.
 
 mod asked;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod merge;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
