@@ -294,10 +294,15 @@ impl Collector {
         for key in self.dependents(&owner.header.uid) {
             let Some(kind) = kind_of(kinds, &key.resource) else { continue };
             let Some(dependent) = self.registry.store.get(&key) else { continue };
-            let value = self.registry.value_of(kind, &dependent);
-            blocked |= object::owner_references(&value)
-                .iter()
-                .any(|o| *o.uid == *owner.header.uid && o.block_owner_deletion == Some(true));
+            let blocks = || {
+                let value = self.registry.value_of(kind, &dependent);
+                let mut owners = object::owner_references(&value).into_iter();
+                owners.any(|o| *o.uid == *owner.header.uid && o.block_owner_deletion == Some(true))
+            };
+            // One is enough, and there may be many that are large.
+            if !blocked {
+                blocked = self.registry.pool.run(dependent.value.len(), blocks).await?;
+            }
             self.graph.lock().look_at(key);
         }
         if blocked { Ok(()) } else { self.drop_finalizer(target, &owner.header.uid, FOREGROUND).await }
@@ -496,7 +501,9 @@ mod tests {
     use karmada_store::engine::memory::Memory;
 
     use super::*;
-    use crate::{ApiServer, Registration, admission::AdmitAll, authz::Authorization, open_store};
+    use crate::{
+        ApiServer, Registration, admission::AdmitAll, authz::Authorization, open_store, options::Propagation,
+    };
 
     /// A collector whose tasks do not run: what it knows of the store is what a test tells it.
     fn deaf() -> Arc<Collector> {
@@ -574,5 +581,33 @@ mod tests {
         collector.registry.delete(&caller, &target, &DeleteOptions::default()).await.unwrap();
         collector.look(&key("dependent")).await.unwrap();
         assert!(!collector.has("dependent"), "its owner is gone");
+    }
+
+    /// Where an owner waits for many dependents that are large, one of them is read, and not where others are served.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn one_dependent_that_is_waited_for_is_enough() {
+        let collector = deaf();
+        collector.make("Namespace", "", "default", None).await;
+        let owner = collector.make("ConfigMap", "default", "owner", None).await;
+        let registry = &collector.registry;
+        let (kinds, caller) = (registry.kinds(), Caller::new(&collector.user, AGENT));
+        let kind = kinds.by_kind("", "v1", "ConfigMap").unwrap();
+        for name in ["a", "b", "c"] {
+            let large = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name,
+                "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
+                    "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true}]},
+                "data": {"k": "x".repeat(64 << 10)}});
+            registry.create(&caller, kind, "default", large, &WriteOptions::default()).await.unwrap();
+            let stored = registry.store.get(&key(name)).unwrap();
+            collector.graph.lock().put(&stored, None);
+        }
+        let target = Target { kind, namespace: "default", name: "owner", subresource: "" };
+        let options =
+            DeleteOptions { propagation: Some(Propagation::Foreground), ..DeleteOptions::default() };
+        registry.delete(&caller, &target, &options).await.unwrap();
+        let (before, _) = registry.pool.figures();
+        collector.look(&key("owner")).await.unwrap();
+        assert!(collector.has("owner"), "it is blocked");
+        assert_eq!(registry.pool.figures().0 - before, 1);
     }
 }

@@ -13,6 +13,9 @@ mod show;
 mod stream;
 mod tokens;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::resource::check_judged;
+
 use std::{
     sync::{Arc, Weak},
     task::{Context, Poll},

@@ -16,7 +16,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -59,7 +59,46 @@ pub struct Header {
     pub lean_end: u32,
     /// What tells the object from others, once somebody has asked.
     pub told: Told,
+    /// Whether nothing but its status has changed by its last change, once somebody has asked.
+    pub reported: Reported,
 }
+
+/// Whether something is so, found out when somebody asks, and kept. It follows from the rest, as [`Told`] does.
+#[derive(Debug, Default)]
+pub struct Reported(AtomicU8);
+
+impl Reported {
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+
+    /// What was found out.
+    pub fn get(&self) -> Option<bool> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|known| *known != 0).map(|known| known == Self::YES)
+    }
+
+    /// What was found out, or is now.
+    pub fn get_or(&self, find_out: impl FnOnce() -> bool) -> bool {
+        self.get().unwrap_or_else(|| {
+            let is = find_out();
+            self.0.store(if is { Self::YES } else { Self::NO }, Ordering::Relaxed);
+            is
+        })
+    }
+}
+
+impl Clone for Reported {
+    fn clone(&self) -> Self {
+        Self(AtomicU8::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+impl PartialEq for Reported {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Reported {}
 
 /// A [`Sum`] that is made when somebody asks, and kept. It follows from the rest, so that any two are equal.
 #[derive(Debug, Default)]
@@ -190,6 +229,7 @@ impl Project for Projection {
             meta_end: (start + text.len()) as u32,
             lean_end: (start + lean(text, meta.managed_fields.map(RawValue::get))) as u32,
             told: Told::default(),
+            reported: Reported::default(),
         }
     }
 

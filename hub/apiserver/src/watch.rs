@@ -10,6 +10,9 @@
 //! A watch has no queue: it holds a cursor into the store's history and reads on when the client has taken what there
 //! was. A client too slow for the history gets an ERROR event with code 410. Nothing here runs unless the body is
 //! polled.
+//!
+//! What a client takes bounds what is copied for it, but not what is read to find that there is little to say: rows of a
+//! Table, no news, an object that a selector leaves out. That is done like other large work, in the client's turn.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,13 +25,14 @@ use karmada_meta::{
 };
 use karmada_store::{Event, EventKind, Key, Revision, Scope, Watch, WatchEnd};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{task::yield_now, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     crd,
     heavy::Pool,
     kinds::Kind,
+    limits::{Gate, Guest},
     negotiate::{Accepted, Form},
     options::ListOptions,
     registry::{Registry, list::Filter, parse_asked},
@@ -49,6 +53,10 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Frames are handed on in pieces of about this size.
 const CHUNK: usize = 64 << 10;
+/// So many bytes are read at one go, for however little is said of them.
+const AT_ONE_GO: usize = 64 << 10;
+/// What one event counts for there, beside its bytes.
+const EVENT: usize = 128;
 /// The annotation of the bookmark behind the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -82,6 +90,26 @@ pub(crate) struct Life {
     pub(crate) lasts: Duration,
     /// How often it says where it stands.
     pub(crate) bookmarks: Duration,
+    /// Whose it is.
+    pub(crate) turn: Turn,
+}
+
+/// In whose turn large work is done.
+pub(crate) struct Turn {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) guest: Guest,
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl Turn {
+    /// Does some work on so many bytes.
+    ///
+    /// # Errors
+    /// 429 where too much waits already.
+    async fn take(&self, bytes: usize, work: impl FnOnce()) -> Result<(), Status> {
+        let _memory = self.gate.memory(&self.guest, bytes).await?;
+        self.pool.run(bytes, work).await
+    }
 }
 
 /// How often a watch is to say where it stands.
@@ -136,6 +164,16 @@ struct Stream {
     shutdown: CancellationToken,
     /// For kinds that may go away.
     custom: Option<Arc<Registry>>,
+    turn: Arc<Turn>,
+    /// Bytes that were read since others had their turn.
+    read: usize,
+}
+
+/// Whether a watch begins with what there is. Without a version the state comes first, unless the client says otherwise.
+pub(crate) fn begins_with_all(options: &ListOptions) -> bool {
+    // A version that cannot be read is refused before anything is looked for.
+    let asked = options.resource_version.as_deref().and_then(|text| parse_asked(text).ok()?);
+    options.send_initial_events.unwrap_or(asked.is_none())
 }
 
 /// Answers a watch.
@@ -151,7 +189,7 @@ pub(crate) fn respond(
     life: Life,
 ) -> Result<Response<Body>, Status> {
     let Shown { accepted, include, packed } = shown;
-    let Life { shutdown, lasts, bookmarks: every } = life;
+    let Life { shutdown, lasts, bookmarks: every, turn } = life;
     let asked = match options.resource_version.as_deref() {
         None => None,
         Some(text) => parse_asked(text)?,
@@ -192,6 +230,8 @@ pub(crate) fn respond(
         end,
         shutdown,
         custom: kind.custom.is_some().then(|| registry.clone()),
+        turn: Arc::new(turn),
+        read: 0,
     };
     let name = options.fields.exact("metadata.name");
     let scope = Scope {
@@ -203,8 +243,7 @@ pub(crate) fn respond(
         },
         name: name.map(Into::into),
     };
-    // Without a version the state comes first, unless the client says otherwise.
-    let initial = options.send_initial_events.unwrap_or_else(|| asked.is_none());
+    let initial = begins_with_all(options);
     let from = if initial {
         match asked.filter(|asked| *asked > current.get()) {
             Some(asked) => {
@@ -292,6 +331,19 @@ fn next_bookmark(now: Instant, every: Duration, end: Instant) -> Instant {
     }
 }
 
+/// Why a watch goes on no longer.
+enum End {
+    Watch(WatchEnd),
+    /// Too much is to be done for this client.
+    TooMuch(Box<Status>),
+}
+
+impl From<WatchEnd> for End {
+    fn from(end: WatchEnd) -> Self {
+        Self::Watch(end)
+    }
+}
+
 impl Stream {
     /// The next piece of the answer, and whether there will be more.
     async fn next(&mut self) -> (Bytes, bool) {
@@ -301,7 +353,14 @@ impl Stream {
             return (out.freeze(), false);
         }
         while let Some(object) = self.initial.pop_front() {
-            self.write(&mut out, "ADDED", &object, object.revision, object.revision);
+            let bytes = self.shown_bytes(&object, object.revision);
+            let write = |stream: &mut Self, out: &mut BytesMut| {
+                stream.write(out, "ADDED", &object, object.revision, object.revision);
+            };
+            if let Err(status) = self.aside(bytes, &mut out, write).await {
+                self.write_error(&mut out, &status);
+                return (out.freeze(), false);
+            }
             if out.len() >= CHUNK {
                 return (out.freeze(), true);
             }
@@ -310,16 +369,8 @@ impl Stream {
             self.write_bookmark(&mut out, revision, true);
         }
         loop {
-            match self.drain(&mut out) {
-                Ok(()) => {}
-                Err(WatchEnd::Closed) => return (out.freeze(), false),
-                Err(WatchEnd::Compacted(compacted)) => {
-                    self.write_error(
-                        &mut out,
-                        &Status::too_old_resource_version(compacted.asked, compacted.oldest),
-                    );
-                    return (out.freeze(), false);
-                }
+            if let Err(end) = self.drain(&mut out).await {
+                return self.ended(out, &end);
             }
             if !out.is_empty() {
                 return (out.freeze(), true);
@@ -350,30 +401,80 @@ impl Stream {
                     return (out.freeze(), true);
                 }
             };
-            match event {
-                Ok(event) => self.write_event(&mut out, &event),
-                Err(WatchEnd::Closed) => return (Bytes::new(), false),
-                Err(WatchEnd::Compacted(compacted)) => {
-                    self.write_error(
-                        &mut out,
-                        &Status::too_old_resource_version(compacted.asked, compacted.oldest),
-                    );
-                    return (out.freeze(), false);
-                }
+            let written = match event {
+                Ok(event) => self.tell(&mut out, &event).await,
+                Err(end) => Err(end.into()),
+            };
+            if let Err(end) = written {
+                return self.ended(out, &end);
             }
         }
     }
 
+    /// The last piece of the answer.
+    fn ended(&self, mut out: BytesMut, end: &End) -> (Bytes, bool) {
+        match end {
+            End::Watch(WatchEnd::Closed) => {}
+            End::Watch(WatchEnd::Compacted(compacted)) => self
+                .write_error(&mut out, &Status::too_old_resource_version(compacted.asked, compacted.oldest)),
+            End::TooMuch(status) => self.write_error(&mut out, status),
+        }
+        (out.freeze(), false)
+    }
+
     /// Writes what has happened so far, up to about a chunk.
-    fn drain(&mut self, out: &mut BytesMut) -> Result<(), WatchEnd> {
+    async fn drain(&mut self, out: &mut BytesMut) -> Result<(), End> {
         while out.len() < CHUNK {
             let Some(watch) = &mut self.watch else { return Ok(()) };
             match watch.try_next()? {
-                Some(event) => self.write_event(out, &event),
+                Some(event) => self.tell(out, &event).await?,
                 None => return Ok(()),
             }
         }
         Ok(())
+    }
+
+    async fn tell(&mut self, out: &mut BytesMut, event: &Event<Header>) -> Result<(), End> {
+        let bytes = self.event_bytes(event);
+        let write = |stream: &mut Self, out: &mut BytesMut| stream.write_event(out, event);
+        self.aside(bytes, out, write).await.map_err(|status| End::TooMuch(Box::new(status)))
+    }
+
+    /// Does what reads so many bytes: in this client's turn if they are many, and lets others go before when they have become
+    /// many.
+    async fn aside(
+        &mut self,
+        bytes: usize,
+        out: &mut BytesMut,
+        work: impl FnOnce(&mut Self, &mut BytesMut),
+    ) -> Result<(), Status> {
+        self.read += EVENT + bytes;
+        if self.read > AT_ONE_GO {
+            self.read = 0;
+            yield_now().await;
+        }
+        let turn = self.turn.clone();
+        turn.take(bytes, || work(self, out)).await
+    }
+
+    /// What is read to show an object, beyond what is copied.
+    fn shown_bytes(&self, object: &Object, written: Revision) -> usize {
+        match &self.view {
+            View::Frames(_) | View::News(_) if self.kind.serves_as_stored(Some(written)) => 0,
+            View::Partial(..) => 0,
+            View::Frames(_) | View::News(_) | View::Values | View::Table(_) => object.value.len(),
+        }
+    }
+
+    /// What is read to find out what to say of an event.
+    fn event_bytes(&self, event: &Event<Header>) -> usize {
+        let (entry, prev) = (&event.entry, event.prev.as_ref());
+        let both = entry.value.len() + prev.map_or(0, |prev| prev.value.len());
+        let is_read = self.filter.reads_values()
+            || (matches!(self.view, View::News(_))
+                && prev.is_some()
+                && entry.header.reported.get().is_none());
+        if is_read { both } else { self.shown_bytes(entry, entry.revision) }
     }
 
     fn write_event(&mut self, out: &mut BytesMut, event: &Event<Header>) {
@@ -413,7 +514,8 @@ impl Stream {
             && before.header.uid == after.header.uid
             && is_as_stored(before)
             && is_as_stored(after)
-            && storage::differ_in_status_alone(before, after)
+            // What came before is the same for everybody who watches.
+            && after.header.reported.get_or(|| storage::differ_in_status_alone(before, after))
     }
 
     /// Writes that the status of an object has changed.

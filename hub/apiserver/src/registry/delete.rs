@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use bytes::Bytes;
 use karmada_meta::{
     gvk::GroupResource,
     object,
@@ -15,7 +16,7 @@ use crate::{
     admission::Operation,
     crd,
     kinds::Kind,
-    options::{DeleteOptions, ListOptions, Propagation},
+    options::{DeleteOptions, Propagation},
     storage::Object,
     webhooks::{Attempt, Options},
 };
@@ -36,6 +37,16 @@ pub enum Deleted {
     Gone(Shown),
     /// It stays until its finalizers are gone.
     Pending(Shown),
+}
+
+/// What becomes of an object that is deleted.
+enum Next {
+    /// It goes; its last state.
+    Goes(Bytes),
+    /// It stays until its finalizers are gone.
+    Stays(Bytes),
+    /// It does so already.
+    IsAsBefore,
 }
 
 impl Registry {
@@ -87,41 +98,43 @@ impl Registry {
         old: Value,
     ) -> Result<Option<Deleted>, Status> {
         let kind = target.kind;
-        let mut new = old.clone();
-        set_finalizers(kind, &mut new, options.propagation);
-        let grace = grace_period(kind, &old, options);
-        let holds = grace > 0 || !object::finalizers(&new).is_empty() || kind.shape.holds_deletion(&new);
-        if !holds {
-            let mut last = live.value.clone();
-            if &*kind.storage == "core/pods" {
+        let work_out = move || {
+            let mut new = old.clone();
+            set_finalizers(kind, &mut new, options.propagation);
+            let grace = grace_period(kind, &old, options);
+            let holds = grace > 0 || !object::finalizers(&new).is_empty() || kind.shape.holds_deletion(&new);
+            if !holds {
+                if &*kind.storage != "core/pods" {
+                    return Next::Goes(live.value.clone());
+                }
                 // Pods always end gracefully, if only for no time at all.
                 self.mark_deleting(kind, &mut new, &old, 0);
-                last = Self::encode(kind, new);
+                return Next::Goes(Self::encode(kind, new));
             }
-            if options.dry_run {
-                return Ok(Some(Deleted::Gone(self.made(target, last, Some(live.revision)))));
+            self.mark_deleting(kind, &mut new, &old, grace);
+            if new == old { Next::IsAsBefore } else { Next::Stays(Self::encode(kind, new)) }
+        };
+        match self.pool.run(caller.weight(), work_out).await? {
+            Next::IsAsBefore => Ok(Some(Deleted::Pending(Shown::Stored(live.clone())))),
+            Next::Goes(last) if options.dry_run => {
+                Ok(Some(Deleted::Gone(self.made(target, last, Some(live.revision)))))
             }
-            let delete = Op::delete(live.key.clone(), Expect::At(live.revision), last);
-            return Ok(self
-                .commit(caller, delete, Purpose::Upkeep)
-                .await?
-                .map(|last| Deleted::Gone(Shown::Stored(last))));
+            Next::Stays(value) if options.dry_run => {
+                Ok(Some(Deleted::Pending(self.made(target, value, Some(live.revision)))))
+            }
+            Next::Goes(last) => {
+                let delete = Op::delete(live.key.clone(), Expect::At(live.revision), last);
+                let gone = self.commit(caller, delete, Purpose::Upkeep).await?;
+                Ok(gone.map(|last| Deleted::Gone(Shown::Stored(last))))
+            }
+            Next::Stays(value) => {
+                let put = Op::put(live.key.clone(), Expect::At(live.revision), value);
+                // It is stored as the schema has it.
+                let guards = kind.guard().into_iter().collect();
+                let stored = self.commit_if(caller, guards, put, Purpose::Upkeep).await?;
+                Ok(stored.map(|stored| Deleted::Pending(Shown::Stored(stored))))
+            }
         }
-        self.mark_deleting(kind, &mut new, &old, grace);
-        if new == old {
-            return Ok(Some(Deleted::Pending(Shown::Stored(live.clone()))));
-        }
-        let value = Self::encode(kind, new);
-        if options.dry_run {
-            return Ok(Some(Deleted::Pending(self.made(target, value, Some(live.revision)))));
-        }
-        let put = Op::put(live.key.clone(), Expect::At(live.revision), value);
-        // It is stored as the schema has it.
-        let guards = kind.guard().into_iter().collect();
-        Ok(self
-            .commit_if(caller, guards, put, Purpose::Upkeep)
-            .await?
-            .map(|stored| Deleted::Pending(Shown::Stored(stored))))
     }
 
     /// Sets what shows that deletion has begun, if it has not.
@@ -153,19 +166,17 @@ impl Registry {
         }
     }
 
-    /// Deletes what a list would show, one by one; answers with the list as it was.
+    /// Deletes what `page` shows, one by one.
     ///
     /// # Errors
-    /// Those of a list, and the first one of a deletion (objects that have gone by themselves aside).
+    /// The first one of a deletion (objects that have gone by themselves aside).
     pub async fn delete_collection(
         &self,
         caller: &Caller<'_>,
         kind: &Arc<Kind>,
-        namespace: &str,
-        list: &ListOptions,
+        page: &Page,
         options: &DeleteOptions,
-    ) -> Result<Page, Status> {
-        let page = self.list(kind, namespace, list)?;
+    ) -> Result<(), Status> {
         for object in &page.items {
             let target =
                 Target { kind, namespace: &object.key.namespace, name: &object.key.name, subresource: "" };
@@ -176,7 +187,7 @@ impl Registry {
                 }
             }
         }
-        Ok(page)
+        Ok(())
     }
 }
 

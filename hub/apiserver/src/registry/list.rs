@@ -1,11 +1,12 @@
 //! Lists: which objects, at which version, in which pages.
 
-use std::sync::Arc;
+use std::{cell::OnceCell, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use karmada_meta::{fields::FieldSelector, labels::Selector, status::Status};
 use karmada_store::{Revision, Scope};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Registry;
 use crate::{
@@ -70,6 +71,12 @@ impl Filter {
         self.labels.is_empty() && self.fields.is_empty() && self.within.is_none()
     }
 
+    /// Whether objects are read to find out whether they pass.
+    pub(crate) fn reads_values(&self) -> bool {
+        let read = |path: &str| !matches!(path, "metadata.name" | "metadata.namespace");
+        self.custom && self.fields.requirements().iter().any(|requirement| read(&requirement.path))
+    }
+
     /// Whether an object passes.
     pub fn matches(&self, kind: &Kind, object: &Object) -> bool {
         self.matches_parts(kind, &object.key, &object.header, &object.value)
@@ -82,14 +89,20 @@ impl Filter {
         header: &Header,
         value: &bytes::Bytes,
     ) -> bool {
+        // However many fields are asked for, it is read once.
+        let served = OnceCell::new();
+        let read = || {
+            let stored = serde_json::from_slice(value).ok()?;
+            Some(kind.shape.to_served(stored))
+        };
         self.within.as_ref().is_none_or(|within| within.has(&key.name))
             && self.labels.matches_with(|label| header.labels.get(label).map(|v| &**v))
             && self.fields.matches(|path| match path {
                 "metadata.name" => Some(key.name.to_string()),
                 "metadata.namespace" => Some(key.namespace.to_string()),
                 _ if self.custom => {
-                    let object = kind.shape.to_served(serde_json::from_slice(value).ok()?);
-                    Some(storage::field(&object, path))
+                    let object: &Option<Value> = served.get_or_init(read);
+                    Some(storage::field(object.as_ref()?, path))
                 }
                 _ => {
                     let at = self.selectable.iter().position(|f| f == path)?;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     Inner, decode, fields,
     front::Exchange,
-    heavy::Pool,
+    heavy::{HEAVY, Pool},
     kinds::Kind,
     limits,
     negotiate::{self, Accepted, Endpoint, Form},
@@ -22,6 +22,7 @@ use crate::{
     registry::{
         Shown, Target, Written,
         delete::Deleted,
+        list::Filter,
         parse_asked,
         patch::PatchType,
         scale::{self, ScaleWrite},
@@ -34,6 +35,12 @@ use crate::{
 
 /// So many objects of a namespace are counted before they are listed.
 const FEW: usize = 1_000;
+
+/// An object that has to be read to see whether it is meant takes about as long as so many bytes that are there already.
+const READ: usize = 1 << 10;
+
+/// Of what is looked at for a long time one client has one at a time.
+const LOOK: usize = 8;
 
 /// A request for a kind, in a namespace or in none.
 pub(super) struct Handler<'a> {
@@ -116,7 +123,15 @@ impl<'a> Handler<'a> {
             (options.limit, options.continue_token) = (0, None);
             options.within = sums::Asked::parse(&self.exchange.query)?.within();
         }
-        // Every object is looked at, and held against every requirement; one takes about as long as some bytes.
+        let weight = self.looked_at(&options);
+        let read = || self.inner.registry.list(self.kind, self.namespace, &options);
+        let page = self.look(weight, read).await??;
+        self.show_page(&page, accepted, include).await
+    }
+
+    /// How much there is to look at for a list, or where a watch begins with one. Every object is held against every
+    /// requirement; one takes about as long as some bytes.
+    fn looked_at(&self, options: &ListOptions) -> usize {
         let terms = options.labels.requirements().len() + options.fields.requirements().len();
         let snapshot = self.inner.registry.store.snapshot();
         let all = snapshot.count(&self.kind.storage, None);
@@ -128,25 +143,35 @@ impl<'a> Handler<'a> {
         };
         // A bucket is found by the digest of a name.
         let digests = if options.within.is_some() { 64 } else { 0 };
-        let weight = objects.saturating_mul(8 * terms + 1 + digests);
-        let read = || self.inner.registry.list(self.kind, self.namespace, &options);
-        let page = self.pool().run(weight, read).await??;
-        self.show_page(&page, accepted, include).await
+        let read = if Filter::new(self.kind, options).reads_values() { READ } else { 0 };
+        objects.saturating_mul(8 * terms + 1 + digests + read)
     }
 
     /// A watch of a collection, or of the object that the path names.
-    pub(super) fn watch(&self) -> Result<Response<Body>, Status> {
+    pub(super) async fn watch(&self) -> Result<Response<Body>, Status> {
         let accepted = self.accepted(Endpoint::Watch)?;
         let options = self.list_options(true)?;
         let include = self.include(&accepted)?;
         let (registry, shutdown) = (&self.inner.registry, self.inner.shutdown.clone());
         let lasts = self.inner.front.gate.limits().watch_timeout;
         let bookmarks = watch::bookmarks_every(&self.exchange.query)?;
-        let life = watch::Life { shutdown, lasts, bookmarks };
+        let gate = self.inner.front.gate.clone();
+        let turn = watch::Turn { gate, guest: self.exchange.guest.clone(), pool: registry.pool.clone() };
+        let life = watch::Life { shutdown, lasts, bookmarks, turn };
+        let weight = if watch::begins_with_all(&options) { self.looked_at(&options) } else { 0 };
         // Nobody asks for that who does not read it, unlike gzip.
         let packed = respond::takes(&self.exchange.parts.headers, pack::CODING);
         let shown = watch::Shown { accepted: &accepted, include, packed };
-        watch::respond(registry, self.kind, self.namespace, &options, shown, life)
+        let begin = || watch::respond(registry, self.kind, self.namespace, &options, shown, life);
+        self.look(weight, begin).await?
+    }
+
+    /// Has something looked for, in the client's turn: the places for large work are taken in the order of coming, and one
+    /// client may ask for many lists at a time. Turns are counted in memory, of which this takes none and of processors more.
+    async fn look<T>(&self, weight: usize, work: impl FnOnce() -> T) -> Result<T, Status> {
+        let turn = if weight < HEAVY { 0 } else { weight.saturating_mul(LOOK) };
+        let _turn = self.inner.front.gate.memory(&self.exchange.guest, turn).await?;
+        self.pool().run(weight, work).await
     }
 
     pub(super) async fn create(&self, body: Bytes) -> Result<Response<Body>, Status> {
@@ -235,16 +260,24 @@ impl<'a> Handler<'a> {
         let list = self.list_options(false)?;
         let include = self.include(&accepted)?;
         let options = self.delete_options(body).await?;
-        let page =
-            registry.delete_collection(&exchange.caller, self.kind, self.namespace, &list, &options).await?;
+        let read = || registry.list(self.kind, self.namespace, &list);
+        let page = self.look(self.looked_at(&list), read).await??;
+        registry.delete_collection(&exchange.caller, self.kind, &page, &options).await?;
         self.show_page(&page, accepted, include).await
     }
 
-    pub(super) fn get_scale(&self) -> Result<Response<Body>, Status> {
+    pub(super) async fn get_scale(&self) -> Result<Response<Body>, Status> {
         let (target, accepted) = (self.target(), self.accepted(Endpoint::Object)?);
-        let value = self.inner.registry.read(&target).ok_or_else(|| target.not_found())?;
-        scale::check_wanted(self.kind, &value)?;
-        Ok(self.show_scale(&value, accepted))
+        let (registry, kind) = (&self.inner.registry, self.kind);
+        let object = registry.lookup(&target).ok_or_else(|| target.not_found())?;
+        let show = || {
+            let value = registry.value_of(kind, &object);
+            scale::check_wanted(kind, &value)?;
+            Ok(self.show_scale(&value, accepted))
+        };
+        // A Scale is small, and what it is one of need not be.
+        self.exchange.caller.weigh(object.value.len()).await?;
+        self.pool().run(object.value.len(), show).await?
     }
 
     pub(super) async fn update_scale(&self, body: Bytes) -> Result<Response<Body>, Status> {
@@ -268,7 +301,8 @@ impl<'a> Handler<'a> {
     ) -> Result<Response<Body>, Status> {
         let (target, caller) = (self.target(), &self.exchange.caller);
         let Written { shown, .. } = self.inner.registry.write_scale(caller, &target, write, options).await?;
-        Ok(self.show_scale(&shown.to_value(self.kind), accepted))
+        let show = || self.show_scale(&shown.to_value(self.kind), accepted);
+        self.pool().run(caller.weight(), show).await
     }
 
     fn show_scale(&self, parent: &Value, accepted: Accepted) -> Response<Body> {

@@ -80,7 +80,7 @@ pub(super) async fn answer(
     let handler = Handler { inner, exchange, kind, namespace: namespace(kind, info) };
     match action {
         Action::List => handler.list().await,
-        Action::Watch => handler.watch(),
+        Action::Watch => handler.watch().await,
         Action::Create => handler.create(body).await,
         Action::DeleteCollection => handler.delete_collection(body).await,
         Action::Get => handler.get().await,
@@ -88,7 +88,7 @@ pub(super) async fn answer(
         Action::Patch => handler.patch(body).await,
         Action::Delete => handler.delete(body).await,
         Action::Review(review) => handler.review(review, body).await,
-        Action::GetScale => handler.get_scale(),
+        Action::GetScale => handler.get_scale().await,
         Action::UpdateScale => handler.update_scale(body).await,
         Action::PatchScale => handler.patch_scale(body).await,
         Action::IssueToken => handler.issue_token(body).await,
@@ -207,12 +207,46 @@ fn nothing(kind: &Arc<Kind>, info: &RequestInfo) -> Status {
     Target { kind, namespace, name, subresource: &info.subresource }.not_found()
 }
 
+/// Panics if what would be carried out is not what is judged: verb, namespace, name, subresource and selection.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_judged(kinds: &Kinds, info: &RequestInfo, uri: &str) {
+    let crate::authz::Target::Resource(judged) = crate::front::target(info) else {
+        return assert!(!info.is_resource, "{uri}");
+    };
+    let Ok((kind, Some(action))) = find(kinds, info) else { return };
+    let done = match action {
+        Action::List => "list",
+        Action::Watch => "watch",
+        Action::Create | Action::Review(_) | Action::IssueToken => "create",
+        Action::DeleteCollection => "deletecollection",
+        Action::Get | Action::GetScale => "get",
+        Action::Update | Action::UpdateScale => "update",
+        Action::Patch | Action::PatchScale => "patch",
+        Action::Delete => "delete",
+    };
+    assert_eq!(done, info.verb, "{uri}");
+    assert_eq!((&kind.gvr.group, &kind.gvr.resource), (&info.group, &info.resource), "{uri}");
+    assert_eq!((judged.group, judged.resource), (info.group.as_str(), info.resource.as_str()), "{uri}");
+    let place = namespace(kind, info);
+    assert!(place == judged.namespace || judged.namespace == judged.name, "{uri}");
+    assert_eq!(judged.subresource, info.subresource, "{uri}");
+    if !matches!(action, Action::List | Action::Watch | Action::DeleteCollection) {
+        assert!(info.fields.is_empty() && info.bad_fields.is_none(), "{uri}");
+        assert_eq!(info.name_in_path, done != "create" || action == Action::IssueToken, "{uri}");
+    } else if !judged.name.is_empty() {
+        // No object of another name can be in what is shown.
+        let other = format!("{}-other", judged.name);
+        let passes = info.fields.matches(|path| (path == "metadata.name").then(|| other.clone()));
+        assert!(!passes, "{uri}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{authz, front, request::Query};
+    use crate::request::Query;
 
     fn kinds() -> Kinds {
         Kinds::new(crate::builtin::kinds())
@@ -317,38 +351,7 @@ mod tests {
             ],
             uri in uri(),
         ) {
-            let (kinds, info) = (kinds(), parse(method, &uri));
-            let authz::Target::Resource(judged) = front::target(&info) else {
-                prop_assert!(!info.is_resource);
-                return Ok(());
-            };
-            let Ok((kind, Some(action))) = find(&kinds, &info) else { return Ok(()) };
-            let done = match action {
-                Action::List => "list",
-                Action::Watch => "watch",
-                Action::Create | Action::Review(_) | Action::IssueToken => "create",
-                Action::DeleteCollection => "deletecollection",
-                Action::Get | Action::GetScale => "get",
-                Action::Update | Action::UpdateScale => "update",
-                Action::Patch | Action::PatchScale => "patch",
-                Action::Delete => "delete",
-            };
-            prop_assert_eq!(done, &info.verb, "{} {}", method, uri);
-            prop_assert_eq!((&kind.gvr.group, &kind.gvr.resource), (&info.group, &info.resource));
-            prop_assert_eq!((judged.group, judged.resource), (info.group.as_str(), info.resource.as_str()));
-            let place = namespace(kind, &info);
-            prop_assert!(place == judged.namespace || judged.namespace == judged.name, "{}", uri);
-            prop_assert_eq!(judged.subresource, &info.subresource);
-            let selects = matches!(action, Action::List | Action::Watch | Action::DeleteCollection);
-            if !selects {
-                prop_assert!(info.fields.is_empty() && info.bad_fields.is_none());
-                prop_assert_eq!(info.name_in_path, done != "create" || action == Action::IssueToken);
-            } else if !judged.name.is_empty() {
-                // No object of another name can be in what is shown.
-                let other = format!("{}-other", judged.name);
-                let passes = info.fields.matches(|path| (path == "metadata.name").then(|| other.clone()));
-                prop_assert!(!passes, "{}", uri);
-            }
+            check_judged(&kinds(), &parse(method, &uri), &uri);
         }
     }
 }

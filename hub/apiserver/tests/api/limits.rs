@@ -1,12 +1,24 @@
 //! What one server takes on, and what it says when that is too much.
 
-use std::{convert::Infallible, io::Write as _, time::Duration};
+use std::{
+    convert::Infallible,
+    io::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt as _;
-use karmada_apiserver::{authn::UserInfo, limits::Limits};
+use karmada_apiserver::{
+    authn::UserInfo,
+    authz::{Attributes, Authorizer, Decision},
+    limits::Limits,
+};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -429,4 +441,76 @@ async fn selectors_have_so_many_requirements() {
             assert_eq!(answer.status(), code, "{method} {query} {}", &selector[..20]);
         }
     }
+}
+
+/// Everybody may do everything, and is counted.
+#[derive(Debug)]
+struct Anything;
+
+impl Authorizer for Anything {
+    fn authorize(&self, _: &Attributes<'_>) -> Decision {
+        Decision::Allow
+    }
+}
+
+/// Lists for which every object is held against many requirements; a large object of somebody else waits for few of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_looks_for_much_keeps_nobody_from_large_work() {
+    const LISTS: usize = 60;
+    let server = Arc::new(Server::judged(Arc::new(Anything)).await);
+    for n in 0..300 {
+        assert_eq!(server.call("POST", MAPS, config_map(&format!("m{n}"))).await.code, 201);
+    }
+    let selector: Vec<String> = (0..127).map(|n| format!("l{n}!=x")).collect();
+    let path = format!("{MAPS}?labelSelector={},z=1", selector.join(","));
+    let (begun, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let list = |_| {
+        let (server, path, begun, done) = (server.clone(), path.clone(), begun.clone(), done.clone());
+        tokio::spawn(async move {
+            begun.fetch_add(1, Ordering::SeqCst);
+            let user = UserInfo::new("many", ["g"]);
+            let answer = server.send(Some(user), "GET", &path, "", &Value::Null).await;
+            assert_eq!(answer.code, 200, "{answer:?}");
+            done.fetch_add(1, Ordering::SeqCst);
+        })
+    };
+    let lists: Vec<_> = (0..LISTS).map(list).collect();
+    while begun.load(Ordering::SeqCst) < LISTS {
+        tokio::task::yield_now().await;
+    }
+    let mut large = config_map("large");
+    large["data"]["k"] = "x".repeat(64 << 10).into();
+    let user = UserInfo::new("other", ["g"]);
+    let made = server.send(Some(user), "POST", MAPS, "application/json", &large).await;
+    assert_eq!(made.code, 201, "{made:?}");
+    let before = done.load(Ordering::SeqCst);
+    assert!(before < LISTS / 2, "{before} of {LISTS} lists came before it");
+    for list in lists {
+        list.await.unwrap();
+    }
+}
+
+/// What takes few bytes to ask may be about an object that is large.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_large_is_worked_on_beside_everybodys_work() {
+    const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+    let server = Server::start().await;
+    let large = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "d", "annotations": {"a": "x".repeat(64 << 10)}, "finalizers": ["example.com/stays"]},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": {
+            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let made = server.call("POST", DEPLOYMENTS, large).await;
+    assert_eq!(made.code, 201, "{made:?}");
+    let object = format!("{DEPLOYMENTS}/d");
+
+    let before = server.done_aside().await;
+    let scale = server.get(&format!("{object}/scale")).await;
+    assert_eq!((scale.code, &scale.body["spec"]["replicas"]), (200, &json!(3)));
+    assert_eq!(server.done_aside().await - before, 1.0, "what a Scale is of");
+
+    assert_eq!(server.call("DELETE", &object, Value::Null).await.code, 200);
+    let before = server.done_aside().await;
+    assert_eq!(server.call("DELETE", &object, Value::Null).await.code, 200);
+    let steps = ["it is read", "copied to be shown", "admitted", "worked out", "shown"];
+    assert_eq!(server.done_aside().await - before, steps.len() as f64, "{steps:?}");
 }

@@ -210,6 +210,14 @@ impl Server {
         panic!("{path} never became what was wanted: {:?}", self.get(path).await);
     }
 
+    /// Pieces of large work that were done beside everybody's; none is on a runtime of one thread.
+    async fn done_aside(&self) -> f64 {
+        let page = self.get("/metrics").await.body;
+        let mut lines = page.as_str().unwrap().lines();
+        let line = lines.find_map(|line| line.strip_prefix("karmada_apiserver_heavy_work_total "));
+        line.unwrap().parse().unwrap()
+    }
+
     /// Opens a watch and reads its events.
     async fn watch(&self, path: &str) -> Events {
         let mut request = Request::builder().uri(path).body(Body::empty()).unwrap();

@@ -1,10 +1,12 @@
 //! Watches.
 
+use axum::body::Body;
+use http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::{MAPS, Server, config_map};
+use crate::{Events, MAPS, Server, config_map};
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_from_a_list_misses_nothing() {
@@ -142,4 +144,64 @@ async fn a_watch_is_packed_for_who_asks_for_that_and_for_nobody_else() {
     }
     assert!(sizes.iter().all(|(text, packed)| packed * 2 < *text), "{sizes:?}");
     assert!(sizes[2].1 * 4 < sizes[2].0, "what comes again is small: {sizes:?}");
+}
+
+/// A watch in a form of the client's choice.
+async fn watch_as(server: &Server, path: &str, form: &str) -> Events {
+    let accept = format!("application/json;as={form},application/json");
+    let mut request = Request::builder().uri(path).header("accept", accept).body(Body::empty()).unwrap();
+    request.extensions_mut().insert(Server::admin());
+    let response = server.api.service().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    Events { body: response.into_body(), buffer: Vec::new() }
+}
+
+/// A client that takes little, and for whom much is read, would otherwise keep everybody waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_read_for_a_watch_is_read_in_turn_with_other_large_work() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "annotations": {"a": "x".repeat(64 << 10)}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = server.call("POST", pods, pod).await;
+    assert_eq!(made.code, 201, "{made:?}");
+    let version = made.body["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+
+    let before = server.done_aside().await;
+    let mut rows = watch_as(&server, &format!("{pods}?watch=1"), "Table;g=meta.k8s.io;v=v1").await;
+    assert_eq!(rows.next().await.unwrap().0, "ADDED");
+    assert_eq!(server.done_aside().await - before, 1.0, "a row of a Table");
+
+    server.patch(&format!("{pods}/p/status"), "merge", json!({"status": {"phase": "Running"}})).await;
+    let before = server.done_aside().await;
+    let path = format!("{pods}?watch=1&resourceVersion={version}");
+    for _ in 0..3 {
+        let mut news = watch_as(&server, &path, "News;g=hub.karmada.io;v=v1alpha1").await;
+        assert_eq!(news.next().await.unwrap().1["kind"], "News");
+    }
+    assert_eq!(server.done_aside().await - before, 1.0, "the same for everybody");
+    let mut whole = server.watch(&path).await;
+    assert_eq!(whole.next().await.unwrap().0, "MODIFIED");
+    assert_eq!(server.done_aside().await - before, 1.0, "what is copied is bounded by what its client takes");
+}
+
+/// However many fields are asked for, and whatever of them: each of many objects is read once, and not where others are served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_watch_begins_with_is_looked_for_beside_everybodys_work() {
+    let server = Server::start().await;
+    for n in 0..40 {
+        assert_eq!(server.call("POST", MAPS, config_map(&format!("m{n}"))).await.code, 201);
+    }
+    let selector: Vec<String> = (0..128).map(|n| format!("l{n}!=x")).collect();
+    let selector = selector.join(",");
+    let before = server.done_aside().await;
+    let mut events = server.watch(&format!("{MAPS}?watch=1&labelSelector={selector}")).await;
+    events.names(40).await;
+    assert_eq!(server.done_aside().await - before, 1.0);
+    let version = server.get(MAPS).await.body["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let before = server.done_aside().await;
+    let query = format!("watch=1&labelSelector={selector}&resourceVersion={version}");
+    let _events = server.watch(&format!("{MAPS}?{query}")).await;
+    assert_eq!(server.done_aside().await - before, 0.0, "there is nothing to look for");
 }
