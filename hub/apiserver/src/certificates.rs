@@ -166,6 +166,25 @@ impl Requested {
     }
 }
 
+/// Panics if what is read of a request says what does not go together.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_request(der: &[u8]) {
+    let pem = format!(
+        "-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END CERTIFICATE REQUEST-----\n",
+        STANDARD.encode(der)
+    );
+    match Requested::read(&STANDARD.encode(pem)) {
+        Ok(requested) => {
+            assert!(!requested.key.is_empty());
+            // It names the key alone: a request that names more has the same one.
+            assert_eq!(requested.digest().len(), "sha256:".len() + 64);
+            let texts = requested.common_names.iter().chain(&requested.organisations);
+            assert!(texts.map(String::len).sum::<usize>() <= 2 * der.len());
+        }
+        Err(why) => assert!(!why.is_empty()),
+    }
+}
+
 struct HexOf<'a>(&'a [u8]);
 
 impl std::fmt::LowerHex for HexOf<'_> {

@@ -15,7 +15,11 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::Method;
@@ -29,18 +33,23 @@ use serde_json::{Value, json};
 pub use self::shown::{cel, tables, webhook_answer};
 use self::source::Source;
 use crate::{
-    body,
+    authn, body, brief, builtin,
     builtin::BuiltIn,
-    crd,
-    kinds::Kind,
+    carried, certificates, crd,
+    kinds::{Kind, Kinds},
     limits::Limits,
     negotiate::{self, Endpoint},
-    options::{DeleteOptions, Write, WriteOptions},
+    options::{DeleteOptions, ListOptions, Write, WriteOptions},
     protobuf::Envelope,
     registry::list,
     request::{Query, RequestInfo},
+    service,
     shape::{Findings, Shape},
+    sums, watch,
 };
+
+/// What is served without definitions.
+static BUILTIN: LazyLock<Kinds> = LazyLock::new(|| Kinds::new(builtin::kinds()));
 
 /// What panics if the bytes break it.
 pub type Property = fn(&[u8]);
@@ -49,6 +58,7 @@ pub type Property = fn(&[u8]);
 pub const PROPERTIES: &[(&str, Property)] = &[
     ("apply", apply),
     ("body", body),
+    ("certificate_request", certificate_request),
     ("cel", cel),
     ("continue_token", continue_token),
     ("definition", definition),
@@ -61,6 +71,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("selectors", selectors),
     ("strategic_merge", strategic_merge_patch),
     ("tables", tables),
+    ("token", token),
     ("webhook_answer", webhook_answer),
 ];
 
@@ -346,20 +357,31 @@ pub fn quantity(data: &[u8]) {
     assert_eq!(again, quantity, "{text:?} as {written:?}");
 }
 
-/// Paths, queries and headers.
+/// Paths, queries and headers: a line each. What is judged is what is done.
 pub fn request(data: &[u8]) {
-    let mut source = Source::new(data);
-    let (path, query, header) = (format!("/{}", source.text()), source.text(), source.text());
-    let query = Query::parse(&query);
-    for method in [Method::GET, Method::POST, Method::DELETE] {
+    let text = String::from_utf8_lossy(data);
+    let mut lines = text.splitn(3, '\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (path, query_text, header) = (format!("/{}", line()), line(), line());
+    let query = Query::parse(query_text);
+    for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
         let info = RequestInfo::parse(&method, &path, &query);
         assert_eq!(info.is_resource, !info.resource.is_empty(), "{path}");
         assert!(info.subresource.is_empty() || !info.name.is_empty(), "{path}");
+        service::check_judged(&BUILTIN, &info, &path);
+        if let Some(behind) = carried::behind(&info, &path) {
+            assert!(path.ends_with(behind) && !info.name.contains('/'), "{path}");
+        }
+        if let Some(kind) = BUILTIN.by_resource(&info.group, &info.version, &info.resource) {
+            let _ = ListOptions::parse(&query, &info, kind, info.verb == "watch");
+        }
     }
+    brief(&path, query_text);
+    let _ = (sums::Within::parse(&query), sums::Asked::parse(&query), watch::bookmarks_every(&query));
     let _ = WriteOptions::parse(&query, Write::Patch { apply: true });
     let _ = DeleteOptions::from_query(&query);
     let limits = Limits::default();
-    if let Ok(deadline) = limits.deadline(Some(&header), false) {
+    if let Ok(deadline) = limits.deadline(Some(header), false) {
         assert!(deadline > Duration::ZERO && deadline <= limits.request_timeout);
     }
     let mut headers = http::HeaderMap::new();
@@ -367,9 +389,45 @@ pub fn request(data: &[u8]) {
         headers.insert(http::header::ACCEPT, value);
         let _ = negotiate::accept(&headers, None, false, Endpoint::List);
     }
-    if let Ok(path) = karmada_meta::jsonpath::JsonPath::parse(&header) {
+    if let Ok(path) = karmada_meta::jsonpath::JsonPath::parse(header) {
         let _ = path.first(&json!({"a": [{"b": 1}]}));
     }
+}
+
+/// What is written in few bytes stands for the renewal of one Lease, and for nothing else.
+fn brief(path: &str, query: &str) {
+    let uri = format!("{path}?{query}");
+    let Ok(request) = http::Request::patch(&uri).body(axum::body::Body::empty()) else { return };
+    let path = request.uri().path().to_owned();
+    let (long, is_brief) = brief::expand(request);
+    if !is_brief {
+        return assert_eq!(long.uri().path(), path);
+    }
+    let info = RequestInfo::parse(long.method(), long.uri().path(), &Query::default());
+    assert_eq!((info.verb.as_str(), info.resource.as_str()), ("patch", "leases"), "{uri}");
+    assert_eq!(info.namespace, crate::authz::CLUSTER_NAMESPACE, "{uri}");
+    assert_eq!(path.strip_prefix(karmada_meta::renewal::PREFIX), Some(info.name.as_str()), "{uri}");
+    assert!(info.subresource.is_empty() && long.uri().query().is_none(), "{uri}");
+}
+
+/// Bearer tokens, before anything of them has been proved: any text, and two values as header and claims.
+pub fn token(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let _ = authn::look_at(&text);
+    let Ok(Value::Array(parts)) = serde_json::from_slice(data) else { return };
+    let encode = |part: &Value| {
+        base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, part.to_string())
+    };
+    let token: Vec<String> = parts.iter().map(encode).collect();
+    if let Some(issuer) = authn::look_at(&token.join(".")) {
+        assert_eq!(parts[1]["iss"], issuer, "{text}");
+        assert!(parts[0]["alg"].is_string() && parts.len() == 3, "{text}");
+    }
+}
+
+/// Requests for certificates in DER, as their PEM.
+pub fn certificate_request(data: &[u8]) {
+    certificates::check_request(data);
 }
 
 /// The kind of a definition with this schema and these columns, if the definition is valid.
