@@ -18,7 +18,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time;
 
-use crate::link::pace;
+use crate::{
+    link::pace,
+    room::{Corner, Taken},
+};
 
 /// How long a server may take to begin its answer, beyond what the request has to bring, and how long it may then say
 /// nothing in the midst of it. Longer than the Link's wait for headers, so that the nearer limit speaks first.
@@ -283,6 +286,7 @@ pub struct Rest {
     client: Client,
     deadline: Duration,
     bounds: Bounds,
+    corner: Option<Corner>,
 }
 
 impl fmt::Debug for Rest {
@@ -300,18 +304,29 @@ impl From<Client> for Rest {
 impl Rest {
     /// Requests with the usual [`DEADLINE`].
     pub fn new(client: Client) -> Self {
-        Self { client, deadline: DEADLINE, bounds: Bounds::default() }
+        Self { client, deadline: DEADLINE, bounds: Bounds::default(), corner: None }
     }
 
     /// The same client with another deadline.
     pub fn with_deadline(&self, deadline: Duration) -> Self {
-        Self { client: self.client.clone(), deadline, bounds: self.bounds }
+        Self { deadline, ..self.clone() }
     }
 
     /// The same client of whose answers no more is taken.
     #[must_use]
     pub fn bounded(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
+    }
+
+    /// The same client, whose answers take room that others want as well.
+    #[must_use]
+    pub fn within(self, corner: Option<Corner>) -> Self {
+        Self { corner, ..self }
+    }
+
+    /// Whose room its answers take.
+    pub(crate) fn corner(&self) -> Option<&Corner> {
+        self.corner.as_ref()
     }
 
     /// The same for questions whose answers are small.
@@ -533,9 +548,15 @@ impl Rest {
             let (parts, body) = response.await.map_err(|_| timeout(begins))??.into_parts();
             let mut body = Limited::new(body, self.bounds.answer);
             let mut answer = BytesMut::new();
+            let mut taken = Taken::of(self.corner.as_ref());
             while let Some(frame) = time::timeout(self.deadline, body.frame()).await.map_err(silent)? {
                 match frame {
-                    Ok(frame) => answer.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+                    Ok(frame) => {
+                        let data = frame.data_ref().map_or(&[][..], |data| data);
+                        let grows = taken.grow_to(answer.len() + data.len());
+                        time::timeout(self.deadline, grows).await.map_err(silent)?;
+                        answer.extend_from_slice(data);
+                    }
                     Err(error) if error.is::<LengthLimitError>() => {
                         return Err(Error::TooLarge {
                             method: method.clone(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{IDLE, RETRY, SESSION};
+use super::{IDLE, RETRY, SESSION, share::Source};
 use crate::{backoff::Policy, rest::query_value, wake::Wake};
 
 /// How late a bookmark may be on a slow line.
@@ -39,6 +39,9 @@ pub struct WatchConfig {
     pub relist: Option<Duration>,
     /// The server has turned out to be another than it was: everything is listed anew, in a new history.
     pub anew: Wake,
+    /// What changes is told by a watch of somebody else's in this process; nothing is watched, and nothing listed anew by the
+    /// clock.
+    pub fed: Option<Source>,
 }
 
 impl WatchConfig {
@@ -58,6 +61,7 @@ impl WatchConfig {
             wake: Wake::new(),
             relist: None,
             anew: Wake::new(),
+            fed: None,
         }
     }
 
@@ -100,6 +104,12 @@ impl WatchConfig {
     /// Lists anew, and forgets its revision, when woken.
     pub fn anew(mut self, wake: &Wake) -> Self {
         self.anew = wake.clone();
+        self
+    }
+
+    /// Hears what changes from somebody else's watch, if there is one.
+    pub fn fed(mut self, source: Option<Source>) -> Self {
+        self.fed = source;
         self
     }
 

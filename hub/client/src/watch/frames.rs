@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use std::time::Duration;
 use tokio::time::Instant;
 
-use crate::rest::chain;
+use crate::{rest::chain, room::Taken};
 
 /// The longest line that is taken in. An object is at most 1.5 MiB in etcd; JSON on the wire may be several times
 /// that, and a server that sends more than this is not one.
@@ -33,11 +33,18 @@ pub(super) struct Frames {
     scanned: usize,
     limit: usize,
     heard: Instant,
+    taken: Taken,
 }
 
 impl Frames {
     pub(super) fn new(body: Body) -> Self {
-        Self { body, buffer: BytesMut::new(), scanned: 0, limit: LINE_LIMIT, heard: Instant::now() }
+        let (buffer, taken) = (BytesMut::new(), Taken::of(None));
+        Self { body, buffer, scanned: 0, limit: LINE_LIMIT, heard: Instant::now(), taken }
+    }
+
+    /// The same, and what waits for the end of its line takes room.
+    pub(super) fn taking(self, taken: Taken) -> Self {
+        Self { taken, ..self }
     }
 
     /// When anything was last read. A large object on a slow line is no silence.
@@ -53,6 +60,7 @@ impl Frames {
                 let line = self.buffer.split_to(self.scanned + end).freeze();
                 self.buffer.advance(1);
                 self.scanned = 0;
+                self.taken.shrink_to(self.buffer.len());
                 if !line.iter().all(u8::is_ascii_whitespace) {
                     return Ok(Some(line));
                 }
@@ -65,6 +73,7 @@ impl Frames {
                 // Give a large frame's memory back once it is through.
                 self.buffer = BytesMut::new();
             }
+            self.taken.grow_to(self.buffer.len()).await;
             match self.body.frame().await {
                 None => return Ok(None),
                 Some(Ok(frame)) => {

@@ -16,12 +16,15 @@
 //! - Revisions count within one history of one server. A list or a frame that is older than what was seen before begins
 //!   another ([`Watcher::history`]), and so does [`WatchConfig::anew`].
 //! - Whoever knows most of a collection already may list it in another way than page by page ([`Lister`]).
+//! - Where another watch in this process tells of all that is wanted, nothing is opened: what is there is listed, and what
+//!   changes is heard ([`share`]).
 //! - Objects are handed to a projection as text and never kept; a frame is held once, while it is looked at.
 //! - [`Watcher::next`] is cancel-safe and never ends; troubles are told by [`Watcher::health`].
 
 mod config;
 mod frames;
 mod index;
+pub mod share;
 
 use std::{collections::VecDeque, fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -34,12 +37,16 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep};
 
-use self::frames::{Frame, FrameError, Frames};
 pub use self::{config::WatchConfig, index::Index};
+use self::{
+    frames::{Frame, FrameError, Frames},
+    share::{Ear, Heard, News},
+};
 use crate::{
     backoff::{Backoff, Policy},
     latest,
     rest::{self, Error, Rest},
+    room::{Crowd, Taken},
     wake::Listener,
 };
 
@@ -149,6 +156,10 @@ pub struct Watcher<T> {
     page_size: u32,
     /// Objects in the collection, as far as it was read.
     objects: usize,
+    /// The same beside what others watch.
+    crowd: Crowd,
+    /// Hears what changes, where that is not watched.
+    ear: Option<Ear>,
 }
 
 impl<T> fmt::Debug for Watcher<T> {
@@ -205,6 +216,8 @@ enum State<T> {
     ListBy { request: Listing<T> },
     /// A watch was asked for.
     Open { request: BoxFuture<'static, Result<Lines, Error>> },
+    /// What changes is heard.
+    Hear,
     /// Frames come in.
     Stream { frames: Box<Frames>, opened: Instant, silence: Pin<Box<Sleep>>, any: bool },
 }
@@ -292,10 +305,12 @@ impl<T> Watcher<T> {
         Self {
             page_size: config.page_size,
             objects: 0,
+            crowd: Crowd::of(rest.corner()),
             rest,
             backoff: Backoff::new(config.retry),
             listener: config.wake.listen(),
             anew: config.anew.listen(),
+            ear: config.fed.as_ref().map(share::Source::ear),
             config,
             env,
             project: Arc::new(project),
@@ -401,6 +416,7 @@ impl<T> Watcher<T> {
             },
             State::Open { request } => match request.await {
                 Ok(Lines(frames)) => {
+                    let frames = frames.taking(Taken::of(self.rest.corner()));
                     self.heard = Some(self.env.now());
                     self.live(true, None, None);
                     self.state = State::Stream {
@@ -412,6 +428,16 @@ impl<T> Watcher<T> {
                 }
                 Err(error) => self.failed(&error, Step::Watch),
             },
+            State::Hear => {
+                let Some(ear) = &mut self.ear else {
+                    self.state = State::Ready(Step::Begin);
+                    return;
+                };
+                match ear.next().await {
+                    Heard::News(news) => self.told(&news),
+                    Heard::Anew => self.trouble(&Trouble::Gone, Step::Watch),
+                }
+            }
             State::Stream { frames, opened, silence, any } => {
                 let frame = tokio::select! {
                     biased;
@@ -459,6 +485,10 @@ impl<T> Watcher<T> {
     fn begin(&self, step: Step) -> State<T> {
         let old = self.relist.is_some_and(|due| due <= self.env.now());
         match (step, &self.revision) {
+            (Step::Watch, Some(_)) if self.ear.is_some() => {
+                self.live(true, None, None);
+                State::Hear
+            }
             (Step::Watch, Some(revision)) if !old => {
                 let seconds = self.env.jitter(self.config.session, 0.2).as_secs();
                 let path = self.config.watch_path(revision, seconds);
@@ -514,10 +544,16 @@ impl<T> Watcher<T> {
     fn has_room(&mut self, more: usize) -> bool {
         let most = self.rest.bounds().objects;
         self.objects = self.objects.saturating_add(more);
-        if self.objects <= most {
+        let has_room = self.crowd.holds(self.objects);
+        if self.objects <= most && has_room {
             return true;
         }
-        let text = format!("there are more than {most} objects: they are not looked at");
+        self.crowd.holds(0);
+        let text = match has_room {
+            true => format!("there are more than {most} objects: they are not looked at"),
+            false => "there are too many objects on all members that the hub watches: they are not looked at"
+                .to_owned(),
+        };
         let trouble = Trouble::Failed { text, code: None, retry_after: Some(CROWDED) };
         self.trouble(&trouble, Step::Begin);
         false
@@ -530,6 +566,7 @@ impl<T> Watcher<T> {
         }
         self.out.push_back(Event::Init);
         self.objects = listed.items.len();
+        self.crowd.holds(self.objects);
         self.out.extend(listed.items.into_iter().map(Event::Upsert));
         self.complete(listed.revision);
     }
@@ -559,7 +596,10 @@ impl<T> Watcher<T> {
             Ok(Frame::Object { kind, object, revision }) => {
                 match kind {
                     frames::Change::Added if !self.has_room(1) => return,
-                    frames::Change::Deleted => self.objects = self.objects.saturating_sub(1),
+                    frames::Change::Deleted => {
+                        self.objects = self.objects.saturating_sub(1);
+                        self.crowd.holds(self.objects);
+                    }
                     _ => {}
                 }
                 self.emit(object, if kind.is_deletion() { Event::Delete } else { Event::Upsert });
@@ -572,6 +612,17 @@ impl<T> Watcher<T> {
             }
             Err(text) => self.trouble(&Trouble::Garbled { text }, Step::Watch),
         }
+    }
+
+    /// Takes in what the watch of somebody else tells, unless it was listed: the revision stays that of the list.
+    fn told(&mut self, news: &News) {
+        let listed = self.revision.as_deref().and_then(|revision| revision.parse::<u64>().ok());
+        if listed.zip(news.revision).is_some_and(|(listed, told)| told <= listed) {
+            return;
+        }
+        self.heard = Some(self.env.now());
+        self.backoff.reset();
+        self.emit(&news.text, if news.there { Event::Upsert } else { Event::Delete });
     }
 
     fn advance(&mut self, revision: String) {

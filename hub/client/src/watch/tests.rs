@@ -602,3 +602,52 @@ async fn nothing_more_is_read_of_a_collection_that_has_too_many_objects() {
     assert!(timeout(Duration::from_secs(60), all).await.is_err());
     assert_eq!(added, 3, "b, as it was changed, and made again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_is_fed_lists_and_hears_what_is_newer() {
+    let share = share::Share::new();
+    let refused = Reply::Json(500, json!({"kind": "Status", "code": 500}));
+    let server = Server::new(vec![
+        list(7, "t", vec![object("a", 3)]),
+        refused,
+        list(7, "", vec![object("b", 5)]),
+        list(20, "", vec![object("a", 9)]),
+    ]);
+    let config = WatchConfig::new("/api/v1/configmaps").fed(Some(share.part(share::Part::All)));
+    let read = |text: &str| {
+        let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Ok((
+            value["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            value["data"]["v"].as_u64().unwrap_or(0),
+        ))
+    };
+    let mut watcher = Watcher::new(server.client(), config, server.env.clone(), read);
+    let tell = |name: &str, revision: u64, there: bool| {
+        let text = object(name, revision).to_string().into();
+        share.tell("", name, &News { there, text, revision: Some(revision) });
+    };
+    // Before the list is there, and while it is made.
+    tell("a", 6, true);
+    tell("b", 8, true);
+    let upsert = |name: &str, revision| Event::Upsert((name.to_owned(), revision));
+    assert_eq!(watcher.next().await, Event::Init);
+    assert_eq!(watcher.next().await, upsert("a", 3));
+    tell("c", 9, true);
+    assert_eq!(watcher.next().await, upsert("b", 5));
+    assert_eq!(watcher.next().await, Event::Synced);
+    assert_eq!(watcher.next().await, upsert("b", 8));
+    assert_eq!(watcher.next().await, upsert("c", 9));
+    tell("b", 10, true);
+    tell("b", 11, false);
+    assert_eq!(watcher.next().await, Event::Delete(("b".to_owned(), 11)), "the last alone");
+    assert!(timeout(Duration::from_secs(3600), watcher.next()).await.is_err(), "silence is no trouble");
+    share.anew();
+    tell("c", 12, true);
+    for event in [Event::Init, upsert("a", 9), Event::Synced] {
+        assert_eq!(watcher.next().await, event);
+    }
+    assert!(timeout(Duration::from_secs(1), watcher.next()).await.is_err(), "that was listed");
+    tell("c", 21, true);
+    assert_eq!(watcher.next().await, upsert("c", 21));
+    assert!(server.asked().iter().all(|path| !path.contains("watch")), "{:?}", server.asked());
+}

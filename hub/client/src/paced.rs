@@ -1,0 +1,146 @@
+//! A client that asks a server no more often, and for no more at a time, than it was told to: what is too much waits.
+//!
+//! Watches count for how often alone. Everything else is under way until its answer was read, or is not wanted any more.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep_until},
+};
+
+/// How often, and how much at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Requests in a second, in the long run; infinite: any number.
+    pub per_second: f64,
+    /// So many may come at once after a rest.
+    pub burst: u32,
+    /// Requests under way, watches aside.
+    pub at_once: usize,
+}
+
+/// When the next request may go.
+#[derive(Debug)]
+struct Turns {
+    pace: Pace,
+    /// When all requests of before are paid for.
+    paid: Instant,
+}
+
+impl Turns {
+    /// Takes a turn: when it comes.
+    fn take(&mut self, now: Instant) -> Instant {
+        let each = 1.0 / self.pace.per_second;
+        if !(each.is_finite() && each > 0.0) {
+            return now;
+        }
+        let each = Duration::from_secs_f64(each.min(3600.0));
+        let turn = self.paid.max(now);
+        self.paid = turn + each;
+        let saved = each * self.pace.burst.max(1).saturating_sub(1);
+        turn.checked_sub(saved).map_or(now, |at| at.max(now))
+    }
+}
+
+/// The same client at a pace.
+pub fn paced(client: Client, pace: Pace) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let turns = Arc::new(Mutex::new(Turns { pace, paid: Instant::now() }));
+    let places = Arc::new(Semaphore::new(pace.at_once.clamp(1, Semaphore::MAX_PERMITS)));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, turns, places) = (client.clone(), turns.clone(), places.clone());
+        async move {
+            let place = match is_watch(&request) {
+                true => None,
+                false => Some(places.acquire_owned().await.map_err(tower::BoxError::from)?),
+            };
+            let turn = turns.lock().take(Instant::now());
+            sleep_until(turn).await;
+            let response = client.send(request).await.map_err(tower::BoxError::from)?;
+            Ok::<_, tower::BoxError>(response.map(|body| held(body, place)))
+        }
+    });
+    Client::new(service, namespace)
+}
+
+fn is_watch(request: &Request<Body>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
+}
+
+/// A body that has a place for as long as it is there.
+fn held(body: Body, place: Option<OwnedSemaphorePermit>) -> UnsyncBoxBody<Bytes, kube::Error> {
+    match place {
+        None => body.boxed_unsync(),
+        Some(place) => body
+            .map_frame(move |frame| {
+                let _ = &place;
+                frame
+            })
+            .boxed_unsync(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+    use http::Response;
+
+    use super::*;
+
+    #[test]
+    fn turns_come_at_their_pace_after_a_burst() {
+        let begun = Instant::now();
+        let mut turns = Turns { pace: Pace { per_second: 10.0, burst: 3, at_once: 1 }, paid: begun };
+        let mut take = |after: u64| {
+            let at = turns.take(begun + Duration::from_millis(after));
+            u64::try_from((at - begun).as_millis()).unwrap()
+        };
+        assert_eq!([0, 0, 0, 0, 0].map(&mut take), [0, 0, 0, 100, 200]);
+        assert_eq!([10_000, 10_000, 10_000, 10_000].map(&mut take), [10_000, 10_000, 10_000, 10_100]);
+        let unbound = Pace { per_second: f64::INFINITY, burst: 1, at_once: 1 };
+        let mut turns = Turns { pace: unbound, paid: begun };
+        assert_eq!([begun, begun].map(|now| turns.take(now)), [begun, begun]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_is_under_way_than_there_are_places() {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (count, peak) = (now.clone(), most.clone());
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let (count, peak) = (count.clone(), peak.clone());
+            async move {
+                peak.fetch_max(count.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                count.fetch_sub(1, Ordering::SeqCst);
+                Ok::<_, std::io::Error>(Response::new(Body::from(b"ok".to_vec())))
+            }
+        });
+        let pace = Pace { per_second: f64::INFINITY, burst: 1, at_once: 2 };
+        let client = paced(Client::new(service, "default"), pace);
+        let ask = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            client.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
+        };
+        let begun = Instant::now();
+        let answers = join_all(["/a", "/b", "/c", "/d"].map(|path| ask(path))).await;
+        assert!(answers.iter().all(|answer| answer.as_ref() == b"ok"));
+        assert_eq!((most.load(Ordering::SeqCst), begun.elapsed().as_secs()), (2, 2));
+        // An answer that nobody reads holds its place; a watch has none.
+        let request = |path: &str| Request::get(path).body(Body::empty()).unwrap();
+        let unread = [client.send(request("/a")).await.unwrap(), client.send(request("/b")).await.unwrap()];
+        ask("/c?watch=true").await;
+        let waits = tokio::time::timeout(Duration::from_secs(9), ask("/c")).await;
+        assert!(waits.is_err());
+        drop(unread);
+        ask("/c").await;
+    }
+}
