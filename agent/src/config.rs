@@ -3,7 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::consts::{extension, lease, namespace};
-use karmada_client::{Wake, link::Patience, rest::Bounds};
+use karmada_client::{
+    Wake,
+    link::Patience,
+    rest::Bounds,
+    room::Corner,
+    watch::share::{Part, Share, Source},
+};
 use karmada_core::links::{Link, Terms};
 use karmada_env::Env;
 use karmada_member::{Place, RemovalRule, Scope};
@@ -57,6 +63,19 @@ impl Troubles {
     }
 }
 
+/// What the hub watches in any case, for an agent in its own process: that one opens no watch on the hub.
+#[derive(Clone, Debug, Default)]
+pub struct Feed {
+    /// Works, but for those that agents have made of what they collect.
+    pub works: Share,
+    /// Clusters.
+    pub clusters: Share,
+    /// Users' rules that are scripts.
+    pub scripts: Share,
+    /// Users' rules that are services to be asked.
+    pub services: Share,
+}
+
 /// How an agent behaves. The figures are Karmada's unless they say otherwise.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
@@ -80,10 +99,12 @@ pub struct AgentConfig {
     pub work_syncs: usize,
     /// Whether nodes are counted by grade.
     pub resource_modeling: bool,
-    /// The hub runs it itself, for a Cluster in push mode that is there: it makes none.
-    pub hosted: bool,
+    /// The hub runs it itself, for a Cluster in push mode that is there: it makes none, and renews no Lease.
+    pub hosted: Option<Feed>,
     /// What is taken of the member's answers.
     pub bounds: Bounds,
+    /// Whose room they take, where other members' take it as well.
+    pub corner: Option<Corner>,
     /// Where on the member it works.
     pub scope: Scope,
     /// Which removals are held until they are confirmed.
@@ -120,8 +141,9 @@ impl AgentConfig {
             member_namespace: namespace::SYSTEM.into(),
             work_syncs: 5,
             resource_modeling: true,
-            hosted: false,
+            hosted: None,
             bounds: Bounds::default(),
+            corner: None,
             scope: Scope::default(),
             removals: RemovalRule::default(),
             doubt_older_hubs: false,
@@ -146,6 +168,16 @@ impl AgentConfig {
     pub fn patience(&self) -> Patience {
         let Terms { ping_after, ping_answer, answer, redial, hedge, .. } = self.terms;
         Patience { ping_after, ping_answer, answer, redial, hedge }
+    }
+
+    /// Whether the hub runs it itself.
+    pub fn is_hosted(&self) -> bool {
+        self.hosted.is_some()
+    }
+
+    /// Who tells of a part of what the hub watches, where somebody does.
+    pub(crate) fn fed(&self, share: impl Fn(&Feed) -> &Share, part: Part) -> Option<Source> {
+        self.hosted.as_ref().map(|feed| share(feed).part(part))
     }
 
     /// The namespace on the hub that holds this cluster's Works.

@@ -31,7 +31,7 @@ use karmada_interpreter::{Interpreter, Unreachable};
 use karmada_member::{Member, Tasks, rights::Rights};
 use tokio_util::sync::CancellationToken;
 
-pub use config::{AgentConfig, Facts, Spending, State, Troubles};
+pub use config::{AgentConfig, Facts, Feed, Spending, State, Troubles};
 pub use karmada_member::{
     Count, Memory, Place, RemovalRule, Scope, Stats,
     outline::{Ask, Outline, Stands},
@@ -205,7 +205,7 @@ impl Handle {
 impl Agent {
     /// An agent that does nothing before [`Agent::run`].
     pub fn new(config: AgentConfig, hub: kube::Client, member: kube::Client, env: Env, state: State) -> Self {
-        let member = Rest::new(member).bounded(config.bounds);
+        let member = Rest::new(member).bounded(config.bounds).within(config.corner.clone());
         let (rights, stats) = (Rights::new(env.clone()), Arc::new(Stats::default()));
         let ways = Ways::new(hub, &config, &env);
         let caller = AgentCaller::new(env.clone(), ways.recorder.clone(), config.cluster.clone());

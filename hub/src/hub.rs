@@ -41,7 +41,7 @@ use crate::{
     },
     metrics::HubFigures,
     page::eyes::Eyes,
-    push::{Pusher, Pushing},
+    push::{self, Pusher, Pushing},
     write::claiming::NewTemplates,
 };
 
@@ -62,6 +62,8 @@ pub struct HubConfig {
     pub hpa_scale_targets: bool,
     /// How FederatedHPAs are seen to.
     pub autoscaling: look::Settings,
+    /// How the hub works on clusters in push mode.
+    pub push: push::Settings,
 }
 
 impl Default for HubConfig {
@@ -74,6 +76,7 @@ impl Default for HubConfig {
             empty_workloads: false,
             hpa_scale_targets: false,
             autoscaling: look::Settings::default(),
+            push: push::Settings::default(),
         }
     }
 }
@@ -213,7 +216,6 @@ impl Hub {
             judge: self.config.judge,
             empty_workloads: self.config.empty_workloads,
         };
-        let client = self.client.clone();
         let mut context =
             Context::new(self.client, self.env, self.skip, settings, figures.clone(), stop.clone());
         context.epochs = self.epochs;
@@ -248,7 +250,7 @@ impl Hub {
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
         let works = self.pushing == Pushing::Works;
-        let pusher = (self.pushing != Pushing::No).then(|| Pusher::new(&client, &context.writer, works));
+        let pusher = (self.pushing != Pushing::No).then(|| Pusher::new(&context, self.config.push, works));
 
         let mut running = JoinSet::new();
         let leases = context.watch(&mut running);

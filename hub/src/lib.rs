@@ -40,3 +40,4 @@ mod rules;
 mod write;
 
 pub use hub::{Hub, HubConfig, HubError};
+pub use push::Settings as PushSettings;

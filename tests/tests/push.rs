@@ -38,7 +38,10 @@ async fn ready(fleet: &Fleet, name: &str, wanted: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hub_works_on_a_member_that_joins_by_push() {
     let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
-    let Some(fleet) = Fleet::start("push", 0, &binaries, Options::impatient()).await else { return };
+    let mut options = Options::impatient();
+    let soon = ["status-update-frequency", "failure-threshold", "success-threshold"];
+    options.hub.extend(soon.map(|what| format!("--cluster-{what}=1s")));
+    let Some(fleet) = Fleet::start("push", 0, &binaries, options).await else { return };
     let dir: &Path = fleet.dir.path();
     let (_process, config) = start_stock(dir, "m", &binaries, true);
     file(&config).await;
@@ -67,6 +70,18 @@ async fn the_hub_works_on_a_member_that_joins_by_push() {
         let secret = fleet.api.get(&path).await.unwrap();
         assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], cluster["metadata"]["uid"]);
     }
+    // It watches nothing on the hub beside what that watches in any case, and renews no Lease.
+    let page = fleet.api.get_text("/metrics").await.unwrap();
+    for resource in ["works", "clusters"] {
+        let label = format!("resource=\"{resource}\"");
+        let open = page
+            .lines()
+            .find(|row| row.starts_with("apiserver_longrunning_requests{") && row.contains(&label))
+            .unwrap_or_default();
+        assert!(open.ends_with(" 1"), "{open}");
+    }
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/m";
+    assert!(fleet.api.get(lease).await.is_err_and(|error| error.is_not_found()));
     // A Deployment arrives, and what becomes of it comes back.
     fleet.create_namespace().await;
     fleet.create([samples::deployment_policy("web", &["m"]), samples::deployment("web", 2)]).await;

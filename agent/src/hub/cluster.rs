@@ -18,7 +18,9 @@ use std::{
     time::Duration,
 };
 
-use karmada_client::{Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, latest, rest::METADATA};
+use karmada_client::{
+    Backoff, Error, Event, Policy, Rest, Wake, WatchConfig, latest, rest::METADATA, watch::share::Source,
+};
 use karmada_env::Env;
 use karmada_member::{
     Fence, Holds,
@@ -259,12 +261,13 @@ impl ClusterView {
     }
 
     /// Follows the object, and tells when it was deleted.
-    pub(crate) async fn follow(&self, env: Env, wake: Wake) {
+    pub(crate) async fn follow(&self, env: Env, wake: Wake, fed: Option<Source>) {
         let mut connected = wake.listen();
         let config = WatchConfig::new(clusters().collection(None))
             .fields(format!("metadata.name={}", self.name))
             .metadata_only()
-            .wake(&wake);
+            .wake(&wake)
+            .fed(fed);
         let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
         let mut watcher = self.watch(config, env.clone(), parse);
         let mut backoff = Backoff::new(FETCH);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use karmada_api::consts::component;
-use karmada_client::{Recorder, Rest, Wake, WorkQueue, events::RecorderTask, latest};
+use karmada_client::{Recorder, Rest, Wake, WorkQueue, events::RecorderTask, latest, watch::share::Part};
 use karmada_core::links::Matter;
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
@@ -18,6 +18,7 @@ use super::{
     heartbeat::Heartbeat,
     origin::Trust,
     outbox::{Outbox, REPORTERS},
+    presence::Presence,
     pull::Puller,
     register::Registrar,
     reporter::Reporter,
@@ -158,23 +159,16 @@ impl HubHalf {
             registrar.register().await;
             registrar.take_back().await;
         });
-        let heartbeat = Heartbeat::new(
-            self.hub.clone(),
-            config.clone(),
-            self.instance.clone(),
-            Arc::clone(&self.view),
-            Arc::clone(&self.stats),
-            rights.clone(),
-            Arc::clone(half.fence()),
-        );
-        let (last, registered) = (tasks.last.clone(), rights.clone());
-        tasks.drains.spawn(async move {
-            tokio::select! {
-                biased;
-                () = last.cancelled() => {}
-                () = registered.registered() => heartbeat.run(&last).await,
-            }
-        });
+        if config.is_hosted() {
+            let presence = Presence {
+                rights: rights.clone(),
+                fence: Arc::clone(half.fence()),
+                every: config.lease_interval,
+            };
+            tasks.loops.spawn(presence.run());
+        } else {
+            self.renew(half, tasks);
+        }
         let telling = Arc::new(Telling {
             recorder: self.recorder.clone(),
             member: Arc::clone(half),
@@ -205,10 +199,11 @@ impl HubHalf {
         self.telling = Some(telling);
         tasks.loops.spawn({
             let (view, env, wake) = (Arc::clone(&self.view), env.clone(), config.hub_back.clone());
-            let rights = rights.clone();
+            let (rights, own) = (rights.clone(), Part::Object(String::new(), config.cluster.clone()));
+            let fed = config.fed(|feed| &feed.clusters, own);
             async move {
                 rights.registered().await;
-                view.follow(env, wake).await;
+                view.follow(env, wake, fed).await;
             }
         });
         if let Some(dials) = config.tunnel.clone() {
@@ -265,6 +260,27 @@ impl HubHalf {
         }
     }
 
+    /// Starts who renews the Lease.
+    fn renew(&self, half: &Member, tasks: &mut Tasks) {
+        let heartbeat = Heartbeat::new(
+            self.hub.clone(),
+            self.config.clone(),
+            self.instance.clone(),
+            Arc::clone(&self.view),
+            Arc::clone(&self.stats),
+            self.rights.clone(),
+            Arc::clone(half.fence()),
+        );
+        let (last, registered) = (tasks.last.clone(), self.rights.clone());
+        tasks.drains.spawn(async move {
+            tokio::select! {
+                biased;
+                () = last.cancelled() => {}
+                () = registered.registered() => heartbeat.run(&last).await,
+            }
+        });
+    }
+
     /// Who reports the Cluster's status, and what it looks at.
     fn reporter(&self, half: &Arc<Member>, tasks: &mut Tasks) -> Reporter {
         let (figures, quotas) = (Arc::default(), Arc::default());
@@ -302,6 +318,7 @@ impl HubHalf {
             hub: self.hub.clone(),
             env: self.env.clone(),
             wake: self.config.hub_back.clone(),
+            feed: self.config.hosted.clone(),
             rights: self.rights.clone(),
             view: Arc::clone(&self.view),
             interpreter: Arc::clone(&self.interpreter),

@@ -14,7 +14,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use karmada_client::{Backoff, Event, Policy, Rest, WatchConfig};
+use karmada_client::{Backoff, Event, Policy, Rest, WatchConfig, watch::share::Part};
 use karmada_env::Env;
 use karmada_member::{
     DesiredWork, Member,
@@ -241,7 +241,10 @@ impl Puller {
     /// Watches while this agent speaks for the cluster.
     async fn follow(&self, known: &mut Known) {
         let path = works().collection(Some(&self.config.execution_namespace()));
-        let config = WatchConfig::new(path.as_str()).labels(OTHERS).wake(&self.config.hub_back).news();
+        let part = Part::Namespace(self.config.execution_namespace());
+        let fed = self.config.fed(|feed| &feed.works, part);
+        let config =
+            WatchConfig::new(path.as_str()).labels(OTHERS).wake(&self.config.hub_back).news().fed(fed);
         let desired = self.member.desired();
         let lister = known::lister(self.hub.clone(), path, Arc::clone(desired));
         let watch = self.view.watch(config, self.env.clone(), Heard::parse).list_by(lister);

@@ -46,9 +46,9 @@ enum Plan {
 
 /// Judges the Cluster that stands on the hub under our name.
 fn plan(live: Option<&Value>, name: &str, id: &str, config: &AgentConfig) -> Plan {
-    let AgentConfig { facts, hosted, .. } = config;
+    let (facts, hosted) = (&config.facts, config.is_hosted());
     let Some(live) = live else {
-        return match *hosted {
+        return match hosted {
             true => Plan::Refuse(format!("the hub has no Cluster {name} any more")),
             false => Plan::Create,
         };
@@ -63,12 +63,12 @@ fn plan(live: Option<&Value>, name: &str, id: &str, config: &AgentConfig) -> Pla
             text("id"),
         ));
     }
-    if *hosted && text("syncMode") != "Push" {
+    if hosted && text("syncMode") != "Push" {
         return Plan::Refuse(format!(
             "the hub's Cluster {name} is in Pull mode now: an agent works on this member"
         ));
     }
-    if !*hosted && text("syncMode") == "Push" {
+    if !hosted && text("syncMode") == "Push" {
         return Plan::Refuse(format!(
             "the hub's Cluster {name} is in Push mode: the hub itself works on this member. Give this agent another \
              --cluster-name, or unjoin the cluster first"
@@ -136,7 +136,7 @@ impl Registrar {
             let pause = match attempt(hub, member, config, view, env).await {
                 Ok(None) => return,
                 Ok(Some(refusal)) => {
-                    if config.hosted {
+                    if config.is_hosted() {
                         let failed = reason::STATUS_COLLECTION_FAILED;
                         let now = Time::now(env);
                         let told =
@@ -182,11 +182,11 @@ async fn attempt(
 ) -> Result<Option<String>, Error> {
     let name = config.cluster.as_str();
     let system = match member.small().get(IDENTITY).await {
-        Err(error) if config.hosted => return unknown(hub, member, config, view, env, error).await,
+        Err(error) if config.is_hosted() => return unknown(hub, member, config, view, env, error).await,
         system => system?,
     };
     let id = object::uid(&system);
-    if config.hosted && id.is_empty() {
+    if config.is_hosted() && id.is_empty() {
         return Ok(Some(
             "what answers at apiEndpoint has no uid in its Namespace kube-system, by which members are known"
                 .to_owned(),
@@ -340,6 +340,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::config::Feed;
 
     fn config(facts: Facts) -> AgentConfig {
         AgentConfig { facts, ..AgentConfig::new("m") }
@@ -347,7 +348,7 @@ mod tests {
 
     #[test]
     fn the_hubs_own_agent_makes_no_cluster_and_takes_none_of_an_agents() {
-        let config = AgentConfig { hosted: true, ..AgentConfig::new("m") };
+        let config = AgentConfig { hosted: Some(Feed::default()), ..AgentConfig::new("m") };
         let pushed = json!({"spec": {"id": "u", "syncMode": "Push"}});
         assert_eq!(plan(Some(&pushed), "m", "u", &config), Plan::Keep(None));
         for other in [
@@ -429,7 +430,7 @@ mod tests {
             })
         });
         let env = Env::system();
-        let config = AgentConfig { hosted: true, ..AgentConfig::new("m") };
+        let config = AgentConfig { hosted: Some(Feed::default()), ..AgentConfig::new("m") };
         let agent = crate::Agent::new(
             config,
             kube::Client::new(hub, "default"),

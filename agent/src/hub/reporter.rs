@@ -172,7 +172,7 @@ impl Reporter {
                 looked = Some(self.env.now());
                 last = Some(self.look().await);
             }
-            if self.config.hosted && last.as_ref().is_some_and(|look| look.foreign) {
+            if self.config.is_hosted() && last.as_ref().is_some_and(|look| look.foreign) {
                 // Nothing more is done there; whoever begins anew finds out what is wrong, and says so.
                 tracing::warn!(cluster = %self.config.cluster, "another member answers at the cluster's address");
                 return;

@@ -24,7 +24,10 @@ use karmada_api::{
     },
     consts::extension,
 };
-use karmada_client::{Backoff, Error, Event, Policy, Resource, Rest, Wake, WatchConfig};
+use karmada_client::{
+    Backoff, Error, Event, Policy, Resource, Rest, Wake, WatchConfig,
+    watch::share::{Part, Share, Source},
+};
 use karmada_env::Env;
 use karmada_interpreter::{Interpreter, rules::Rules, webhook::Hooks};
 use karmada_member::{Member, Sort as Kept, rights::Rights};
@@ -34,6 +37,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{cluster::ClusterView, origin::Trust};
+use crate::config::Feed;
 
 /// How often the hub is asked for a first rule of either sort, in turns: 300 bytes each time are a byte a second.
 pub(crate) const ASK: Duration = Duration::from_secs(300);
@@ -60,6 +64,8 @@ pub(crate) struct Follower {
     pub(crate) hub: Rest,
     pub(crate) env: Env,
     pub(crate) wake: Wake,
+    /// What the hub watches in any case, in its own process.
+    pub(crate) feed: Option<Feed>,
     pub(crate) rights: Rights,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) interpreter: Arc<Interpreter>,
@@ -79,12 +85,18 @@ struct Sort<'a> {
     offset: Duration,
     heard: &'a AtomicBool,
     kept: Kept,
+    fed: Option<Source>,
 }
 
 impl<'a> Sort<'a> {
     fn of<K: KarmadaKind>(word: &'static str, offset: Duration, heard: &'a AtomicBool, kept: Kept) -> Self {
         let resource = Resource::new(K::GROUP, K::VERSION, K::PLURAL, K::KIND, K::NAMESPACED);
-        Self { word, collection: resource.collection(None), body: K::BODY, offset, heard, kept }
+        Self { word, collection: resource.collection(None), body: K::BODY, offset, heard, kept, fed: None }
+    }
+
+    /// Its changes are told by somebody else's watch, if there is one.
+    fn fed(self, share: Option<&Share>) -> Self {
+        Self { fed: share.map(|share| share.part(Part::All)), ..self }
     }
 }
 
@@ -115,13 +127,15 @@ impl Follower {
             Duration::ZERO,
             &self.half.rules().scripts,
             Kept::Scripts,
-        );
+        )
+        .fed(self.feed.as_ref().map(|feed| &feed.scripts));
         let second = Sort::of::<ResourceInterpreterWebhookConfiguration>(
             extension::RULES_WEBHOOKS,
             self.ask / 2,
             &self.half.rules().services,
             Kept::Services,
-        );
+        )
+        .fed(self.feed.as_ref().map(|feed| &feed.services));
         tokio::join!(self.sort(first, scripts, &changed), self.sort(second, services, &changed));
     }
 
@@ -244,7 +258,7 @@ impl Follower {
         replace: &(impl Fn(&BTreeMap<String, T>) -> Vec<(String, String)> + Send + Sync),
         changed: &(impl Fn(&[(String, String)]) + Send + Sync),
     ) {
-        let config = WatchConfig::new(sort.collection.clone()).wake(&self.wake);
+        let config = WatchConfig::new(sort.collection.clone()).wake(&self.wake).fed(sort.fed.clone());
         let body = sort.body;
         let read = move |text: &str| {
             let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;

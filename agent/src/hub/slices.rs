@@ -300,8 +300,8 @@ impl Collecting<'_> {
                 });
                 Ok((key, seen))
             };
-            let member = self.collector.member.client().clone();
-            let mut watcher = Watcher::new(member, config, self.collector.env.clone(), parse);
+            let member = self.collector.member.clone();
+            let mut watcher = Watcher::over(member, config, self.collector.env.clone(), parse);
             loop {
                 tokio::select! {
                     biased;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use karmada_api::{cluster::Cluster, consts::namespace};
 use karmada_core::copies::Knowledge;
-use karmada_meta::object;
+use karmada_meta::{object, time::Time};
 use karmada_objects::{discovery, kinds};
 use serde::Deserialize;
 use serde_json::Value;
@@ -69,7 +69,9 @@ pub(super) async fn knowledge(
         Err(error) if !(error.is_forbidden() || error.is_not_found()) => return Err(server.failure(&error)),
         _ => {}
     }
-    let of =
-        |(name, cluster): (&String, &Cluster)| (name.clone(), Knowledge::of(Some(cluster), leases.get(name)));
+    let now = Time::from_system(server.now());
+    let of = |(name, cluster): (&String, &Cluster)| {
+        (name.clone(), Knowledge::of(Some(cluster), leases.get(name), now))
+    };
     Ok(clusters.iter().map(of).collect())
 }

@@ -2,7 +2,7 @@
 //! is known carries its age.
 
 use karmada_api::{
-    cluster::Cluster,
+    cluster::{Cluster, ClusterSyncMode},
     conditions::{self, ConditionStatus},
     consts::{condition, extension},
     work::{ResourceHealth, WorkStatus},
@@ -129,11 +129,16 @@ impl Knowledge {
     /// a cluster that is not there any more is as old as anything can be.
     ///
     /// The server's note of the Lease's last write is taken before the agent's own `renewTime`: clocks on the edge run
-    /// wrong.
-    pub fn of(cluster: Option<&Cluster>, lease: Option<&Value>) -> Self {
+    /// wrong. In push mode there is no Lease: the hub itself sees the member `now`, or has not since its condition says so.
+    pub fn of(cluster: Option<&Cluster>, lease: Option<&Value>, now: Time) -> Self {
         let Some(cluster) = cluster else { return Self { at: None, stale: true } };
         let conditions = cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
         let ready = conditions::find(conditions, condition::READY);
+        if cluster.spec.sync_mode == ClusterSyncMode::Push {
+            let lost = ready.filter(|ready| ready.status != ConditionStatus::True);
+            let since = lost.map(|lost| lost.last_transition_time);
+            return Self { at: since.or(ready.map(|_| now)), stale: since.is_some() || ready.is_none() };
+        }
         let stale = ready.is_none_or(|ready| ready.status == ConditionStatus::Unknown);
         let lost = ready.filter(|_| stale).map(|ready| ready.last_transition_time);
         Self { at: lease.and_then(renewed).or(lost), stale }
@@ -201,14 +206,16 @@ mod tests {
 
     #[test]
     fn knowledge_has_an_age() {
-        let cluster = |ready: &str| -> Cluster {
+        let cluster_of = |mode: &str, ready: &str| -> Cluster {
             serde_json::from_value(json!({
-                "metadata": {"name": "a"}, "spec": {"syncMode": "Pull"},
+                "metadata": {"name": "a"}, "spec": {"syncMode": mode},
                 "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "R", "message": "",
                                            "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
             }))
             .unwrap()
         };
+        let (cluster, pushed) =
+            (|ready: &str| cluster_of("Pull", ready), |ready: &str| cluster_of("Push", ready));
         let lease = json!({
             "metadata": {"managedFields": [{"time": "2026-01-01T00:05:00Z"}, {"time": "2026-01-01T00:06:00Z"}]},
             "spec": {"renewTime": "1999-01-01T00:00:00.000000Z"},
@@ -228,9 +235,12 @@ mod tests {
             ("silent, no Lease", Some(cluster("Unknown")), None, time("2026-01-01T00:00:00Z"), true),
             ("alive, no Lease", Some(cluster("True")), None, None, false),
             ("gone", None, Some(&lease), None, true),
+            ("the hub sees it", Some(pushed("True")), None, time("2026-01-01T00:09:00Z"), false),
+            ("it does not", Some(pushed("False")), Some(&lease), time("2026-01-01T00:00:00Z"), true),
         ];
+        let now = time("2026-01-01T00:09:00Z").unwrap();
         for (message, cluster, lease, at, stale) in table {
-            assert_eq!(Knowledge::of(cluster.as_ref(), lease), Knowledge { at, stale }, "{message}");
+            assert_eq!(Knowledge::of(cluster.as_ref(), lease, now), Knowledge { at, stale }, "{message}");
         }
     }
 }

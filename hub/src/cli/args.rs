@@ -4,6 +4,7 @@ mod audit;
 mod authn;
 mod judge;
 mod numbers;
+mod push;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -17,7 +18,10 @@ use karmada_cli::{
 use karmada_meta::duration;
 use karmada_telemetry::logs::Format as LogFormat;
 
-pub(super) use self::audit::{AuditArgs, AuditMode};
+pub(super) use self::{
+    audit::{AuditArgs, AuditMode},
+    push::PushArgs,
+};
 use self::{authn::AuthnArgs, judge::JudgeArgs, numbers::positive};
 
 /// The hub: policies, bindings and the API that agents pull from.
@@ -207,6 +211,8 @@ pub struct ServeArgs {
     pub failover: FailoverArgs,
     #[command(flatten)]
     pub judge: JudgeArgs,
+    #[command(flatten)]
+    pub push: PushArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
     #[command(flatten)]

@@ -498,9 +498,14 @@ impl ClusterController {
     }
 
     /// Whether something in a Work may run in one place only, and on its cluster for some time yet. It counts from the last
-    /// renewal: an agent whose credentials have ended renews no more, and one that still does has heard the hub.
+    /// renewal: an agent whose credentials have ended renews no more, and one that still does has heard the hub. Where the hub
+    /// itself works on the member nobody is there who would stop it, however long is waited.
     fn may_run_still(&self, cluster: &str, work: &Reference) -> bool {
         let Some(after) = work.fence else { return false };
+        let head = self.context.known.clusters.get(&Key::cluster_scoped(cluster));
+        if head.is_some_and(|head| head.is_pushed()) {
+            return false;
+        }
         let judgement = &self.context.accounts.judgement;
         let silent = judgement.silent(cluster);
         let left = Left { reports: false, exists: true, silent, marked: true };

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use karmada_api::consts::label;
 use karmada_apiserver::authn::epochs::Epochs;
 use karmada_client::{Error, Resource, WatchConfig, WorkQueue, latest, watch::Health};
 use karmada_core::{services::slices, skip::Skip};
@@ -30,6 +31,7 @@ use crate::{
             WorkHead,
         },
         index::{Index, follow},
+        shared::Shared,
     },
     metrics::HubFigures,
     rules::{UserRules, customizations, hooks},
@@ -145,14 +147,23 @@ impl Context {
         let leases = kinds::LEASES.collection(Some(karmada_api::consts::namespace::CLUSTER));
         let all = |resource: &Resource| resource.collection(None);
         let (figures, fleet) = (self.figures.clone(), self.accounts.fleet.clone());
-        self.follow(running, "clusters", &self.known.clusters, all(&kinds::CLUSTERS), move |cluster| {
-            // What changes at every heartbeat is shown, and no news to anybody.
-            figures.clusters().seen(object::name(cluster), cluster);
-            fleet.seen(object::name(cluster), &cluster["status"]["resourceSummary"]);
-            fleet.seen_nodes(cluster);
-            fleet.seen_allowances(cluster);
-            ClusterHead::project(cluster)
-        });
+        let shares = &self.known.shares;
+        let (index, config) = (&self.known.clusters, WatchConfig::new(all(&kinds::CLUSTERS)));
+        self.follow_shared(
+            running,
+            "clusters",
+            index,
+            config,
+            Shared::by(&shares.clusters),
+            move |cluster| {
+                // What changes at every heartbeat is shown, and no news to anybody.
+                figures.clusters().seen(object::name(cluster), cluster);
+                fleet.seen(object::name(cluster), &cluster["status"]["resourceSummary"]);
+                fleet.seen_nodes(cluster);
+                fleet.seen_allowances(cluster);
+                ClusterHead::project(cluster)
+            },
+        );
         self.follow(
             running,
             "namespaces",
@@ -194,7 +205,10 @@ impl Context {
         let (figures, written) = (self.figures.clone(), self.writer.written.clone());
         // After all others have heard: they ask whether it is theirs.
         self.known.works.listen(move |change| written.arrived(change));
-        self.follow(running, "works", &self.known.works, all(&kinds::WORKS), move |work| {
+        // What agents have collected is of no use to them.
+        let shared = Shared::by(&shares.works).but(label::ENDPOINT_SLICE_MANAGED_BY);
+        let (index, config) = (&self.known.works, WatchConfig::new(all(&kinds::WORKS)));
+        self.follow_shared(running, "works", index, config, shared, move |work| {
             figures.work_seen(&Key::of(work), work);
             WorkHead::project(work)
         });
@@ -203,7 +217,9 @@ impl Context {
         let quotas = all(&kinds::FEDERATED_RESOURCE_QUOTAS);
         self.follow(running, "federatedresourcequotas", &self.accounts.quotas, quotas, quotas::project);
         let rules = all(&kinds::RESOURCE_INTERPRETER_CUSTOMIZATIONS);
-        self.follow(running, "customizations", &self.rules.customizations, rules, customizations::project);
+        let (index, config) = (&self.rules.customizations, WatchConfig::new(rules));
+        let shared = Shared::by(&shares.customizations);
+        self.follow_shared(running, "customizations", index, config, shared, customizations::project);
         let taints = all(&kinds::CLUSTER_TAINT_POLICIES);
         self.follow(
             running,
@@ -228,7 +244,9 @@ impl Context {
         let imported = WatchConfig::new(all(&kinds::ENDPOINT_SLICES)).labels(ours);
         self.follow_by(running, "endpointslices", &self.known.imported, imported, ImportedHead::project);
         let services = all(&kinds::RESOURCE_INTERPRETER_WEBHOOK_CONFIGURATIONS);
-        self.follow(running, "interpreter-webhooks", &self.rules.webhooks, services, hooks::project);
+        let (index, config) = (&self.rules.webhooks, WatchConfig::new(services));
+        let shared = Shared::by(&shares.webhooks);
+        self.follow_shared(running, "interpreter-webhooks", index, config, shared, hooks::project);
         let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
         self.follow(running, "definitions", &self.known.definitions, definitions, DefinitionHead::project);
         self.follow(running, "leases", &self.known.leases, leases, LeaseHead::project)
@@ -253,9 +271,21 @@ impl Context {
         config: WatchConfig,
         project: impl Fn(&Value) -> P + Send + Sync + 'static,
     ) -> latest::Receiver<Health> {
+        self.follow_shared(running, name, index, config, Shared::default(), project)
+    }
+
+    fn follow_shared<P: PartialEq + Send + Sync + 'static>(
+        &self,
+        running: &mut JoinSet<&'static str>,
+        name: &'static str,
+        index: &Arc<Index<P>>,
+        config: WatchConfig,
+        shared: Shared,
+        project: impl Fn(&Value) -> P + Send + Sync + 'static,
+    ) -> latest::Receiver<Health> {
         self.figures.visits(name, index.visits());
         let client = self.client.clone();
-        let (health, following) = follow(index.clone(), client, config, self.env.clone(), project);
+        let (health, following) = follow(index.clone(), client, config, self.env.clone(), shared, project);
         let stop = self.stop.clone();
         running.spawn(async move {
             tokio::select! {

@@ -15,7 +15,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use karmada_api::{
-    cluster::{ClusterSyncMode, Taint},
+    cluster::Taint,
     conditions::{self, Condition, ConditionStatus},
     consts::{component, condition, event, extension, namespace},
 };
@@ -113,10 +113,8 @@ impl LeaseMonitor {
         let leases = &self.context.known.leases;
         let judged: Vec<_> = clusters
             .iter()
-            .filter(|(key, head)| {
-                let has_lease = || leases.get(&Key::new(namespace::CLUSTER, key.name.as_str())).is_some();
-                is_judged(head.cluster.spec.sync_mode, head.ready(), has_lease)
-            })
+            // Nothing renews a Lease for those that the hub itself works on: what works on them says how they are.
+            .filter(|(_, head)| !head.is_pushed())
             .map(|(key, head)| (key.name.as_str(), head))
             .collect();
         let lease = |name: &str| leases.get(&Key::new(namespace::CLUSTER, name))?.duration;
@@ -199,7 +197,7 @@ impl LeaseMonitor {
     async fn show(&self, name: &str) -> Result<(), Error> {
         let key = Key::cluster_scoped(name);
         let Some(head) = self.context.known.clusters.get(&key) else { return Ok(()) };
-        let is_pulled = head.cluster.spec.sync_mode == ClusterSyncMode::Pull;
+        let is_pulled = !head.is_pushed();
         let now = Time::now(&self.context.env);
         let mut expired = self.pending.lock().expired.get(name).copied();
         if expired.is_some()
@@ -303,20 +301,11 @@ impl LeaseMonitor {
     fn wanted_taints(&self, name: &str, head: &ClusterHead, now: Time) -> Option<Vec<Taint>> {
         let spec = &head.cluster.spec;
         let by_condition = taints::for_condition(&spec.taints, head.ready(), now);
-        if spec.sync_mode != ClusterSyncMode::Pull {
+        if head.is_pushed() {
             return by_condition;
         }
         let held = self.context.accounts.judgement.opinion(name, head.ready()).held_until.is_some();
         flaps::taints(by_condition.as_deref().unwrap_or(&spec.taints), held, now).or(by_condition)
-    }
-}
-
-/// Whether a cluster is judged by its Lease. One in push mode while it is said to be well, if what works on it has ever renewed
-/// one: why it is not well is for that, or the hub, to say.
-fn is_judged(mode: ClusterSyncMode, ready: Ready, has_lease: impl Fn() -> bool) -> bool {
-    match mode {
-        ClusterSyncMode::Pull => true,
-        ClusterSyncMode::Push => ready == Ready::True && has_lease(),
     }
 }
 

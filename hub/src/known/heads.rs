@@ -11,7 +11,7 @@ mod work;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::{
-    cluster::Cluster,
+    cluster::{Cluster, ClusterSyncMode},
     conditions,
     consts::{condition, extension, label, reason},
     policy::{ClusterOverridePolicy, ClusterTaintPolicy, OverridePolicy, OverrideSpec},
@@ -83,6 +83,11 @@ impl ClusterHead {
     /// What its condition Ready says.
     pub(crate) fn ready(&self) -> Ready {
         Ready::from_status(conditions::find(self.conditions(), condition::READY).map(|c| c.status.as_str()))
+    }
+
+    /// Whether the hub itself works on its member.
+    pub(crate) fn is_pushed(&self) -> bool {
+        self.cluster.spec.sync_mode == ClusterSyncMode::Push
     }
 
     /// Whether its agent reports: Ready is True or False, not Unknown, and there is one. That nothing works on a cluster in push

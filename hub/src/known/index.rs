@@ -31,6 +31,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use self::recent::Recent;
+use super::shared::Shared;
 
 /// How many objects are looked at between two looks at the lock: the watch does not wait for a pass over everything.
 const PAGE: usize = 256;
@@ -83,28 +84,39 @@ struct State<P> {
     unseen: Option<BTreeSet<Arc<Key>>>,
 }
 
-/// Keeps an index current for as long as it is polled; how the watch does is told by the returned receiver.
+/// Keeps an index current for as long as it is polled; how the watch does is told by the returned receiver. Who has an ear for
+/// what is `shared` hears it, too.
 pub(crate) fn follow<P: PartialEq + Send + Sync + 'static>(
     index: Arc<Index<P>>,
     client: Client,
     config: WatchConfig,
     env: Env,
+    shared: Shared,
     project: impl Fn(&Value) -> P + Send + Sync + 'static,
 ) -> (latest::Receiver<Health>, impl Future<Output = ()> + Send) {
     let keep = index.recent.is_some();
+    let told = shared.clone();
     let mut watcher = Watcher::new(client, config, env, move |text| {
         let object: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        let projection = project(&object);
-        Ok((Key::of(&object), projection, keep.then_some(object)))
+        let (key, projection) = (Key::of(&object), project(&object));
+        let news = told.news(&key, &object, text);
+        Ok((key, projection, keep.then_some(object), news))
     });
     let health = watcher.health();
     let following = async move {
         loop {
             index.apply(match watcher.next().await {
                 Event::Init => Event::Init,
-                Event::Synced => Event::Synced,
-                Event::Delete((key, projection, _)) => Event::Delete((key, projection)),
-                Event::Upsert((key, projection, object)) => {
+                Event::Synced => {
+                    shared.listed();
+                    Event::Synced
+                }
+                Event::Delete((key, projection, _, news)) => {
+                    shared.tell(&key, news, false);
+                    Event::Delete((key, projection))
+                }
+                Event::Upsert((key, projection, object, news)) => {
+                    shared.tell(&key, news, true);
                     if let (Some(recent), Some(object)) = (&index.recent, object) {
                         recent.put(&key, object);
                     }

@@ -12,6 +12,7 @@
 //! - [`by_cluster`]: the way from a cluster to bindings, without a pass over them: [`Known::naming`].
 //! - [`by_placement`]: from a cluster to bindings that do not name it, and may go there.
 //! - [`gathered`]: what follows from a change, off the watch's task.
+//! - [`shared`]: the watches themselves, for agents in this process.
 
 mod by_cluster;
 mod by_placement;
@@ -20,6 +21,7 @@ pub(crate) mod gathered;
 pub(crate) mod heads;
 pub(crate) mod index;
 mod pair;
+pub(crate) mod shared;
 pub(crate) mod templates;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -38,6 +40,7 @@ use self::{
         WorkHead,
     },
     index::Index,
+    shared::Shares,
     templates::Templates,
 };
 
@@ -69,6 +72,8 @@ pub(crate) struct Known {
     pub(crate) rebalancers: Arc<Index<i64>>,
     pub(crate) definitions: Arc<Index<DefinitionHead>>,
     pub(crate) templates: Arc<Templates>,
+    /// For who works on members in this process.
+    pub(crate) shares: Shares,
 }
 
 impl fmt::Debug for Known {
@@ -132,6 +137,7 @@ impl Known {
             rebalancers: Index::new(),
             definitions: Index::new(),
             templates: Arc::new(Templates::new()),
+            shares: Shares::default(),
         }
     }
 

@@ -25,6 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::known::{
     heads::TemplateHead,
     index::{Change, Index, follow},
+    shared::Shared,
 };
 
 /// What a template must allow: it is listed and watched, and what a policy places can be taken away again.
@@ -255,8 +256,14 @@ impl Templates {
         });
         let stop = stop.child_token();
         let config = WatchConfig::new(resource.collection(None));
-        let (_, following) =
-            follow(index.clone(), rest.client().clone(), config, env.clone(), TemplateHead::project);
+        let (_, following) = follow(
+            index.clone(),
+            rest.client().clone(),
+            config,
+            env.clone(),
+            Shared::default(),
+            TemplateHead::project,
+        );
         // Known before its first object is: whoever hears of one looks the kind up.
         self.watched.write().insert(kind, Watched { resource, index, stop: stop.clone() });
         tasks.spawn(async move {

@@ -2,21 +2,27 @@
 
 use std::{sync::Arc, time::Duration};
 
-use karmada_agent::{Agent, AgentConfig, Place, State};
+use karmada_agent::{Agent, AgentConfig, Handle, Phase, Place, State};
 use karmada_api::cluster::{Cluster, LocalSecretReference};
 use karmada_client::{
-    Backoff, Endpoint, Event, Policy, Rest, WatchConfig, Watcher, link::careful_client_for, rest::Bounds,
+    Backoff, Endpoint, Policy, Rest,
+    link::careful_client_for,
+    paced::paced,
+    rest::Bounds,
+    watch::share::{self, Part, Share},
 };
 use karmada_env::Env;
 use karmada_objects::kinds::{CLUSTERS, SECRETS};
 use karmada_reach::{worked_on, worked_on_at};
-use kube::Client;
 use serde::Deserialize as _;
-use tokio::{sync::Notify, task::JoinSet, time::timeout};
+use tokio::{
+    sync::Notify,
+    task::JoinSet,
+    time::{Instant, interval_at, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
-use super::told;
-use crate::write::Writer;
+use super::{Common, told};
 
 /// Who the hub is for members.
 const USER_AGENT: &str = concat!("karmada-hub/", env!("CARGO_PKG_VERSION"));
@@ -26,6 +32,14 @@ pub(super) const AGAIN: Policy = Policy::new(Duration::from_secs(1), Duration::f
 const LOOK: Duration = Duration::from_secs(300);
 /// What is taken of a member's answers: they are read in the process that all clusters are served by.
 const TAKEN: Bounds = Bounds { answer: 16 << 20, objects: 200_000 };
+/// What its long answers may take at a time, of what there is for all members.
+const CORNER: usize = 2 * TAKEN.answer;
+/// So long others wait at most for one that begins.
+const BEGINS: Duration = Duration::from_secs(2);
+/// So often it is looked whether an instance still looks at its member.
+const WATCHED: Duration = Duration::from_secs(60);
+/// One that has not done so for so long hangs: longer than all that a look asks a slow member may take.
+const HANGS: Duration = Duration::from_secs(240);
 /// How long an instance may take to end what is under way.
 const ENDS: Duration = Duration::from_secs(9);
 
@@ -49,33 +63,52 @@ enum Unfound {
 
 /// Hears of the Secret that a Cluster names, wherever that is.
 #[derive(Default)]
-struct Ear(Option<(LocalSecretReference, Watcher<()>)>);
+struct Ear(Option<(LocalSecretReference, share::Ear)>);
 
 impl Ear {
-    fn listen_to(&mut self, place: &LocalSecretReference, client: &Client, env: &Env) {
+    fn listen_to(&mut self, place: &LocalSecretReference, secrets: &Share) {
         if self.0.as_ref().is_some_and(|(there, _)| there == place) {
             return;
         }
-        let config = WatchConfig::new(SECRETS.collection(Some(&place.namespace)))
-            .fields(format!("metadata.name={}", place.name))
-            .metadata_only();
-        self.0 = Some((place.clone(), Watcher::new(client.clone(), config, env.clone(), |_| Ok(()))));
+        let part = Part::Object(place.namespace.clone(), place.name.clone());
+        self.0 = Some((place.clone(), secrets.part(part).ear()));
     }
 
     /// Returns when it may have changed, or gone.
     async fn hears(&mut self) {
         match &mut self.0 {
             None => std::future::pending().await,
-            Some((_, watcher)) => while watcher.next().await == Event::Init {},
+            Some((_, ear)) => drop(ear.next().await),
         }
+    }
+}
+
+/// Notices that an agent does not look at its member any more, though it should.
+struct Watchdog {
+    handle: Handle,
+    looks: f64,
+    since: Duration,
+}
+
+impl Watchdog {
+    fn new(handle: Handle, now: Duration) -> Self {
+        Self { handle, looks: 0.0, since: now }
+    }
+
+    /// Whether it hangs. One that may not speak for its cluster has nothing to look at.
+    fn bites(&mut self, now: Duration) -> bool {
+        let looks = self.handle.stats().status_times.count();
+        if looks > self.looks || *self.handle.phase().borrow() != Phase::Active {
+            (self.looks, self.since) = (looks, now);
+        }
+        now.saturating_sub(self.since) >= HANGS
     }
 }
 
 /// See the module.
 pub(super) struct Instance {
     cluster: String,
-    writer: Arc<Writer>,
-    client: Client,
+    common: Arc<Common>,
     hub: Rest,
     env: Env,
     look: Arc<Notify>,
@@ -86,16 +119,15 @@ pub(super) struct Instance {
 impl Instance {
     pub(super) fn new(
         cluster: &str,
-        (writer, client): (&Arc<Writer>, &Client),
+        common: &Arc<Common>,
         look: &Arc<Notify>,
         stop: &CancellationToken,
     ) -> Self {
         Self {
             cluster: cluster.to_owned(),
-            writer: writer.clone(),
-            client: client.clone(),
-            hub: Rest::new(client.clone()),
-            env: writer.env.clone(),
+            common: common.clone(),
+            hub: Rest::new(common.client.clone()),
+            env: common.writer.env.clone(),
             look: look.clone(),
             stop: stop.clone(),
             ear: Ear::default(),
@@ -133,7 +165,7 @@ impl Instance {
             let telling = async {
                 if known {
                     let why = format!("the hub cannot work on this cluster in push mode: {why}");
-                    told::tell(&self.writer, &self.cluster, &why).await;
+                    told::tell(&self.common.writer, &self.cluster, &why).await;
                 }
             };
             tokio::select! {
@@ -172,7 +204,7 @@ impl Instance {
         if let Err(why) = worked_on_at(place) {
             return Err(Unfound::Unusable(why));
         }
-        self.ear.listen_to(place, &self.client, &self.env);
+        self.ear.listen_to(place, &self.common.secrets);
         let path = SECRETS.object(Some(&place.namespace), &place.name);
         let secret = self.hub.get(&path).await.map_err(|error| {
             let why = format!("spec.secretRef: Secret {}/{}: {error}", place.namespace, place.name);
@@ -185,19 +217,34 @@ impl Instance {
     async fn run(&mut self, endpoint: Endpoint, print: u64) -> Ended {
         let (member, link) =
             careful_client_for(endpoint, USER_AGENT, karmada_reach::nowhere, self.env.clone());
+        let settings = &self.common.settings;
         let config = AgentConfig {
-            hosted: true,
+            hosted: Some(self.common.feed.clone()),
             bounds: TAKEN,
+            corner: Some(self.common.room.corner(CORNER)),
+            status_interval: settings.look,
+            success_threshold: settings.success,
+            failure_threshold: settings.failure,
             member_back: link.connected().clone(),
             ..AgentConfig::new(self.cluster.as_str())
         };
+        let member = paced(member, settings.pace);
         // The same whichever hub leads: that one went before the other came.
         let state = State { instance: format!("hub-of-{}", self.cluster), place: Place::Nowhere };
-        let agent = Agent::new(config, self.client.clone(), member, self.env.clone(), state);
-        let stop = self.stop.clone();
+        let agent = Agent::new(config, self.common.client.clone(), member, self.env.clone(), state);
+        let (handle, mut phase) = (agent.handle(), agent.handle().phase());
+        let mut watchdog = Watchdog::new(handle, self.env.now());
+        let (stop, common) = (self.stop.clone(), self.common.clone());
         let over = stop.child_token();
+        let mut turn = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ended::Stopped,
+            turn = common.begins.acquire() => turn.ok(),
+        };
         let mut running = JoinSet::new();
         running.spawn(agent.run(over.clone()));
+        let mut looked = self.env.now();
+        let mut rounds = interval_at(Instant::now() + WATCHED, WATCHED);
         tracing::info!(cluster = self.cluster, "the hub works on a cluster in push mode");
         let ended = loop {
             tokio::select! {
@@ -210,8 +257,22 @@ impl Instance {
                 () = stop.cancelled() => break Ended::Stopped,
                 () = self.look.notified() => {}
                 () = self.ear.hears() => {}
-                () = tokio::time::sleep(LOOK) => {}
+                _ = timeout(BEGINS, phase.wait_for(|phase| *phase == Phase::Active)), if turn.is_some() => {
+                    turn = None;
+                    continue;
+                }
+                _ = rounds.tick() => {
+                    let now = self.env.now();
+                    if watchdog.bites(now) {
+                        let why = "what works on this member has not looked at it for minutes, and begins anew";
+                        break Ended::Failed(why.to_owned());
+                    }
+                    if now.saturating_sub(looked) < LOOK {
+                        continue;
+                    }
+                }
             }
+            looked = self.env.now();
             let found = tokio::select! {
                 biased;
                 () = stop.cancelled() => break Ended::Stopped,

@@ -1,16 +1,18 @@
 //! Members in push mode: the hub itself works on them, with what an agent does.
 //!
 //! ```text
-//!   Clusters ── watch ─▶ Pusher ─▶ Instance per cluster ─▶ karmada_agent::Agent, in this process
-//!                          │          │   ▲                    │ the hub: a client in process   │ the member: spec.apiEndpoint,
-//!                       Roster        │   └ its Secret         └ Works, status, Lease           └ by the token of spec.secretRef
+//!   Index of Clusters ─▶ Pusher ─▶ Instance per cluster ─▶ karmada_agent::Agent, in this process
+//!                          │          │   ▲                    │ the hub: a client in process     │ the member: spec.apiEndpoint,
+//!                       Roster        │   └ its Secret         ├ writes: status, Works'           └ by the token of spec.secretRef,
+//!                                     │                        └ hears: Shares of the hub's watches   at a pace of its own
 //!                                     └ told: Ready=False while nothing works on it
 //! ```
 //!
-//! Nothing is done here that an agent does not do. An instance ends with its Cluster, and is started anew, alone, when it
-//! fails or when what its member is reached by changes; while there is none its Cluster says why. It renews a Lease as
-//! Karmada's controller manager does for such clusters, by which the lease monitor sees one that hangs. What an instance has
-//! to say goes to the hub's own API.
+//! Nothing is done here that an agent does not do, but for two things. An instance opens no watch on the hub: it lists its
+//! Works once, and hears what changes from the watches that the hub has anyway. And it renews no Lease: how its member is
+//! stands in the Cluster's condition Ready, as Karmada's cluster-status-controller writes it, and an instance that does not
+//! look any more is ended. One ends with its Cluster, and is started anew, alone, when it fails or when what its member is
+//! reached by changes; while there is none its Cluster says why. What all members' answers take is bounded together.
 //!
 //! On an API server that is not the hub's own nothing works on such members, and their Clusters say that.
 
@@ -18,26 +20,40 @@ mod instance;
 mod roster;
 mod told;
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
-use karmada_client::{Backoff, Event, WatchConfig, Watcher};
-use karmada_meta::object;
-use karmada_objects::kinds::CLUSTERS;
+use karmada_agent::Feed;
+use karmada_client::{
+    Backoff, Event, Room, WatchConfig, Watcher, WorkQueue,
+    paced::Pace,
+    watch::share::{News, Share},
+};
+use karmada_objects::{key::Key, kinds::SECRETS};
 use kube::Client;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     instance::{AGAIN, Instance},
     roster::{Next, Roster, Running},
 };
-use crate::write::Writer;
+use crate::{
+    controllers::Context,
+    known::{Known, heads::ClusterHead},
+    write::Writer,
+};
 
 /// What the Clusters say of which no hub takes care.
 const NOT_HERE: &str = "this hub works on clusters in push mode with the embedded API alone (karmada-hub serve --data-dir): have its agent join it in \
      pull mode, or serve it by such a hub";
+
+/// So many instances begin at a time: each connects, and lists what is there.
+const BEGIN_AT_ONCE: usize = 32;
 
 /// What is done for clusters in push mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,40 +67,122 @@ pub(crate) enum Pushing {
     Works,
 }
 
-/// Runs an instance for each cluster in push mode.
-pub(crate) struct Pusher {
+/// How the hub works on clusters in push mode. The first four are Karmada's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// How often it is looked how a member is.
+    pub look: Duration,
+    /// How long a member must be well before Ready turns True.
+    pub success: Duration,
+    /// How long it must be unwell before Ready turns False.
+    pub failure: Duration,
+    /// How often each member is asked something, and for how much at a time.
+    pub pace: Pace,
+    /// What long answers of all members may take of the memory together, in bytes.
+    pub answers: usize,
+    /// How many objects on all members are watched; beyond that no large collection is.
+    pub objects: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            look: Duration::from_secs(10),
+            success: Duration::from_secs(30),
+            failure: Duration::from_secs(30),
+            pace: Pace { per_second: 40.0, burst: 60, at_once: 16 },
+            answers: 128 << 20,
+            objects: 2_000_000,
+        }
+    }
+}
+
+/// What all instances have of the hub.
+struct Common {
     client: Client,
     writer: Arc<Writer>,
+    settings: Settings,
+    feed: Feed,
+    secrets: Share,
+    room: Room,
+    /// Who has one may begin.
+    begins: Semaphore,
+}
+
+/// Runs an instance for each cluster in push mode.
+pub(crate) struct Pusher {
+    common: Arc<Common>,
+    known: Arc<Known>,
+    changed: WorkQueue<String>,
     works: bool,
 }
 
-/// What is seen of a Cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Head {
-    name: String,
-    is_pushed: bool,
-}
-
-fn head(text: &str) -> Result<Head, String> {
-    let cluster: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    Ok(Head { name: object::name(&cluster).to_owned(), is_pushed: cluster["spec"]["syncMode"] == "Push" })
-}
-
 impl Pusher {
-    pub(crate) fn new(client: &Client, writer: &Arc<Writer>, works: bool) -> Self {
-        Self { client: client.clone(), writer: writer.clone(), works }
+    /// One that hears the context's Clusters from now on.
+    pub(crate) fn new(context: &Context, settings: Settings, works: bool) -> Self {
+        let changed = WorkQueue::new(context.env.clone());
+        let queue = changed.clone();
+        context.known.clusters.listen(move |change| {
+            // Of what an instance itself says it need not hear; whoever tells that there is none looks whether that stands.
+            let concerns = change.differs(|head| &head.cluster.spec)
+                || change.differs(|head| &head.cluster.metadata.uid)
+                || (!works && change.last().is_pushed());
+            if concerns {
+                queue.add(change.key.name.clone());
+            }
+        });
+        context.figures.queue("push", &changed);
+        let shares = &context.known.shares;
+        let feed = Feed {
+            works: shares.works.clone(),
+            clusters: shares.clusters.clone(),
+            scripts: shares.customizations.clone(),
+            services: shares.webhooks.clone(),
+        };
+        let common = Common {
+            client: context.client(),
+            writer: context.writer.clone(),
+            room: Room::new(settings.answers, settings.objects),
+            settings,
+            feed,
+            secrets: Share::new(),
+            begins: Semaphore::new(BEGIN_AT_ONCE),
+        };
+        Self { common: Arc::new(common), known: context.known.clone(), changed, works }
     }
 
     /// Runs until `stop`, and until all instances have ended.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let config = WatchConfig::new(CLUSTERS.collection(None));
-        let mut clusters = Watcher::new(self.client.clone(), config, self.writer.env.clone(), head);
+        let synced = async {
+            self.known.clusters.synced().await;
+            self.known.works.synced().await;
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = synced => {}
+        }
         let (mut roster, mut instances) = (Roster::default(), JoinSet::new());
+        let mut secrets = JoinSet::new();
         loop {
-            let event = tokio::select! {
+            tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                event = clusters.next() => event,
+                Some(changed) = self.changed.next() => {
+                    let name = String::clone(&changed);
+                    changed.done();
+                    match self.known.clusters.get(&Key::cluster_scoped(name.as_str())) {
+                        Some(head) if head.is_pushed() => {
+                            if secrets.is_empty() && self.works {
+                                secrets.spawn(follow_secrets(self.common.clone()));
+                            }
+                            if roster.wants(&name, uid(&head)) {
+                                self.begin(name, false, &mut roster, &mut instances, &stop);
+                            }
+                        }
+                        _ => roster.unwants(&name),
+                    }
+                }
                 Some(ended) = instances.join_next() => {
                     // What panics is caught within.
                     let Ok(name): Result<String, _> = ended else { continue };
@@ -93,18 +191,11 @@ impl Pusher {
                         Next::Begin => self.begin(name, false, &mut roster, &mut instances, &stop),
                         Next::Again => self.begin(name, true, &mut roster, &mut instances, &stop),
                     }
-                    continue;
                 }
-            };
-            match event {
-                Event::Init => roster.lists(),
-                Event::Synced => roster.listed(),
-                Event::Upsert(Head { name, is_pushed: true }) => {
-                    if roster.wants(&name) {
-                        self.begin(name, false, &mut roster, &mut instances, &stop);
-                    }
+                Some(ended) = secrets.join_next() => {
+                    tracing::error!(?ended, "the watch of Secrets has ended, and begins anew");
+                    secrets.spawn(follow_secrets(self.common.clone()));
                 }
-                Event::Upsert(Head { name, .. }) | Event::Delete(Head { name, .. }) => roster.unwants(&name),
             }
         }
         while instances.join_next().await.is_some() {}
@@ -119,14 +210,15 @@ impl Pusher {
         instances: &mut JoinSet<String>,
         stop: &CancellationToken,
     ) {
-        let one = Running { stop: stop.child_token(), look: Arc::default() };
-        let (look, stop, writer, works) =
-            (one.look.clone(), one.stop.clone(), self.writer.clone(), self.works);
-        let instance = Instance::new(&name, (&self.writer, &self.client), &look, &stop);
+        let head = self.known.clusters.get(&Key::cluster_scoped(name.as_str()));
+        let uid = head.as_deref().map(uid).unwrap_or_default().to_owned();
+        let one = Running { uid, stop: stop.child_token(), look: Arc::default() };
+        let (look, stop, works) = (one.look.clone(), one.stop.clone(), self.works);
+        let common = self.common.clone();
         roster.begins(&name, one);
         instances.spawn(async move {
             if again {
-                let pause = Backoff::new(AGAIN).next(&writer.env);
+                let pause = Backoff::new(AGAIN).next(&common.writer.env);
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => return name,
@@ -135,8 +227,8 @@ impl Pusher {
             }
             let keeping = async {
                 match works {
-                    true => instance.keep().await,
-                    false => tell(&writer, &name, &look, &stop).await,
+                    true => Instance::new(&name, &common, &look, &stop).keep().await,
+                    false => tell(&common.writer, &name, &look, &stop).await,
                 }
             };
             if AssertUnwindSafe(keeping).catch_unwind().await.is_err() {
@@ -150,8 +242,36 @@ impl Pusher {
     }
 }
 
+/// Which Cluster of its name one is.
+fn uid(head: &ClusterHead) -> &str {
+    head.cluster.metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// Tells instances of the Secrets that they have an ear for: one watch for all of them, of metadata.
+async fn follow_secrets(common: Arc<Common>) {
+    let config = WatchConfig::new(SECRETS.collection(None)).metadata_only();
+    let secrets = common.secrets.clone();
+    let heard = secrets.clone();
+    let read = move |text: &str| {
+        let secret: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let key = Key::of(&secret);
+        Ok(heard.is_heard(&key.namespace, &key.name).then_some(key))
+    };
+    let mut watcher = Watcher::new(common.client.clone(), config, common.writer.env.clone(), read);
+    loop {
+        match watcher.next().await {
+            Event::Upsert(Some(key)) | Event::Delete(Some(key)) => {
+                let news = News { there: true, text: "".into(), revision: None };
+                secrets.tell(&key.namespace, &key.name, &news);
+            }
+            Event::Synced => secrets.anew(),
+            Event::Upsert(None) | Event::Delete(None) | Event::Init => {}
+        }
+    }
+}
+
 /// Says that nothing works on a cluster, whenever it has changed.
-async fn tell(writer: &Writer, cluster: &str, look: &tokio::sync::Notify, stop: &CancellationToken) {
+async fn tell(writer: &Writer, cluster: &str, look: &Notify, stop: &CancellationToken) {
     loop {
         told::tell(writer, cluster, NOT_HERE).await;
         tokio::select! {

@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 /// An instance, from outside.
 #[derive(Debug)]
 pub(super) struct Running {
+    /// Of which Cluster of that name.
+    pub(super) uid: String,
     /// Has it end.
     pub(super) stop: CancellationToken,
     /// Something has changed that may concern it.
@@ -33,30 +35,16 @@ pub(super) enum Next {
 pub(super) struct Roster {
     wanted: HashSet<String>,
     running: HashMap<String, Running>,
-    listed: Option<HashSet<String>>,
 }
 
 impl Roster {
-    /// All that are wanted are about to be told.
-    pub(super) fn lists(&mut self) {
-        self.listed = Some(HashSet::new());
-    }
-
-    /// They have been: others are wanted no more.
-    pub(super) fn listed(&mut self) {
-        let Some(there) = self.listed.take() else { return };
-        let gone: Vec<String> = self.wanted.iter().filter(|name| !there.contains(*name)).cloned().collect();
-        gone.iter().for_each(|name| self.unwants(name));
-    }
-
-    /// A cluster is to have one. Whether it has none yet: then one is to begin. Who has one that ends gets the next after that.
-    pub(super) fn wants(&mut self, name: &str) -> bool {
-        if let Some(there) = &mut self.listed {
-            there.insert(name.to_owned());
-        }
+    /// A cluster is to have one. Whether it has none yet: then one is to begin. Who has one that ends gets the next after
+    /// that, and so does a Cluster that was made anew meanwhile.
+    pub(super) fn wants(&mut self, name: &str, uid: &str) -> bool {
         self.wanted.insert(name.to_owned());
         match self.running.get(name) {
-            Some(one) => one.look.notify_one(),
+            Some(one) if one.uid == uid => one.look.notify_one(),
+            Some(one) => one.stop.cancel(),
             None => return true,
         }
         false
@@ -90,51 +78,45 @@ impl Roster {
 mod tests {
     use super::*;
 
-    fn one(roster: &mut Roster) -> CancellationToken {
+    fn one(roster: &mut Roster, uid: &str) -> CancellationToken {
         let stop = CancellationToken::new();
-        roster.begins("m", Running { stop: stop.clone(), look: Arc::default() });
+        roster.begins("m", Running { uid: uid.into(), stop: stop.clone(), look: Arc::default() });
         stop
     }
 
     #[test]
     fn the_next_begins_when_the_last_has_ended() {
         let mut roster = Roster::default();
-        assert!(roster.wants("m"));
-        let first = one(&mut roster);
-        assert!(!roster.wants("m"), "it has one, which looks");
+        assert!(roster.wants("m", "1"));
+        let first = one(&mut roster, "1");
+        assert!(!roster.wants("m", "1"), "it has one, which looks");
         roster.unwants("m");
         assert!(first.is_cancelled());
         // Deleted and made again while it is still at its last words.
-        assert!(!roster.wants("m"), "not beside the last");
+        assert!(!roster.wants("m", "2"), "not beside the last");
         assert_eq!(roster.ended("m"), Next::Begin);
-        let second = one(&mut roster);
+        let second = one(&mut roster, "2");
         assert!(!second.is_cancelled());
         roster.unwants("m");
         assert_eq!(roster.ended("m"), Next::Rest);
-        assert!(roster.wants("m"));
+        assert!(roster.wants("m", "3"));
     }
 
     #[test]
     fn one_that_ends_by_itself_is_noticed() {
         let mut roster = Roster::default();
-        roster.wants("m");
-        one(&mut roster);
+        roster.wants("m", "1");
+        one(&mut roster, "1");
         assert_eq!(roster.ended("m"), Next::Again);
-        assert!(roster.wants("m"), "nothing is left of it");
+        assert!(roster.wants("m", "1"), "nothing is left of it");
     }
 
     #[test]
-    fn what_a_list_does_not_name_ends() {
+    fn a_cluster_that_was_made_anew_has_another() {
         let mut roster = Roster::default();
-        roster.wants("m");
-        let stop = one(&mut roster);
-        roster.lists();
-        roster.wants("m");
-        roster.listed();
-        assert!(!stop.is_cancelled());
-        roster.lists();
-        roster.listed();
-        assert!(stop.is_cancelled());
-        assert_eq!(roster.ended("m"), Next::Rest);
+        roster.wants("m", "1");
+        let first = one(&mut roster, "1");
+        assert!(!roster.wants("m", "2") && first.is_cancelled());
+        assert_eq!(roster.ended("m"), Next::Begin);
     }
 }

@@ -27,6 +27,11 @@ pub(in crate::cli) fn there_is() -> Option<u64> {
     limits.chain(total(&read("/proc/meminfo"))).min()
 }
 
+/// What members' answers may take at most where nobody says it, in bytes: an eighth of what there is.
+pub(super) fn answers() -> usize {
+    usize::try_from(storage_quota() / 2).unwrap_or(usize::MAX)
+}
+
 /// Limits of requests, smaller where there is little memory: a quarter of it for working on large objects, an eighth for
 /// bodies on their way.
 pub(super) fn fitted(limits: Limits) -> Limits {

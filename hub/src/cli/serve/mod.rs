@@ -34,6 +34,7 @@ use karmada_apiserver::{
     quota::StorageQuota,
 };
 use karmada_cli::Failure;
+use karmada_client::paced::Pace;
 use karmada_core::{
     autoscale::{look, question::Sampling, sample},
     evict,
@@ -52,8 +53,8 @@ pub(super) use self::{
     credentials::credentials, encryption::keys, figures::last_backup, front::COPY_PATH,
     memory::there_is as memory_there_is,
 };
-use super::{ServeArgs, args::AutoscalingArgs, judge, logs};
-use crate::HubConfig;
+use super::{ServeArgs, args::{AutoscalingArgs, PushArgs}, judge, logs};
+use crate::{HubConfig, PushSettings};
 
 /// From the signal to the end: what still runs then is cut off. The store gets the rest of ten seconds.
 const DRAIN: Duration = Duration::from_secs(8);
@@ -121,6 +122,7 @@ fn config(args: &ServeArgs) -> Result<HubConfig, Failure> {
         empty_workloads: args.enable_empty_workload_propagation,
         hpa_scale_targets: args.enable_hpa_scale_targets,
         autoscaling: autoscaling(&args.autoscaling),
+        push: push(&args.push),
     })
 }
 
@@ -133,6 +135,24 @@ fn autoscaling(args: &AutoscalingArgs) -> look::Settings {
         sampling: Sampling { every: args.horizontal_pod_autoscaler_sync_period, settings },
         downscale: args.horizontal_pod_autoscaler_downscale_stabilization,
         tolerance: args.horizontal_pod_autoscaler_tolerance,
+    }
+}
+
+/// How clusters in push mode are worked on.
+fn push(args: &PushArgs) -> PushSettings {
+    let usual = PushSettings::default();
+    let asked = args.cluster_answers_memory.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    PushSettings {
+        look: args.cluster_status_update_frequency,
+        success: args.cluster_success_threshold,
+        failure: args.cluster_failure_threshold,
+        pace: Pace {
+            per_second: args.cluster_api_qps,
+            burst: args.cluster_api_burst,
+            at_once: usize::try_from(args.cluster_api_requests).unwrap_or(usize::MAX),
+        },
+        answers: asked.unwrap_or_else(|| usual.answers.min(memory::answers())),
+        ..usual
     }
 }
 

@@ -134,10 +134,15 @@ impl Binder {
 
     fn wait(&self, cluster: &str, marked: bool, after: Duration) -> Wait {
         let head = self.context.known.clusters.get(&Key::cluster_scoped(cluster));
+        // Where the hub itself works on the member nobody is there who would stop it.
+        let silent = match head.as_ref().is_some_and(|head| head.is_pushed()) {
+            true => Duration::ZERO,
+            false => self.context.accounts.judgement.silent(cluster),
+        };
         let left = Left {
             reports: head.as_ref().is_some_and(|head| head.reporting()),
             exists: head.is_some(),
-            silent: self.context.accounts.judgement.silent(cluster),
+            silent,
             marked,
         };
         fence::wait(Some(left), after, self.context.accounts.judgement.fence_skew())
