@@ -391,18 +391,20 @@ impl Fleet {
         Member { api: rest(&kubeconfig), name, agent, link, kubeconfig, _cluster: cluster }
     }
 
+    /// A command of the hub's program, yet without arguments.
+    pub fn program(&self) -> std::process::Command {
+        let (program, head) = &self.binaries.hub;
+        let mut command = std::process::Command::new(program);
+        command.args(head).env_remove("KUBECONFIG");
+        command
+    }
+
     /// Runs a command of the hub's program to its end.
     ///
     /// # Panics
     /// When it fails.
     pub fn command(&self, args: &[&str]) -> std::process::Output {
-        let (program, head) = &self.binaries.hub;
-        let output = std::process::Command::new(program)
-            .args(head)
-            .args(args)
-            .env_remove("KUBECONFIG")
-            .output()
-            .expect("karmada-hub runs");
+        let output = self.program().args(args).output().expect("karmada-hub runs");
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         output
     }

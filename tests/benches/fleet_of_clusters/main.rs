@@ -5,7 +5,8 @@
 //! ```text
 //!   main ── one function per figure ─┬▶ start, vanish, room, idle: a filled data directory, and a hub that starts on it;
 //!     │                              │                            the clusters are objects, and the bench speaks for them
-//!     │                              └▶ everywhere: a fleet of real agents, each beside a stand-in member
+//!     │                              ├▶ everywhere: a fleet of real agents, each beside a stand-in member
+//!     │                              └▶ push: stand-in members that the hub itself works on
 //!     └──▶ report: a Markdown table, beside the machine and what is to be reached
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 mod everywhere;
 mod idle;
+mod push;
 mod room;
 mod start;
 mod vanish;
@@ -44,6 +46,8 @@ enum Figure {
     Idle,
     /// Memory beside real agents, and one Deployment on all of them.
     Everywhere,
+    /// Memory and computing of a hub that works itself on its members.
+    Push,
 }
 
 #[derive(Clone, Debug, Parser)]
@@ -75,6 +79,12 @@ struct Args {
     /// Real agents, each with a member of its own.
     #[arg(long, value_delimiter = ',', default_value = "150,300,600")]
     agents: Vec<usize>,
+    /// Members in push mode.
+    #[arg(long, default_value_t = 100)]
+    pushed: usize,
+    /// Objects on each of these.
+    #[arg(long, default_value_t = 50)]
+    objects: usize,
     /// Seconds over which figures of a hub at rest are taken.
     #[arg(long, default_value_t = 60)]
     span: u64,
@@ -136,6 +146,7 @@ async fn measure(bed: &Bed) -> Report {
             Figure::Room => room::room(bed, &mut report).await,
             Figure::Idle => idle::idle(bed, &mut report).await,
             Figure::Everywhere => everywhere::everywhere(bed, &mut report).await,
+            Figure::Push => push::push(bed, &mut report).await,
         }
     }
     report
