@@ -64,6 +64,7 @@ pub mod quota;
 pub mod rebalance;
 pub mod remedy;
 pub mod scaling;
+pub mod search;
 pub mod select;
 pub mod services;
 pub mod skip;

@@ -12,7 +12,7 @@
 //! member's own RBAC says what the user may do there. Of what a client sends about identity nothing gets through ([`headers`]). Answers are passed
 //! on as they come, and break off visibly where they cannot end.
 //!
-//! What is asked of the cluster `*` is asked of all ([`everywhere`]).
+//! What is asked of the cluster `*` is asked of all ([`everywhere`]), and so is what is searched for ([`search`]).
 //!
 //! An upgrade (`exec`, `attach`, `port-forward`) is passed on only if the member has agreed to it: what was refused must
 //! not leave a connection on which the client could speak as the hub.
@@ -24,6 +24,7 @@ pub mod fuzzing;
 mod headers;
 mod member;
 mod pipe;
+mod search;
 mod sessions;
 mod target;
 pub mod tunnel;
@@ -63,16 +64,17 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+pub use self::{
+    everywhere::Place,
+    figures::Figures,
+    member::{Registry, nowhere, worked_on, worked_on_at},
+};
 use self::{
     everywhere::Room,
     member::{By, Member},
     sessions::{Session, Sessions},
     tunnel::{Failed, Tunnel, Tunnels},
     wire::Dialer,
-};
-pub use self::{
-    figures::Figures,
-    member::{Registry, nowhere, worked_on, worked_on_at},
 };
 
 /// Where members are on the hub.
@@ -195,16 +197,18 @@ impl Reach {
         &self.0.figures
     }
 
-    /// The subresource that it answers.
-    pub fn subresource(self) -> Carried {
-        Carried {
+    /// The subresources that it answers.
+    pub fn subresources(self) -> Vec<Carried> {
+        let mut all = search::subresources(&self.0).to_vec();
+        all.push(Carried {
             group: "cluster.karmada.io",
             version: "v1alpha1",
             resource: "clusters",
             subresource: "proxy",
             kind: "ClusterProxyOptions",
             by: Arc::new(self),
-        }
+        });
+        all
     }
 }
 
@@ -213,7 +217,7 @@ impl Carrier for Reach {
         let shared = self.0.clone();
         Box::pin(async move {
             match call.name.as_str() {
-                everywhere::ALL => Box::pin(everywhere::carry(&shared, call)).await,
+                everywhere::ALL => Box::pin(everywhere::carry(&shared, call, everywhere::Among::All)).await,
                 _ => shared.one(call).await,
             }
         })

@@ -22,12 +22,17 @@ use karmada_client::{
 use karmada_meta::{gvk::GroupResource, status::Status};
 use serde_json::Value;
 
+use crate::everywhere::Place;
+
 /// Whoever knows Clusters and Secrets.
 pub trait Registry: Send + Sync + 'static {
     /// The Cluster of this name, if there is one.
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>>;
     /// The names of all Clusters.
     fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>>;
+    /// The clusters where a kind is searched, as ResourceRegistries have it; none where none of them names it, or the hub does
+    /// not know the kind.
+    fn searched<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>>;
     /// Has the hub's own API answer, in a user's name.
     fn own<'a>(
         &'a self,

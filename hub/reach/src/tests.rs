@@ -61,6 +61,10 @@ impl Registry for One {
         Box::pin(ready(Ok(self.cluster.metadata.name.clone().into_iter().collect())))
     }
 
+    fn searched<'a>(&'a self, _: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+        Box::pin(ready(Ok(None)))
+    }
+
     fn own<'a>(&'a self, _: &'a UserInfo, _: Request<Body>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
         Box::pin(ready(Err(Status::internal("nobody is asked"))))
     }

@@ -109,7 +109,7 @@ impl Embedded {
         let reach = members::reach(&server, env);
         let reaching = reach.figures().clone();
         server.carry_path(&reach.tunnels());
-        server.carry(&reach.subresource());
+        reach.subresources().iter().for_each(|carried| server.carry(carried));
         let tasks = server.start().await;
         let new_templates = admission.new_templates().clone();
         let embedded = Self { server, store, new_templates, reaching, tasks };

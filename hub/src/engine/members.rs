@@ -6,7 +6,12 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use http::{Request, Response};
-use karmada_api::{cluster::Cluster, consts::extension};
+use karmada_api::{
+    KarmadaKind as _,
+    cluster::{Cluster, ClusterSpec},
+    consts::extension,
+    search::{ResourceRegistry, ResourceRegistrySpec},
+};
 use karmada_apiserver::{
     ApiServer, Handle,
     authn::UserInfo,
@@ -15,13 +20,18 @@ use karmada_apiserver::{
     registry::{Caller, Registry, Target, patch::PatchType},
 };
 use karmada_client::Resource;
+use karmada_core::{
+    affinity::Compiled,
+    search::{Sought, is_by_name, searched},
+};
 use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_objects::kinds::{CLUSTERS, SECRETS};
-use karmada_reach::Reach;
+use karmada_reach::{Place, Reach};
 use rustix::process::getrlimit;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 /// Who asks agents for tunnels, in the fields it owns and in the log.
 const AGENT: &str = "karmada-tunnels";
@@ -55,6 +65,53 @@ impl Stored {
     }
 }
 
+impl Stored {
+    fn searching(&self, place: &Place) -> Result<Option<Vec<String>>, Status> {
+        let registry = self.registry()?;
+        let kinds = registry.kinds();
+        let Some(kind) = kinds.by_resource(&place.group, &place.version, &place.resource) else {
+            return Ok(None);
+        };
+        let api_version = match place.group.as_str() {
+            "" => place.version.clone(),
+            group => format!("{group}/{}", place.version),
+        };
+        let sought = Sought { api_version: &api_version, kind: &kind.gvk.kind, namespace: &place.namespace };
+        let registries =
+            kinds.by_resource(ResourceRegistry::GROUP, ResourceRegistry::VERSION, ResourceRegistry::PLURAL);
+        let registries =
+            registry.list(registries.ok_or_else(Status::no_such_resource)?, "", &ListOptions::default())?;
+        let specs: Vec<ResourceRegistrySpec> = registries
+            .items
+            .iter()
+            .filter_map(|one| serde_json::from_slice::<ResourceRegistry>(&one.value).ok())
+            .map(|one| one.spec)
+            .collect();
+        let meant = searched(&specs, &sought);
+        if meant.is_empty() {
+            return Ok(None);
+        }
+        let by_name = meant.iter().all(|affinity| is_by_name(affinity));
+        let meant: Vec<Compiled<'_>> = meant.into_iter().map(Compiled::new).collect();
+        let kind = kinds.by_resource(&CLUSTERS.group, &CLUSTERS.version, &CLUSTERS.plural);
+        let page = registry.list(kind.ok_or_else(Status::no_such_resource)?, "", &ListOptions::default())?;
+        let mut names = Vec::new();
+        for one in &page.items {
+            let cluster = match by_name {
+                true => Cluster::new(&*one.key.name, ClusterSpec::default()),
+                false => match serde_json::from_slice(&one.value) {
+                    Ok(cluster) => cluster,
+                    Err(_) => continue,
+                },
+            };
+            if meant.iter().any(|affinity| affinity.matches(&cluster)) {
+                names.push(one.key.name.to_string());
+            }
+        }
+        Ok(Some(names))
+    }
+}
+
 impl karmada_reach::Registry for Stored {
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
         let read = || {
@@ -75,6 +132,15 @@ impl karmada_reach::Registry for Stored {
             Ok(page.items.iter().map(|cluster| cluster.key.name.to_string()).collect())
         };
         ready(list()).boxed()
+    }
+
+    fn searched<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+        // All Clusters may be looked at.
+        let (stored, place) = (Self(self.0.clone(), self.1.clone()), place.clone());
+        Box::pin(async move {
+            let found = spawn_blocking(move || stored.searching(&place)).await;
+            found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+        })
     }
 
     fn own<'a>(

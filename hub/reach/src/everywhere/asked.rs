@@ -45,6 +45,41 @@ pub(super) fn read(method: &Method, path: &str, query: Option<&str>) -> Result<A
     }
 }
 
+/// What kind of objects a path means, and in which namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Empty for the core group.
+    pub group: String,
+    pub version: String,
+    /// The name in paths.
+    pub resource: String,
+    /// Empty for all of them, and for what is in none.
+    pub namespace: String,
+}
+
+/// The kind of objects that a path means, if it means any.
+pub(in super::super) fn place(path: &str) -> Option<Place> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => return None,
+    };
+    let (namespace, resource) = match rest {
+        ["watch", ..] | [] => return None,
+        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", "namespaces"),
+        ["namespaces", namespace, resource, ..] => (*namespace, *resource),
+        [resource, ..] => ("", *resource),
+    };
+    let text = str::to_owned;
+    Some(Place {
+        group: text(group),
+        version: text(version),
+        resource: text(resource),
+        namespace: text(namespace),
+    })
+}
+
 fn verb(method: &Method) -> &'static str {
     match *method {
         Method::GET | Method::HEAD => "get",
@@ -152,6 +187,30 @@ mod tests {
             ),
         ] {
             assert_eq!(read(&method, path, query), want, "{method} {path} {query:?}");
+        }
+    }
+
+    #[test]
+    fn which_kind_a_path_means() {
+        for (path, want) in [
+            ("/api/v1/pods", Some(" v1 pods ")),
+            ("/api/v1/namespaces/n/pods/p/log", Some(" v1 pods n")),
+            ("/apis/apps/v1/namespaces/n/deployments/", Some("apps v1 deployments n")),
+            ("/apis/apps/v1/deployments", Some("apps v1 deployments ")),
+            ("/api/v1/namespaces", Some(" v1 namespaces ")),
+            ("/api/v1/namespaces/n", Some(" v1 namespaces ")),
+            ("/api/v1/namespaces/n/status", Some(" v1 namespaces ")),
+            ("/api/v1/watch/pods", None),
+            ("/api/v1", None),
+            ("/apis/apps", None),
+            ("/version", None),
+            ("", None),
+        ] {
+            let found = place(path).map(|place| {
+                let Place { group, version, resource, namespace } = place;
+                format!("{group} {version} {resource} {namespace}")
+            });
+            assert_eq!(found.as_deref(), want, "{path}");
         }
     }
 

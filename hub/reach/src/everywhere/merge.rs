@@ -9,6 +9,7 @@
 use std::{collections::HashMap, fmt, hash::Hash};
 
 use karmada_api::consts::annotation;
+use karmada_core::search::Versions;
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, SeqAccess, Visitor},
@@ -24,14 +25,26 @@ const LARGEST: usize = 8 << 20;
 /// What is marked may be so many times what was answered, and this much more.
 const GROWTH: usize = 4;
 const SLACK: usize = 64 << 10;
+/// The longest resourceVersion that is passed on. Those of API servers have some twenty digits.
+const REVISION: usize = 64;
 
 /// What a member has answered.
 #[derive(Debug)]
 pub(super) struct Portion {
     form: Form,
+    revision: String,
     columns: Vec<Column>,
     /// Items or rows, marked, with commas between.
     text: Vec<u8>,
+}
+
+/// Which resourceVersion the whole has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// None.
+    None,
+    /// That of each cluster ([`Versions`]).
+    Each,
 }
 
 /// What has to be the same for one list to be made of several.
@@ -61,12 +74,20 @@ struct Read<'a> {
     api_version: String,
     #[serde(default)]
     kind: String,
+    #[serde(default)]
+    metadata: Meta,
     #[serde(borrow, default)]
     items: Option<&'a RawValue>,
     #[serde(borrow, default)]
     column_definitions: Option<&'a RawValue>,
     #[serde(borrow, default)]
     rows: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Meta {
+    resource_version: String,
 }
 
 #[derive(Deserialize)]
@@ -95,6 +116,10 @@ pub(super) fn read(cluster: &str, bytes: &[u8]) -> Result<Portion, String> {
     let Sound = serde_json::from_slice(bytes).map_err(no_list)?;
     let read: Read<'_> = serde_json::from_slice(bytes).map_err(no_list)?;
     let form = Form { api_version: read.api_version, kind: read.kind };
+    let revision = read.metadata.resource_version;
+    if revision.len() > REVISION {
+        return Err(format!("its resourceVersion has more than {REVISION} bytes"));
+    }
     let columns = if form.is_table() {
         columns(read.column_definitions)?
     } else if form.kind.ends_with("List") {
@@ -121,7 +146,7 @@ pub(super) fn read(cluster: &str, bytes: &[u8]) -> Result<Portion, String> {
     if let Some(parts) = if form.is_table() { read.rows } else { read.items } {
         each(parts, |part| add(part.get()))?;
     }
-    Ok(Portion { form, columns, text })
+    Ok(Portion { form, revision, columns, text })
 }
 
 /// The columns of a Table, and that of the cluster.
@@ -371,20 +396,27 @@ fn usual<T: Hash + Eq>(all: impl Iterator<Item = T>) -> Option<T> {
 }
 
 /// All of them as one, in the form of most. Of those in another form nothing is taken: which these are.
-pub(super) fn join(portions: Vec<(String, Portion)>) -> (Vec<u8>, Vec<String>) {
+pub(super) fn join(portions: Vec<(String, Portion)>, versions: Of) -> (Vec<u8>, Vec<String>) {
     let mut others = Vec::new();
     let Some(form) = usual(portions.iter().map(|(_, portion)| &portion.form)).cloned() else {
         return (Vec::new(), others);
     };
     let mut all = Vec::new();
+    let mut each = Versions::default();
     for (cluster, portion) in portions {
-        match portion.form == form {
-            true => all.push(portion),
-            false => others.push(cluster),
+        if portion.form != form {
+            others.push(cluster);
+            continue;
         }
+        each.0.insert(cluster, portion.revision.clone());
+        all.push(portion);
     }
+    let version = match versions {
+        Of::None => String::new(),
+        Of::Each => each.text(),
+    };
     let head =
-        json!({"apiVersion": form.api_version, "kind": form.kind, "metadata": {"resourceVersion": ""}});
+        json!({"apiVersion": form.api_version, "kind": form.kind, "metadata": {"resourceVersion": version}});
     let mut bytes = head.to_string().into_bytes();
     bytes.pop();
     let names = |portion: &Portion| portion.columns.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
@@ -458,7 +490,7 @@ mod tests {
         let portions = answers.iter().map(|(cluster, answer)| {
             ((*cluster).to_owned(), read(cluster, answer.to_string().as_bytes()).unwrap())
         });
-        let (bytes, others) = join(portions.collect());
+        let (bytes, others) = join(portions.collect(), Of::None);
         (serde_json::from_slice(&bytes).unwrap(), others)
     }
 
@@ -535,7 +567,7 @@ mod tests {
             "annotations": {annotation::QUERY_FROM_CLUSTER: "b", "other": "1"}, "name": "x"}}]});
         let twice = claims.to_string().replacen('}', r#"},"annotations":{"a":"1"}"#, 1);
         for text in [claims.to_string(), twice] {
-            let (bytes, _) = join(vec![("a".to_owned(), read("a", text.as_bytes()).unwrap())]);
+            let (bytes, _) = join(vec![("a".to_owned(), read("a", text.as_bytes()).unwrap())], Of::None);
             let all: Value = serde_json::from_slice(&bytes).unwrap();
             let from = object::annotation(&all["items"][0], annotation::QUERY_FROM_CLUSTER);
             assert_eq!(from, Some("a"), "{text}");
@@ -555,7 +587,7 @@ mod tests {
         let usual =
             json!({"kind": "Table", "columnDefinitions": [{"name": "Name"}], "rows": rows}).to_string();
         let honest = |name: &str| (name.to_owned(), read(name, usual.as_bytes()).unwrap());
-        let (bytes, others) = join(vec![("a".to_owned(), wide.unwrap()), honest("b"), honest("c")]);
+        let (bytes, others) = join(vec![("a".to_owned(), wide.unwrap()), honest("b"), honest("c")], Of::None);
         assert!(others.is_empty() && bytes.len() < 4 * usual.len(), "{}", bytes.len());
         for cells in [json!([]), json!([1, 2]), json!(vec![0; 100_000])] {
             let odd =

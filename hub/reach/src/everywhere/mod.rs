@@ -14,6 +14,9 @@ mod asked;
 pub(crate) mod fuzzing;
 mod merge;
 
+pub use self::asked::Place;
+pub(super) use self::asked::place;
+
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use axum::body::{Body, to_bytes};
@@ -93,13 +96,44 @@ struct Asker {
 struct Question<'a> {
     shared: &'a Arc<Shared>,
     asker: &'a Asker,
+    among: &'a Among,
     path: String,
     query: String,
     accept: &'static str,
 }
 
-/// Answers what is asked of all clusters.
-pub(super) async fn carry(shared: &Arc<Shared>, mut call: Call) -> Result<Response<Body>, Status> {
+/// Which clusters are asked.
+pub(super) enum Among {
+    /// All, by the name [`ALL`].
+    All,
+    /// Those where a kind is searched: what is said of them is said in the words of Karmada's search.
+    These(Vec<String>),
+}
+
+impl Among {
+    /// What is said where several have what has one name.
+    fn several(&self, names: &[String]) -> String {
+        match self {
+            Self::All => format!("conflict resource, exist in more than one cluster: {}", names.join(",")),
+            Self::These(_) => format!("ambiguous objects in clusters [{}]", names.join(", ")),
+        }
+    }
+
+    /// How their lists become one.
+    fn versions(&self) -> merge::Of {
+        match self {
+            Self::All => merge::Of::None,
+            Self::These(_) => merge::Of::Each,
+        }
+    }
+}
+
+/// Answers what is asked of all clusters, or of these.
+pub(super) async fn carry(
+    shared: &Arc<Shared>,
+    mut call: Call,
+    among: Among,
+) -> Result<Response<Body>, Status> {
     let query = call.request.uri().query().map(str::to_owned);
     let unsupported = |verb: &str| Status {
         message: format!("Request verb {verb} is not support: name an object that there is, or one cluster"),
@@ -126,9 +160,9 @@ pub(super) async fn carry(shared: &Arc<Shared>, mut call: Call) -> Result<Respon
     let asking = async {
         match &asked {
             Asked::Own => Err(Status::internal("that is not asked of members")),
-            Asked::List => list(shared, &asker, path, query, accept).await.map(Found::Answer),
+            Asked::List => list(shared, &asker, &among, path, query, accept).await.map(Found::Answer),
             Asked::Object(path) => {
-                whose(shared, &asker, path).await.map(|(name, silent)| Found::On(name, silent))
+                whose(shared, &asker, &among, path).await.map(|(name, silent)| Found::On(name, silent))
             }
         }
     };
@@ -155,7 +189,7 @@ enum Found {
 }
 
 /// What is no resource is answered by the hub itself.
-async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, Status> {
+pub(super) async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, Status> {
     let (mut parts, body) = call.request.into_parts();
     let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
     let path = if call.path.is_empty() { "/" } else { &call.path };
@@ -179,12 +213,13 @@ async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, Status> {
 async fn list(
     shared: &Arc<Shared>,
     asker: &Asker,
+    among: &Among,
     path: &str,
     query: Option<&str>,
     accept: &'static str,
 ) -> Result<Response<Body>, Status> {
     let query = asked::for_each(query).map_err(Status::bad_request)?;
-    let question = Question { shared, asker, path: path.to_owned(), query, accept };
+    let question = Question { shared, asker, among, path: path.to_owned(), query, accept };
     let room = Arc::new(Semaphore::new(ANSWER));
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
@@ -204,7 +239,8 @@ async fn list(
         portions.push((name, portion));
         held.extend(permits);
     }
-    let joined = spawn_blocking(move || merge::join(portions)).await;
+    let versions = among.versions();
+    let joined = spawn_blocking(move || merge::join(portions, versions)).await;
     let (bytes, others) = joined.map_err(|error| Status::internal(error.to_string()))?;
     let other = |name| (name, Missing::Unheard("its answer has another form".to_owned()));
     silent.extend(others.into_iter().map(other));
@@ -256,10 +292,16 @@ async fn within(
 }
 
 /// Which member has an object.
-async fn whose(shared: &Arc<Shared>, asker: &Asker, path: &str) -> Result<(String, Silent), Status> {
+async fn whose(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    among: &Among,
+    path: &str,
+) -> Result<(String, Silent), Status> {
     let question = Question {
         shared,
         asker,
+        among,
         path: path.to_owned(),
         query: String::new(),
         accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
@@ -276,7 +318,7 @@ async fn whose(shared: &Arc<Shared>, asker: &Asker, path: &str) -> Result<(Strin
             code: 409,
             reason: "Conflict".to_owned(),
             status: "Failure".to_owned(),
-            message: format!("conflict resource, exist in more than one cluster: {}", names.join(",")),
+            message: among.several(&names),
             ..Status::internal("")
         });
     }
@@ -303,7 +345,10 @@ impl Question<'_> {
         T: Send,
         F: Future<Output = Result<T, Missing>> + Send,
     {
-        let names = self.shared.registry.clusters().await?;
+        let names = match self.among {
+            Among::All => self.shared.registry.clusters().await?,
+            Among::These(names) => names.clone(),
+        };
         let until = Instant::now() + WHOLE;
         let (mut found, mut silent) = (Vec::new(), Vec::new());
         let mut left: BTreeSet<String> = names.iter().cloned().collect();

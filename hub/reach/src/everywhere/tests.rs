@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use futures::future::{BoxFuture, ready};
 use karmada_api::cluster::{Cluster, ClusterSyncMode, LocalSecretReference};
-use karmada_apiserver::carried::Carrier as _;
+use karmada_apiserver::carried::Carrier;
 use karmada_env::Env;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -33,6 +33,11 @@ impl Registry for Many {
 
     fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>> {
         Box::pin(ready(Ok(self.0.keys().map(|&name| name.to_owned()).collect())))
+    }
+
+    fn searched<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+        let names = (place.resource == "pods").then(|| ["a", "b"].map(str::to_owned).to_vec());
+        Box::pin(ready(Ok(names)))
     }
 
     fn own<'a>(
@@ -76,7 +81,7 @@ async fn member(name: &'static str, pods: Option<&'static [&'static str]>, log: 
             (Some(_), Some(_)) => (404, json!({"kind": "Status", "code": 404, "message": "not found"})),
             (Some(pods), None) => {
                 let items: Vec<Value> = pods.iter().map(|name| pod(name)).collect();
-                (200, json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}))
+                (200, json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": items}))
             }
         };
         let mut response = Response::new(Body::from(said.to_string()));
@@ -88,14 +93,18 @@ async fn member(name: &'static str, pods: Option<&'static [&'static str]>, log: 
 }
 
 async fn hub(members: BTreeMap<&'static str, String>) -> SocketAddr {
-    let reach = Arc::new(Reach::new(Arc::new(Many(members)), 100, Env::system()));
+    answering(Arc::new(Reach::new(Arc::new(Many(members)), 100, Env::system())), ALL).await
+}
+
+/// What answers in the name of an object.
+async fn answering(by: Arc<dyn Carrier>, name: &'static str) -> SocketAddr {
     serve(move |request| {
-        let reach = reach.clone();
+        let reach = by.clone();
         Box::pin(async move {
             let call = Call {
                 user: UserInfo::new("jane", ["dev"]),
                 asked_by: "jane".to_owned(),
-                name: ALL.to_owned(),
+                name: name.to_owned(),
                 path: request.uri().path().to_owned(),
                 request,
                 audit_id: "id-1".to_owned(),
@@ -197,6 +206,70 @@ async fn what_is_asked_of_all_is_asked_of_each_and_put_together() {
     }
     let (_, own) = ask(hub, request("GET", "/apis?timeout=32s")).await;
     assert_eq!((&own["body"]["hub"], &own["body"]["user"]), (&json!("/apis?timeout=32s"), &json!("jane")));
+}
+
+/// Names of items, and where they are from.
+fn items(list: &Value) -> Vec<String> {
+    let items = list["body"]["items"].as_array().cloned().unwrap_or_default();
+    let name = |item: &Value| {
+        let meta = &item["metadata"];
+        let cluster = &meta["annotations"]["resource.karmada.io/query-from-cluster"];
+        format!("{}@{}", meta["name"].as_str().unwrap(), cluster.as_str().unwrap())
+    };
+    items.iter().map(name).collect()
+}
+
+#[tokio::test]
+async fn what_is_searched_is_asked_of_the_clusters_that_are_meant() {
+    let log = Log::default();
+    let members = BTreeMap::from([
+        ("a", member("a", Some(&["x", "both"]), &log).await),
+        ("b", member("b", Some(&["both", "z"]), &log).await),
+        ("c", member("c", Some(&["w"]), &log).await),
+    ]);
+    let reach = Reach::new(Arc::new(Many(members)), 100, Env::system());
+    let all = reach.subresources();
+    let of = |resource: &str, subresource: &str| {
+        let one = all.iter().find(|one| (one.resource, one.subresource) == (resource, subresource));
+        one.expect("it is answered").by.clone()
+    };
+    let proxying = answering(of("proxying", "proxy"), "any").await;
+    let cache = answering(of("search", "api"), "cache").await;
+    let elsewhere = answering(of("search", "api"), "opensearch").await;
+    for (hub, uri) in [(proxying, "/api/v1/pods?limit=500"), (cache, "/v1/pods")] {
+        let (code, list) = ask(hub, request("GET", uri)).await;
+        assert_eq!(
+            (code, items(&list)),
+            (StatusCode::OK, ["x@a", "both@a", "both@b", "z@b"].map(str::to_owned).to_vec())
+        );
+        // {"a":"7","b":"7"}
+        assert_eq!(list["body"]["metadata"]["resourceVersion"], "eyJhIjoiNyIsImIiOiI3In0");
+        assert_eq!(list["warnings"], "");
+    }
+    let (code, one) = ask(proxying, request("DELETE", "/api/v1/namespaces/n/pods/z")).await;
+    assert_eq!((code, &one["body"]["metadata"]["name"]), (StatusCode::OK, &json!("z")));
+    let asked = std::mem::take(&mut *log.lock());
+    assert!(asked.iter().all(|line| line.ends_with(" jane") && !line.starts_with('c')), "{asked:?}");
+    for (hub, method, uri, code, says) in [
+        (proxying, "GET", "/api/v1/namespaces/n/pods/both", 409, "ambiguous objects in clusters [a, b]"),
+        (proxying, "GET", "/api/v1/namespaces/n/pods/w", 404, "resource not found"),
+        (proxying, "POST", "/api/v1/namespaces/n/pods", 405, "create"),
+        (proxying, "GET", "/api/v1/pods?watch=true", 405, "watch"),
+        (cache, "GET", "/v1/nodes", 404, "no ResourceRegistry has nodes searched"),
+        (cache, "DELETE", "/v1/namespaces/n/pods/z", 405, ""),
+        (elsewhere, "GET", "/v1/pods", 404, ""),
+        (proxying, "GET", "/apis/search.karmada.io/v1alpha1/proxying/x/proxy/api", 400, "no search itself"),
+        (proxying, "POST", "/apis//search.karmada.io/v1alpha1/search/cache/api", 400, "no search itself"),
+    ] {
+        let (got, said) = ask(hub, request(method, uri)).await;
+        let message = said["body"]["message"].as_str().unwrap_or_default();
+        assert!(got == code && message.contains(says), "{method} {uri}: {got} {said}");
+    }
+    assert!(!log.lock().iter().any(|line| line.contains("DELETE")), "the cache is read alone");
+    for uri in ["/api/v1/nodes?limit=5", "/apis", "/version"] {
+        let (code, own) = ask(proxying, request("GET", uri)).await;
+        assert_eq!((code, &own["body"]["hub"]), (StatusCode::OK, &json!(uri)));
+    }
 }
 
 #[tokio::test]

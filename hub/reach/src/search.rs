@@ -1,0 +1,115 @@
+//! `search.karmada.io`: the kinds that ResourceRegistries name, on the clusters that these mean.
+//!
+//! ```text
+//!   search/cache/{api,apis}/…  ──▶ such a kind? ──▶ lists of it from all of them
+//!   proxying/NAME/proxy/…      ──▶ such a kind? ──▶ lists; what has a name where it is · no: the hub's own API
+//! ```
+//!
+//! Nothing is kept for this: members are asked themselves, in the user's name, and their own roles say what comes of it, as with
+//! the cluster `*` ([`everywhere`]). So what is found is as new as it can be, Secrets stay where they are, and a cluster speaks
+//! for itself alone; one that cannot be reached is named in a Warning. A list's resourceVersion holds that of each cluster.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use futures::future::BoxFuture;
+use http::{Method, Response};
+use karmada_apiserver::carried::{Call, Carried, Carrier};
+use karmada_meta::status::Status;
+use tokio::sync::Semaphore;
+
+use super::{
+    Shared,
+    everywhere::{self, Among},
+};
+
+const GROUP: &str = "search.karmada.io";
+/// The name behind which Karmada has its cache.
+const CACHE: &str = "cache";
+
+/// So many requests at a time are held against ResourceRegistries and Clusters.
+const LOOKS: usize = 4;
+
+/// Answers what is searched for.
+struct Search {
+    shared: Arc<Shared>,
+    front: Front,
+    looks: Arc<Semaphore>,
+}
+
+/// Under which resource.
+#[derive(Clone, Copy)]
+enum Front {
+    /// `search`, with what stands before the paths behind it.
+    Cache(&'static str),
+    Proxying,
+}
+
+/// The subresources of the group.
+pub(super) fn subresources(shared: &Arc<Shared>) -> [Carried; 3] {
+    let looks = Arc::new(Semaphore::new(LOOKS));
+    let carried = |resource, subresource, kind, front| Carried {
+        group: GROUP,
+        version: "v1alpha1",
+        resource,
+        subresource,
+        kind,
+        by: Arc::new(Search { shared: shared.clone(), front, looks: looks.clone() }),
+    };
+    [
+        carried("search", "api", "Search", Front::Cache("/api")),
+        carried("search", "apis", "Search", Front::Cache("/apis")),
+        carried("proxying", "proxy", "Proxying", Front::Proxying),
+    ]
+}
+
+impl Carrier for Search {
+    fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>> {
+        let (shared, front, looks) = (self.shared.clone(), self.front, self.looks.clone());
+        Box::pin(async move { Box::pin(carry(&shared, front, &looks, call)).await })
+    }
+}
+
+async fn carry(
+    shared: &Arc<Shared>,
+    front: Front,
+    looks: &Semaphore,
+    mut call: Call,
+) -> Result<Response<Body>, Status> {
+    if let Front::Cache(root) = front {
+        if call.name != CACHE {
+            return Err(Status::no_such_resource());
+        }
+        if call.request.method() != Method::GET {
+            return Err(Status::method_not_allowed_here());
+        }
+        call.path.insert_str(0, root);
+    }
+    let place = everywhere::place(&call.path);
+    // Whatever is sent on here must not come back here.
+    let comes_back = |place: &everywhere::Place| {
+        place.group == GROUP && matches!(place.resource.as_str(), "search" | "proxying")
+    };
+    if place.as_ref().is_some_and(comes_back) {
+        return Err(Status::bad_request("what is searched for is no search itself"));
+    }
+    let names = match &place {
+        Some(place) => {
+            // It is never closed.
+            let _look = looks.acquire().await;
+            shared.registry.searched(place).await?
+        }
+        None => None,
+    };
+    match (front, names) {
+        (_, Some(names)) => everywhere::carry(shared, call, Among::These(names)).await,
+        (Front::Proxying, None) => everywhere::own(shared, call).await,
+        (Front::Cache(_), None) => {
+            let what = place.map_or_else(|| call.path.clone(), |place| place.resource);
+            Err(Status {
+                message: format!("no ResourceRegistry has {what} searched"),
+                ..Status::no_such_resource()
+            })
+        }
+    }
+}
