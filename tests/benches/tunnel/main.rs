@@ -1,8 +1,9 @@
 //! Members that are reached by a tunnel: what it costs, how fast it is, and what it does to leases and Works.
 //!
-//!     cargo bench -p karmada-tests --bench tunnel [-- --binaries DIR] [--only idle,first,throughput,gives-way]
+//!     cargo bench -p karmada-tests --bench tunnel [-- --binaries DIR] [--only idle,first,throughput,gives-way,many]
 //!
-//! One hub, one agent and one stand-in member with a kubelet's front, all on this machine. Nothing is asserted.
+//! One hub, one agent and one stand-in member with a kubelet's front, all on this machine; for `many` as many agents and members
+//! as are asked for. Nothing is asserted.
 
 use std::{
     path::PathBuf,
@@ -19,10 +20,10 @@ use karmada_meta::time::MicroTime;
 use karmada_tests::{
     bench::{
         self, Report, figures, now, percentile,
-        report::{ms, seconds},
-        until,
+        report::{mb, ms, seconds},
+        resident, until,
     },
-    fleet::{Binaries, Fleet, Options, cluster_path, server_of},
+    fleet::{Binaries, Fleet, Member, Options, cluster_path, server_of},
     kubelet,
     link::{Mode, Slow},
     samples,
@@ -45,6 +46,8 @@ enum Figure {
     Throughput,
     /// Leases and Works on a thin link that a stream takes all of.
     GivesWay,
+    /// Memory of a hub with many agents, of which some have sessions.
+    Many,
 }
 
 #[derive(Clone, Debug, Parser)]
@@ -58,6 +61,12 @@ struct Args {
     /// Seconds for which a thin link is measured, once free and once full.
     #[arg(long, default_value_t = 120)]
     seconds: u64,
+    /// Agents for `many`, each beside a member of its own.
+    #[arg(long, default_value_t = 1_000)]
+    agents: usize,
+    /// And sessions, on as many members as there are.
+    #[arg(long, default_value_t = 200)]
+    sessions: usize,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -71,8 +80,14 @@ const THIN: Slow = Slow {
     queue: Duration::from_secs(10),
     stalls: None,
 };
+/// A session that says back what it hears.
+const ATTACH: &str = "/api/v1/namespaces/default/pods/p/attach?stdin=true";
+const UPGRADE: &str = "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: AAAA\r\nsec-websocket-version: 13\r\n\
+                       sec-websocket-protocol: v5.channel.k8s.io\r\n";
 /// When a Work counts as lost.
 const LOST: Duration = Duration::from_secs(60);
+/// Before memory is looked at.
+const SETTLE: Duration = Duration::from_secs(10);
 
 fn main() {
     let args = Args::parse();
@@ -83,13 +98,23 @@ fn main() {
 
 async fn measure(args: &Args, binaries: Binaries) -> Report {
     let mut report = Report::new();
-    let bed = Bed::new(&binaries).await;
+    let mut bed = None;
     for figure in figures(&args.only) {
+        if *figure == Figure::Many {
+            bed = None;
+            many(args, &binaries, &mut report).await;
+            continue;
+        }
+        let bed = match &bed {
+            Some(bed) => bed,
+            None => bed.insert(Bed::new(&binaries).await),
+        };
         match figure {
             Figure::Idle => bed.idle(&mut report).await,
             Figure::First => bed.first(&mut report).await,
             Figure::Throughput => bed.throughput(&mut report).await,
             Figure::GivesWay => bed.gives_way(args, &mut report).await,
+            Figure::Many => {}
         }
     }
     report
@@ -109,37 +134,10 @@ fn log(query: &str) -> String {
 
 impl Bed {
     async fn new(binaries: &Binaries) -> Self {
-        let flags = |flags: &[&str]| flags.iter().map(|&flag| flag.to_owned()).collect();
-        let options = Options {
-            agent: flags(&["--tunnel=full", "--tunnel-masters", "--cluster-lease-duration=4s"]),
-            hub: flags(&["--cluster-monitor-grace-period=120s"]),
-            ..Options::default()
-        };
+        let options = options(&["--cluster-lease-duration=4s"], false);
         let fleet = Fleet::start("tunnels", 1, binaries, options).await.expect("a fleet");
         let member = &fleet.members[0];
-        let account = "/api/v1/namespaces/karmada-system/serviceaccounts";
-        for (path, object) in [
-            ("/api/v1/namespaces", samples::namespace("karmada-system")),
-            (
-                account,
-                json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "karmada-agent-tunnel"}}),
-            ),
-        ] {
-            let made = member.api.post(path, &object).await;
-            assert!(made.as_ref().is_ok() || made.as_ref().is_err_and(|e| e.is_already_exists()), "{made:?}");
-        }
-        let front = kubelet::before(&member.api).await;
-        let kubeconfig = kubelet::kubeconfig(front);
-        std::fs::write(&member.kubeconfig, kubeconfig.to_string()).expect("a kubeconfig is written");
-        until("the agent to take the other kubeconfig", || async {
-            fleet.logs().contains("was replaced by the one in the file")
-        })
-        .await;
-        until("the hub to know of the tunnel", || async {
-            let cluster = fleet.api.get(&cluster_path(&member.name)).await.unwrap_or_default();
-            cluster["metadata"]["annotations"]["agent.karmada.io/tunnel"] == "full"
-        })
-        .await;
+        front(&fleet, member).await;
         let proxy = format!("{}/proxy", cluster_path(&member.name));
         let straight = karmada_tests::fleet::rest(&member.kubeconfig);
         fleet.create_namespace().await;
@@ -228,21 +226,8 @@ impl Bed {
         self.fleet.members[0].link.set(Mode::Pass);
     }
 
-    /// A connection to the hub on which a member is asked something.
     async fn stream(&self, path: &str, upgrade: &str) -> Box<dyn Io> {
-        let endpoint =
-            Kubeconfig::load(&self.fleet.kubeconfig).and_then(|k| k.endpoint(None)).expect("a kubeconfig");
-        let mut stream = direct::connect(&endpoint, |_| None).await.expect("the hub");
-        let host = server_of(&self.fleet.kubeconfig);
-        let request = format!("GET {}{path} HTTP/1.1\r\nhost: {host}\r\n{upgrade}\r\n", self.proxy);
-        stream.write_all(request.as_bytes()).await.expect("the hub hears");
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(stream.read_u8().await.expect("headers end"));
-        }
-        let head = String::from_utf8_lossy(&head);
-        assert!(head.starts_with("HTTP/1.1 200 ") || head.starts_with("HTTP/1.1 101 "), "{head}");
-        stream
+        stream(&self.fleet, &self.proxy, path, upgrade).await
     }
 
     async fn throughput(&self, report: &mut Report) {
@@ -260,9 +245,7 @@ impl Bed {
         }
         let answer = rate(got, start.elapsed());
         drop(stream);
-        let upgrade = "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: AAAA\r\nsec-websocket-version: 13\r\n\
-                       sec-websocket-protocol: v5.channel.k8s.io\r\n";
-        let stream = self.stream("/api/v1/namespaces/default/pods/p/attach?stdin=true", upgrade).await;
+        let stream = self.stream(ATTACH, UPGRADE).await;
         let (mut from, mut to) = tokio::io::split(stream);
         let whole = 100_000_000_usize;
         let start = now();
@@ -363,6 +346,92 @@ impl Bed {
             "",
         );
     }
+}
+
+/// How a fleet with tunnels is started.
+fn options(agent: &[&str], direct: bool) -> Options {
+    let flags = |flags: &[&str]| flags.iter().map(|&flag| flag.to_owned()).collect::<Vec<_>>();
+    let mut all = flags(&["--tunnel=full", "--tunnel-masters"]);
+    all.extend(flags(agent));
+    let hub = flags(&["--cluster-monitor-grace-period=120s"]);
+    Options { agent: all, hub, direct, ..Options::default() }
+}
+
+/// Puts a kubelet's front before a member, which its agent takes instead.
+async fn front(fleet: &Fleet, member: &Member) {
+    let account = "/api/v1/namespaces/karmada-system/serviceaccounts";
+    for (path, object) in [
+        ("/api/v1/namespaces", samples::namespace("karmada-system")),
+        (
+            account,
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "karmada-agent-tunnel"}}),
+        ),
+    ] {
+        let made = member.api.post(path, &object).await;
+        assert!(made.as_ref().is_ok() || made.as_ref().is_err_and(|e| e.is_already_exists()), "{made:?}");
+    }
+    let front = kubelet::before(&member.api).await;
+    let kubeconfig = kubelet::kubeconfig(front);
+    std::fs::write(&member.kubeconfig, kubeconfig.to_string()).expect("a kubeconfig is written");
+    until("the agent to take the other kubeconfig", || async {
+        member.agent.log_tail(200).contains("was replaced by the one in the file")
+    })
+    .await;
+    until("the hub to know of the tunnel", || async {
+        let cluster = fleet.api.get(&cluster_path(&member.name)).await.unwrap_or_default();
+        cluster["metadata"]["annotations"]["agent.karmada.io/tunnel"] == "full"
+    })
+    .await;
+}
+
+/// A connection to the hub on which a member is asked something.
+async fn stream(fleet: &Fleet, proxy: &str, path: &str, upgrade: &str) -> Box<dyn Io> {
+    let endpoint = Kubeconfig::load(&fleet.kubeconfig).and_then(|k| k.endpoint(None)).expect("a kubeconfig");
+    let mut stream = direct::connect(&endpoint, |_| None).await.expect("the hub");
+    let host = server_of(&fleet.kubeconfig);
+    let request = format!("GET {proxy}{path} HTTP/1.1\r\nhost: {host}\r\n{upgrade}\r\n");
+    stream.write_all(request.as_bytes()).await.expect("the hub hears");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("headers end"));
+    }
+    let head = String::from_utf8_lossy(&head);
+    assert!(head.starts_with("HTTP/1.1 200 ") || head.starts_with("HTTP/1.1 101 "), "{head}");
+    stream
+}
+
+/// What sessions take of a hub beside many agents.
+async fn many(args: &Args, binaries: &Binaries, report: &mut Report) {
+    let fleet = Fleet::start("sessions", args.agents, binaries, options(&[], true)).await.expect("a fleet");
+    let reached: Vec<&Member> = fleet.members.iter().take(args.sessions).collect();
+    for member in &reached {
+        front(&fleet, member).await;
+    }
+    sleep(SETTLE).await;
+    let idle = resident(&fleet.hub);
+    let mut open = Vec::new();
+    for number in 0..args.sessions {
+        let member = reached[number % reached.len()];
+        let proxy = format!("{}/proxy", cluster_path(&member.name));
+        let mut session = stream(&fleet, &proxy, ATTACH, UPGRADE).await;
+        // Something has gone both ways.
+        session.write_all(&[7; 64 << 10]).await.expect("it is taken");
+        session.read_exact(&mut vec![0; 64 << 10]).await.expect("it comes back");
+        open.push(session);
+    }
+    sleep(SETTLE).await;
+    let with = resident(&fleet.hub);
+    report.add(
+        format!(
+            "{} agents with tunnels, {} sessions on {} of them: resident memory of the hub above that with the agents alone",
+            args.agents,
+            open.len(),
+            reached.len()
+        ),
+        format!("{} ({} in all)", mb(with.saturating_sub(idle)), mb(with)),
+        "≤ 150 MB",
+        "",
+    );
 }
 
 /// How long each renewal took from when the agent wrote it until the hub had it.
