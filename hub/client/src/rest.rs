@@ -3,7 +3,7 @@
 //! Objects stay JSON here: what is propagated may hold fields newer than any struct we know. Paths are built by
 //! [`Resource`], so that nothing else concatenates them.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
@@ -286,7 +286,7 @@ pub struct Rest {
     client: Client,
     deadline: Duration,
     bounds: Bounds,
-    corner: Option<Corner>,
+    corner: Option<Arc<Corner>>,
 }
 
 impl fmt::Debug for Rest {
@@ -321,12 +321,12 @@ impl Rest {
     /// The same client, whose answers take room that others want as well.
     #[must_use]
     pub fn within(self, corner: Option<Corner>) -> Self {
-        Self { corner, ..self }
+        Self { corner: corner.map(Arc::new), ..self }
     }
 
     /// Whose room its answers take.
     pub(crate) fn corner(&self) -> Option<&Corner> {
-        self.corner.as_ref()
+        self.corner.as_deref()
     }
 
     /// The same for questions whose answers are small.
@@ -548,7 +548,7 @@ impl Rest {
             let (parts, body) = response.await.map_err(|_| timeout(begins))??.into_parts();
             let mut body = Limited::new(body, self.bounds.answer);
             let mut answer = BytesMut::new();
-            let mut taken = Taken::of(self.corner.as_ref());
+            let mut taken = Taken::of(self.corner());
             while let Some(frame) = time::timeout(self.deadline, body.frame()).await.map_err(silent)? {
                 match frame {
                     Ok(frame) => {

@@ -21,6 +21,8 @@ const SMALL: usize = 64 << 10;
 const PIECE: usize = 64 << 10;
 /// A collection of no more objects is watched, however many there are elsewhere.
 const FEW: usize = 10_000;
+/// One server has this many objects in any case.
+const OF_ONE: usize = 200_000;
 
 /// What all servers' answers may take together.
 #[derive(Clone)]
@@ -35,6 +37,8 @@ pub struct Room {
 pub struct Corner {
     own: Pool,
     room: Room,
+    objects: Arc<AtomicUsize>,
+    most: usize,
 }
 
 /// Pieces of memory, of which one holder at a time may have more than there are.
@@ -61,7 +65,7 @@ pub(crate) struct Taken {
 
 /// Objects of a collection that are counted. They count no more when it is dropped.
 pub(crate) struct Crowd {
-    room: Option<Room>,
+    corner: Option<Corner>,
     counted: usize,
 }
 
@@ -107,9 +111,10 @@ impl Room {
         Self { bytes: Pool::new(bytes), objects: Arc::default(), most: objects }
     }
 
-    /// The part of one server: so many bytes at most.
+    /// The part of one server: so many bytes at most, and an eighth of all that there is for objects.
     pub fn corner(&self, bytes: usize) -> Corner {
-        Corner { own: Pool::new(bytes), room: self.clone() }
+        let most = (self.most / 8).max(OF_ONE);
+        Corner { own: Pool::new(bytes), room: self.clone(), objects: Arc::default(), most }
     }
 }
 
@@ -140,18 +145,21 @@ impl Taken {
 
 impl Crowd {
     pub(crate) fn of(corner: Option<&Corner>) -> Self {
-        Self { room: corner.map(|corner| corner.room.clone()), counted: 0 }
+        Self { corner: corner.cloned(), counted: 0 }
     }
 
     /// There are so many objects in the collection; whether there is room for them beside what others have.
     pub(crate) fn holds(&mut self, objects: usize) -> bool {
-        let Some(room) = &self.room else { return true };
-        let others = match objects.checked_sub(self.counted) {
-            Some(more) => room.objects.fetch_add(more, Ordering::Relaxed) - self.counted,
-            None => room.objects.fetch_sub(self.counted - objects, Ordering::Relaxed) - self.counted,
+        let Some(corner) = &self.corner else { return true };
+        let count = |all: &AtomicUsize| match objects.checked_sub(self.counted) {
+            Some(more) => all.fetch_add(more, Ordering::Relaxed) - self.counted,
+            None => all.fetch_sub(self.counted - objects, Ordering::Relaxed) - self.counted,
         };
+        let (own, others) = (count(&corner.objects), count(&corner.room.objects));
         self.counted = objects;
-        objects <= FEW || others.saturating_add(objects) <= room.most
+        // One that has too many takes nothing from others.
+        own.saturating_add(objects) <= corner.most.max(FEW)
+            && (objects <= FEW || others.saturating_add(objects) <= corner.room.most)
     }
 }
 
@@ -208,5 +216,15 @@ mod tests {
         drop(two);
         assert_eq!(room.objects.load(Ordering::Relaxed), 0);
         assert!(Crowd::of(None).holds(usize::MAX));
+    }
+
+    #[test]
+    fn one_server_has_no_more_objects_than_its_part() {
+        let room = Room::new(0, 2_000_000);
+        let [greedy, other] = [(); 2].map(|()| room.corner(0));
+        let mut kinds = [(); 3].map(|()| Crowd::of(Some(&greedy)));
+        assert_eq!(kinds.each_mut().map(|kind| kind.holds(100_000)), [true, true, false], "250,000 in all");
+        kinds[2].holds(0);
+        assert!(Crowd::of(Some(&other)).holds(200_000));
     }
 }

@@ -137,7 +137,10 @@ impl Knowledge {
         if cluster.spec.sync_mode == ClusterSyncMode::Push {
             let lost = ready.filter(|ready| ready.status != ConditionStatus::True);
             let since = lost.map(|lost| lost.last_transition_time);
-            return Self { at: since.or(ready.map(|_| now)), stale: since.is_some() || ready.is_none() };
+            return Self {
+                at: since.or_else(|| ready.map(|_| now)),
+                stale: since.is_some() || ready.is_none(),
+            };
         }
         let stale = ready.is_none_or(|ready| ready.status == ConditionStatus::Unknown);
         let lost = ready.filter(|_| stale).map(|ready| ready.last_transition_time);

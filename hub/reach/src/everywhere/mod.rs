@@ -206,7 +206,13 @@ pub(super) async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, S
     for name in named {
         parts.headers.remove(name);
     }
-    shared.registry.own(&call.user, Request::from_parts(parts, body)).await
+    let (user, mut ends) = (call.user, call.ends);
+    // It ends with what the client has shown, as what members answer does.
+    let answer = tokio::select! {
+        answer = shared.registry.own(&user, Request::from_parts(parts, body)) => answer?,
+        () = &mut ends => return Err(Status::service_unavailable("the connection is ending")),
+    };
+    Ok(answer.map(|body| Body::from_stream(super::watched(body, None, ends))))
 }
 
 /// One list of all.
