@@ -22,7 +22,7 @@ use karmada_api::{
 use karmada_client::{Error, WorkQueue, latest, watch::Health};
 use karmada_core::{
     health::{Expired, Ready},
-    judge::{self, Record, brake, flaps, grace},
+    judge::{self, Opinion, Record, brake, flaps, grace},
     taints,
 };
 use karmada_meta::{object, time::Time};
@@ -219,7 +219,12 @@ impl LeaseMonitor {
             }
             let ready =
                 Ready::from_status(conditions::find(list, condition::READY).map(|c| c.status.as_str()));
-            is_pulled && self.context.accounts.judgement.opinion(name, ready).show(list, now) || changed
+            // Of what was thought of its link while an agent spoke for it nothing is left.
+            let opinion = match is_pulled {
+                true => self.context.accounts.judgement.opinion(name, ready),
+                false => Opinion::default(),
+            };
+            opinion.show(list, now) || changed
         };
         if !revise(&mut head.conditions().to_vec()) {
             return Ok(());
@@ -301,10 +306,8 @@ impl LeaseMonitor {
     fn wanted_taints(&self, name: &str, head: &ClusterHead, now: Time) -> Option<Vec<Taint>> {
         let spec = &head.cluster.spec;
         let by_condition = taints::for_condition(&spec.taints, head.ready(), now);
-        if head.is_pushed() {
-            return by_condition;
-        }
-        let held = self.context.accounts.judgement.opinion(name, head.ready()).held_until.is_some();
+        let held = !head.is_pushed()
+            && self.context.accounts.judgement.opinion(name, head.ready()).held_until.is_some();
         flaps::taints(by_condition.as_deref().unwrap_or(&spec.taints), held, now).or(by_condition)
     }
 }
