@@ -197,7 +197,9 @@ mod tests {
 
     #[test]
     fn metrics_are_found_in_expressions() {
-        let rows: [(&str, &[(&str, &[&str])]); 7] = [
+        /// An expression, and its metrics with the labels that it asks for.
+        type Row<'a> = (&'a str, &'a [(&'a str, &'a [&'a str])]);
+        let rows: [Row<'_>; 7] = [
             ("up{job=\"a\"} == 1", &[("up", &["job"])]),
             (
                 "histogram_quantile(0.99, sum by (job, le) (rate(a_bucket{job=\"x\", b!~\"y{}\"}[5m])))",

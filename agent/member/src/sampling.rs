@@ -381,7 +381,7 @@ mod tests {
         ]
     }
 
-    fn question(metrics: Value) -> Question {
+    fn question(metrics: &Value) -> Question {
         Question::read(&json!({
             "metadata": {"name": "web", "namespace": "demo"},
             "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "metrics": metrics},
@@ -433,7 +433,7 @@ mod tests {
             json!({"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 50}}});
         let memory =
             json!({"type": "Resource", "resource": {"name": "memory", "target": {"averageUtilization": 50}}});
-        let question = question(json!([
+        let question = question(&json!([
             cpu,
             {"type": "Pods", "pods": {"metric": {"name": "hits", "selector": {"matchLabels": {"a": "b"}}}, "target": {"averageValue": "1"}}},
             {"type": "Object", "object": {"describedObject": {"apiVersion": "v1", "kind": "Service", "name": "front"},
@@ -464,16 +464,16 @@ mod tests {
             json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 50}}}]);
         let roots = discovered().split_off(1);
         let (there, _) = sampler(roots.clone());
-        let report = there.sample(&question(cpu.clone())).await;
+        let report = there.sample(&question(&cpu)).await;
         assert!(report.error.contains("Deployment demo/web"), "{}", report.error);
         let mut answers = vec![("/api/v1/namespaces/demo/pods", json!({"items": [pod("web-1")]}))];
         answers.extend(discovered());
         let (there, _) = sampler(answers);
-        let report = there.sample(&question(cpu.clone())).await;
+        let report = there.sample(&question(&cpu)).await;
         assert!(report.metrics[0].error.contains("has it a metrics-server?"), "{report:?}");
         let mut narrow = sampler(discovered()).0;
         narrow.scope = Scope::named(["shop".to_owned()]).unwrap();
-        let report = narrow.sample(&question(cpu)).await;
+        let report = narrow.sample(&question(&cpu)).await;
         assert_eq!(report.error, "the agent does not work in namespace demo");
     }
 }

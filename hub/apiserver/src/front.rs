@@ -245,7 +245,7 @@ impl Front {
         if let Some(known) = session {
             return Ok(known);
         }
-        let counts = browser::certificate_counts(parts);
+        let counts = browser::certificate_counts(parts) && !browser::wants_session(parts);
         self.authenticator.load().authenticate(if counts { peer } else { &Peer::None }, &parts.headers)
     }
 

@@ -75,6 +75,7 @@ enum View {
 }
 
 /// How a watch is written.
+#[derive(Clone, Copy)]
 pub(crate) struct Shown<'a> {
     pub(crate) accepted: &'a Accepted,
     pub(crate) include: Include,
@@ -173,7 +174,7 @@ struct Stream {
 pub(crate) fn begins_with_all(options: &ListOptions) -> bool {
     // A version that cannot be read is refused before anything is looked for.
     let asked = options.resource_version.as_deref().and_then(|text| parse_asked(text).ok()?);
-    options.send_initial_events.unwrap_or(asked.is_none())
+    options.send_initial_events.unwrap_or_else(|| asked.is_none())
 }
 
 /// Answers a watch.

@@ -131,7 +131,7 @@ mod tests {
             client.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
         };
         let begun = Instant::now();
-        let answers = join_all(["/a", "/b", "/c", "/d"].map(|path| ask(path))).await;
+        let answers = join_all(["/a", "/b", "/c", "/d"].map(&ask)).await;
         assert!(answers.iter().all(|answer| answer.as_ref() == b"ok"));
         assert_eq!((most.load(Ordering::SeqCst), begun.elapsed().as_secs()), (2, 2));
         // An answer that nobody reads holds its place; a watch has none.

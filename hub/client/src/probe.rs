@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::kubeconfig::Credentials;
 
-    fn endpoint(server: String) -> Endpoint {
+    fn endpoint(server: &str) -> Endpoint {
         Endpoint {
             server: server.parse().unwrap(),
             tls: None,
@@ -165,7 +165,7 @@ mod tests {
                 drop(stream);
             }
         });
-        let probed = probe(&endpoint(format!("http://{address}")), "test", &env).await;
+        let probed = probe(&endpoint(&format!("http://{address}")), "test", &env).await;
         assert!(matches!(probed.reached.connected, Some(Ok(_))));
         assert!(matches!(probed.answered, Some(Err(_))), "{:?}", probed.answered);
     }

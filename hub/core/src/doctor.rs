@@ -587,7 +587,7 @@ pub fn port(flag: &str, address: &str, bound: &Result<(), String>, ours: bool) -
 
 /// Judges how many files may be open; none: any number.
 pub fn open_files(most: Option<u64>, connections: u64) -> Finding {
-    let wanted = connections.min(FILES).max(256);
+    let wanted = connections.clamp(256, FILES);
     match most {
         Some(most) if most < wanted => Finding::problem(
             Check::OpenFiles,

@@ -219,9 +219,11 @@ impl Monitor {
         self.clusters.get(cluster).map(|seen| seen.at.unwrap_or(seen.since))
     }
 
-    /// When a cluster last gave a sign of life, if it has given one.
+    /// When a cluster last gave a sign of life, if it has given one. What was there when it was first looked at is none: it may
+    /// have been written long ago.
     pub fn sign(&self, cluster: &str) -> Option<Duration> {
-        self.clusters.get(cluster)?.at
+        let seen = self.clusters.get(cluster)?;
+        seen.at.filter(|at| *at > seen.since)
     }
 
     /// Whether a cluster was lost already when it was first looked at, and has been silent since.

@@ -191,12 +191,9 @@ async fn running(dir: &Path, env: &Env) -> (bool, Vec<Finding>) {
     if !file.is_file() {
         return (false, vec![doctor::health(about, Err("no hub has run here yet"), LOG)]);
     }
-    let endpoint = match Kubeconfig::load(&file).and_then(|kubeconfig| kubeconfig.endpoint(None)) {
-        Ok(endpoint) => endpoint,
-        Err(_) => {
-            let why = format!("{} cannot be read", file.display());
-            return (false, vec![Finding::skipped(Check::Health, about, why)]);
-        }
+    let Ok(endpoint) = Kubeconfig::load(&file).and_then(|kubeconfig| kubeconfig.endpoint(None)) else {
+        let why = format!("{} cannot be read", file.display());
+        return (false, vec![Finding::skipped(Check::Health, about, why)]);
     };
     let probed = probe::probe(&endpoint, USER_AGENT, env).await;
     match &probed.answered {

@@ -59,12 +59,11 @@ pub(super) fn man_pages(args: &ManPagesArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What takes a page and its name.
+type Writing<'a> = dyn FnMut(&str, &[u8]) -> Result<(), Failure> + 'a;
+
 /// The pages of a command and of those below it, by how it is called: `karmada-hub token create`.
-fn pages(
-    command: Command,
-    called: &str,
-    write: &mut dyn FnMut(&str, &[u8]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+fn pages(command: Command, called: &str, write: &mut Writing<'_>) -> Result<(), Failure> {
     let below: Vec<Command> = command.get_subcommands().filter(|one| !one.is_hide_set()).cloned().collect();
     let (mut page, file) = (Vec::new(), called.replace(' ', "-"));
     let named = command.display_name(&file).bin_name(called).version(env!("CARGO_PKG_VERSION"));

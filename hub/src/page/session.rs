@@ -119,6 +119,10 @@ impl Page {
         let who = self.meant(asked, &said)?;
         let holds = who.hold.map(|hold| Holds { ended: hold.ended, until: hold.until });
         let (name, groups) = (who.user.name.clone(), who.user.groups.clone());
+        // Whoever logs in anew leaves no session behind that nobody can end.
+        if let Some(former) = browser::cookie(&asked.parts.headers) {
+            self.logged_in.sessions.take(former);
+        }
         let id = self.logged_in.sessions.put(&name, (who.user, who.by), holds);
         tracing::info!(user = name, "somebody has logged in to the page");
         let mut response = document(asked, &json!({"user": name, "groups": groups, "session": true}));
@@ -139,14 +143,14 @@ impl Page {
             return self.tickets.take(ticket).ok_or_else(Status::unauthorized);
         }
         match asked.is_somebody() {
-            true => Ok(shown(asked)),
+            true => shown(asked),
             false => Err(Status::unauthorized()),
         }
     }
 
     /// An address by which one browser is logged in as whoever asks.
     pub(super) fn ticket(&self, asked: &Asked) -> Result<Response<Body>, Status> {
-        let who = shown(asked);
+        let who = shown(asked)?;
         let holds = who.hold.clone().map(|hold| Holds { ended: hold.ended, until: hold.until });
         let name = who.user.name.clone();
         let id: Secret = self.tickets.put(&name, who, holds);
@@ -174,14 +178,20 @@ impl Page {
     }
 }
 
-/// Who makes a request, and by what.
-fn shown(asked: &Asked) -> Who {
+/// Who makes a request, and by what. Nobody gets a session as somebody else: it would outlive the right to act as them, and
+/// no event of it would say who acts.
+fn shown(asked: &Asked) -> Result<Who, Status> {
+    if asked.parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        let why =
+            "a session is for whoever asks: leave out --as, or log in by a token of the one who is meant";
+        return Err(Status::bad_request(why));
+    }
     let shown = asked.parts.extensions.get::<Shown>();
-    Who {
+    Ok(Who {
         user: asked.user.clone(),
         by: shown.map_or(By::Nothing, |shown| shown.by),
         hold: shown.and_then(|shown| shown.hold.clone()),
-    }
+    })
 }
 
 fn set_cookie(response: &mut Response<Body>, id: &str, seconds: u64) {

@@ -72,12 +72,13 @@ function standing(copy) {
   if (copy.applied === false && copy.message) return { tone: "acts", word: "failed" };
   if (!copy.applied) return { tone: "waits", word: state === "silent" ? "waiting: silent" : "waiting" };
   // What a cluster has by its overrides may be another number than what was placed.
-  const of = copy.has ?? copy.desired;
-  const counted = of && (copy.ready !== null || copy.has !== null);
+  const of = Math.max(copy.has ?? 0, copy.desired ?? 0);
+  const counted = of > 0 && (copy.ready !== null || copy.has !== null);
   const ready = copy.ready ?? 0;
   const word = counted ? `${ready} of ${of} ready` : copy.health || "applied";
-  if (state === "silent") return { tone: "no-news", word: `last known: ${word}` };
-  return { tone: counted && ready < of ? "waits" : "well", word };
+  // Ready is what a cluster says that is heard; of any other the last word is shown.
+  if (!["ready", "quiet", "api", "held"].includes(state)) return { tone: "no-news", word: `last known: ${word}`, whole: !counted || ready >= of };
+  return { tone: (counted && ready < of) || copy.health === "Unhealthy" ? "waits" : "well", word };
 }
 
 const GLYPHS = { well: "●", waits: "◆", acts: "▲", "no-news": "◌" };
@@ -130,7 +131,7 @@ async function one(main, parameters) {
       const view = await get("/ui/api/app", { scope: parameters.scope, namespace: parameters.namespace, binding: parameters.binding });
       const full = view.namespace ? `${view.namespace}/${view.name}` : view.name;
       const ready = view.copies.filter((copy) => standing(copy).tone === "well").length;
-      const last = view.copies.filter((copy) => standing(copy).tone === "no-news").length;
+      const last = view.copies.filter((copy) => standing(copy).whole && copy.health !== "Unhealthy").length;
       put(head, h("p", { class: "crumbs" }, link(address({ view: "apps" }), {}, "Applications"), " / ", full),
         h("h1", {}, `${view.kind} ${full}`),
         h("p", {}, `${ready} of ${many(view.copies.length, "cluster")} ready${last ? `; ${last} last known ready` : ""}.`),

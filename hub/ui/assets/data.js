@@ -13,11 +13,17 @@ export class Refused extends Error {
 /** Asks the hub. The header shows that this page asks, and nobody's form. */
 export async function ask(path, options = {}) {
   let answer;
+  // The head of an answer comes soon or not at all: a connection that hangs is not waited for. The body has its own time.
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort("late"), 30000);
+  const signal = options.signal ? AbortSignal.any([options.signal, late.signal]) : late.signal;
   try {
-    answer = await fetch(path, { ...options, headers: { "x-karmada-ui": "1", ...options.headers }, cache: "no-store" });
+    answer = await fetch(path, { ...options, signal, headers: { "x-karmada-ui": "1", ...options.headers }, cache: "no-store" });
   } catch (why) {
-    if (why.name === "AbortError") throw why;
+    if (options.signal?.aborted) throw why;
     throw new Refused(0, "The hub does not answer.");
+  } finally {
+    clearTimeout(timer);
   }
   if (!answer.ok) {
     let why = `${answer.status}`;
@@ -193,7 +199,7 @@ export function end() {
 
 async function stillLoggedIn() {
   try {
-    return Boolean((await get("/ui/session")).user);
+    return Boolean((await get("/ui/session")).session);
   } catch {
     return true;
   }

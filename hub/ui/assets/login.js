@@ -9,6 +9,9 @@ export async function who() {
   if (ticket) {
     // It is good once, and nobody else's to see.
     history.replaceState(null, "", location.pathname + location.search);
+    // Somebody else may have made this address, to have you work as them.
+    const there = await get("/ui/session");
+    if (there.session && !confirm(`You are logged in as ${there.user}. Log out, and log in as whoever made this address?`)) return there;
     try {
       return { ...(await begin({ ticket: ticket[1] })), session: true };
     } catch {

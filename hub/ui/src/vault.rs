@@ -119,7 +119,13 @@ impl<T: Clone> Vault<T> {
             remove_oldest(&mut entries, |entry| entry.whose == whose);
         }
         while entries.len() >= self.terms.all {
-            remove_oldest(&mut entries, |_| true);
+            // Whoever has the most gives way: many logins of one do not end another's.
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            for entry in entries.values() {
+                *counts.entry(&entry.whose).or_default() += 1;
+            }
+            let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(whose, _)| whose.to_owned());
+            remove_oldest(&mut entries, |entry| most.as_deref() == Some(&*entry.whose));
         }
         let entry = Entry { whose: whose.to_owned(), found: Found { what, holds }, begun: now, used: now };
         entries.insert(digest(id.expose()), entry);

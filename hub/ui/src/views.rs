@@ -262,7 +262,7 @@ pub fn fenced_at(heard: Time, seconds: u32) -> Time {
 mod tests {
     use super::*;
 
-    fn work(conditions: Value) -> Value {
+    fn work(conditions: &Value) -> Value {
         json!({
             "metadata": {"name": "w", "namespace": "karmada-es-m", "generation": 2},
             "spec": {"workload": {"manifests": [{"kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"}}]}},
@@ -273,7 +273,8 @@ mod tests {
     #[test]
     fn works_that_are_not_there_come_first() {
         let applied = |status: &str, seen: i64| json!({"type": "Applied", "status": status, "message": "no room\nleft", "observedGeneration": seen});
-        let all = [work(json!([applied("True", 2)])), work(json!(null)), work(json!([applied("False", 2)]))];
+        let all =
+            [work(&json!([applied("True", 2)])), work(&json!(null)), work(&json!([applied("False", 2)]))];
         let shown = works(&all);
         let sum: i64 =
             ["applied", "waiting", "failed"].iter().map(|part| shown[*part].as_i64().unwrap()).sum();

@@ -57,7 +57,8 @@ fn slice(service: &Value, pods: &BTreeMap<Name, Value>) -> Value {
     let ports = service["spec"]["ports"].as_array().into_iter().flatten();
     let ports: Vec<Value> = ports
         .map(|port| {
-            let target = port.get("targetPort").filter(|target| target.is_number()).unwrap_or(&port["port"]);
+            let target =
+                port.get("targetPort").filter(|target| target.is_number()).unwrap_or_else(|| &port["port"]);
             let protocol = port.get("protocol").cloned().unwrap_or_else(|| json!("TCP"));
             json!({"name": port["name"].as_str().unwrap_or_default(), "port": target, "protocol": protocol})
         })

@@ -107,7 +107,9 @@ async fn slices_of_all_providers_are_on_all_other_consumers() {
     let all = ["member1", "member2", "member3"];
     world.create([deployment("web", 2), deployment_policy("web", &all[..2])]).await;
     post(&world, &format!("/api/v1/namespaces/{NS}/services"), &service()).await;
-    let rows: [(&str, &[&str], &[&str], &[usize], &[usize]); 6] = [
+    /// What it is, providers, consumers, and which members these are.
+    type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], &'a [usize], &'a [usize]);
+    let rows: [Row<'_>; 6] = [
         ("from one to another", &all[..1], &all[1..2], &[0], &[1]),
         ("from both", &all[..2], &all[1..2], &[0, 1], &[1]),
         ("the other way, with one that is not there", &["member2", "nowhere"], &all[..1], &[1], &[0]),

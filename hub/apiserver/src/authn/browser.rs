@@ -84,6 +84,17 @@ pub(crate) fn certificate_counts(parts: &Parts) -> bool {
     !headers.contains_key(header::ORIGIN) || is_own_origin(parts)
 }
 
+/// Where a session begins and ends, and what a page of it reads.
+const SESSION: &str = "/ui/session";
+const PAGES: &str = "/ui/";
+
+/// Whether a page asks for what it has a session for. When that has ended, the browser's certificate does not stand in for it: it may
+/// be somebody else's.
+pub(crate) fn wants_session(parts: &Parts) -> bool {
+    let path = parts.uri.path();
+    is_of_browser(&parts.headers) && path.starts_with(PAGES) && path != SESSION
+}
+
 /// The session's cookie of a request. One that is there twice is none: something else has set the other.
 pub fn cookie(headers: &HeaderMap) -> Option<&str> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());

@@ -296,10 +296,10 @@ fn ask(
         if values.is_empty() {
             Err("no cluster reports it".to_owned())
         } else {
-            Ok(values.iter().sum::<i64>())
+            Ok(values.iter().fold(0, |all: i64, value| all.saturating_add(*value)))
         }
     };
-    let ready = || samples.iter().filter_map(|sample| sample.ready).sum::<i64>() + silent;
+    let ready = || samples.iter().filter_map(|sample| sample.ready).fold(silent, i64::saturating_add);
     let title = metric.title();
     let milli = |amount: i64| format!("{amount}m");
     let shared = |target: &Shared| match *target {

@@ -247,7 +247,7 @@ struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {
     /// What stands within a member; nothing where it is not there. Of several of that name the last counts, as elsewhere.
-    fn inner(&self, name: &str) -> Result<Members<'a>, String> {
+    fn inner(&self, name: &str) -> Result<Self, String> {
         let last = self.0.iter().rev().find(|(key, _)| key == name);
         match last.filter(|(_, value)| value.get() != "null") {
             Some((_, value)) => from_str(value.get()).map_err(|why| format!("{name}: {why}")),

@@ -53,7 +53,11 @@ pub(super) use self::{
     credentials::credentials, encryption::keys, figures::last_backup, front::COPY_PATH,
     memory::there_is as memory_there_is,
 };
-use super::{ServeArgs, args::{AutoscalingArgs, PushArgs}, judge, logs};
+use super::{
+    ServeArgs,
+    args::{AutoscalingArgs, PushArgs},
+    judge, logs,
+};
 use crate::{HubConfig, PushSettings};
 
 /// From the signal to the end: what still runs then is cut off. The store gets the rest of ten seconds.

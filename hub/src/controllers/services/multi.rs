@@ -451,7 +451,8 @@ impl Multi {
             ready && cluster != provider && !head.deleting && self.silent_since(cluster).is_none()
         });
         match !held && others_are_ready {
-            true => (true, None),
+            // They may become the last ones.
+            true => (true, Some(PATIENCE)),
             false => (false, Some(PATIENCE)),
         }
     }
