@@ -593,7 +593,7 @@ mod tests {
         let (kinds, caller) = (registry.kinds(), Caller::new(&collector.user, AGENT));
         let kind = kinds.by_kind("", "v1", "ConfigMap").unwrap();
         for name in ["a", "b", "c"] {
-            let large = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name,
+            let large = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default",
                 "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
                     "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true}]},
                 "data": {"k": "x".repeat(64 << 10)}});

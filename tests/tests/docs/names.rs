@@ -61,6 +61,7 @@ const OTHERS: [&str; 29] = [
     "--controllers",
     "--example",
     "--groups",
+    "--hours",
     "--ignore-daemonsets",
     "--ignored",
     "--kills",

@@ -214,8 +214,8 @@ impl Server {
     async fn done_aside(&self) -> f64 {
         let page = self.get("/metrics").await.body;
         let mut lines = page.as_str().unwrap().lines();
-        let line = lines.find_map(|line| line.strip_prefix("karmada_apiserver_heavy_work_total "));
-        line.unwrap().parse().unwrap()
+        let line = lines.find_map(|line| line.strip_prefix("karmada_apiserver_heavy_work_total"));
+        line.unwrap().trim_start_matches("{}").trim().parse().unwrap()
     }
 
     /// Opens a watch and reads its events.
