@@ -2,7 +2,7 @@
 
 import { begin, end, fleet, listen } from "./data.js";
 import { h, link, put, say } from "./dom.js";
-import { clock, tick } from "./words.js";
+import { clock, now, tick } from "./words.js";
 import { leave, show, who } from "./login.js";
 import * as fleetView from "./fleet.js";
 
@@ -57,14 +57,30 @@ async function route() {
   if (current && current.leave) current.leave();
   current = null;
   bar(view);
-  const module = await LOAD[view]();
+  let module;
+  try {
+    module = await LOAD[view]();
+  } catch {
+    // The files of an older page go with an upgrade of the hub.
+    if (mine === turn) location.reload();
+    return;
+  }
   if (mine !== turn) return;
-  main.replaceChildren();
-  current = { view, ...(await module.open(main, parameters)) };
+  // Each view has a place of its own: what comes late for one that was left is seen by nobody.
+  const place = h("div");
+  main.replaceChildren(place);
+  const opened = await module.open(place, parameters);
+  if (mine !== turn) {
+    if (opened && opened.leave) opened.leave();
+    return;
+  }
+  current = { view, ...opened };
   document.title = `${main.querySelector("h1")?.textContent || "Fleet"} · karmada`;
 }
 
 function news() {
+  // The hub speaks every five seconds, also when there is nothing new.
+  if (fleet.live && now() - fleet.updated > 20000) fleet.live = false;
   const stopped = fleet.loaded && !fleet.live;
   document.body.classList.toggle("stale", stopped);
   if (stopped && banner.hidden) {
@@ -104,7 +120,7 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("popstate", route);
 listen(news);
-setInterval(() => { tick(main); if (current && current.tick) current.tick(); news(); }, 1000);
+setInterval(() => { if (fleet.live || !fleet.loaded) tick(main); if (current && current.tick) current.tick(); news(); }, 1000);
 // Whoever uses the page uses their session; whoever has only left it open does not.
 let used = false;
 for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => { used = true; }, { passive: true });

@@ -49,7 +49,7 @@ fn every_page_is_in_the_summary() {
 }
 
 /// Flags of other programs that pages name.
-const OTHERS: [&str; 29] = [
+const OTHERS: [&str; 30] = [
     "--agents",
     "--all-targets",
     "--authorization-mode",
