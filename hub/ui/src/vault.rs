@@ -6,7 +6,7 @@
 //! | [`TICKETS`] | 60 s | 60 s | 4 | 256 |
 //!
 //! Either ends with the credential that it was opened by. Who opens one too many ends their own that was used least of late;
-//! where there are too many of all, that is the one among all. An id is kept as its digest alone, and so is found in a time
+//! where there are too many of all, it is whoever has the most. An id is kept as its digest alone, and so is found in a time
 //! that tells nothing of others.
 
 use std::{
