@@ -153,7 +153,7 @@ fetch_programs() { # DIR or "", "yes" to build in any case
         for tool in cc make; do
             command -v "$tool" >/dev/null || fail "$tool is not installed; on Debian and Ubuntu: apt-get install build-essential"
         done
-        echo "  building ${programs[*]}: about three minutes on two cores the first time, seconds after that"
+        echo "  building ${programs[*]}: a few minutes on two cores the first time, seconds after that"
         local -a how=(--profile quickstart --locked --no-default-features -p karmada-hub -p karmada-agent)
         local name
         for name in "${programs[@]}"; do how+=(--bin "$name"); done
