@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use karmada_api::work::{ManifestStatus, ResourceIdentifier, WorkStatus};
+use karmada_api::work::{ManifestStatus, WorkStatus};
 use karmada_client::WorkQueue;
 use karmada_core::autoscale::{
     question::Question,
@@ -155,16 +155,7 @@ impl Course<'_> {
 
 /// A Work's status with a report in it.
 fn answer(work: &DesiredWork, old: &WorkStatus, report: &Report) -> WorkStatus {
-    let manifest = work.manifests.first();
-    let identifier = manifest.map_or_else(ResourceIdentifier::default, |manifest| ResourceIdentifier {
-        ordinal: 0,
-        group: manifest.id.group.clone(),
-        version: manifest.version.clone(),
-        kind: manifest.id.kind.clone(),
-        resource: String::new(),
-        namespace: manifest.id.namespace.clone(),
-        name: manifest.id.name.clone(),
-    });
+    let identifier = work.manifests.first().map(|manifest| manifest.identifier(0)).unwrap_or_default();
     let manifest_statuses = vec![ManifestStatus { identifier, status: Some(json!(report)), health: None }];
     WorkStatus { conditions: old.conditions.clone(), manifest_statuses }
 }

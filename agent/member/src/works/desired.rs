@@ -82,6 +82,22 @@ pub struct Manifest {
     pub fence: Option<Duration>,
 }
 
+impl Manifest {
+    /// How the status of its Work names it.
+    pub fn identifier(&self, ordinal: usize) -> ResourceIdentifier {
+        ResourceIdentifier {
+            ordinal: ordinal as i64,
+            group: self.id.group.clone(),
+            version: self.version.clone(),
+            kind: self.id.kind.clone(),
+            // Karmada leaves it empty.
+            resource: String::new(),
+            namespace: self.id.namespace.clone(),
+            name: self.id.name.clone(),
+        }
+    }
+}
+
 /// One Work, reduced to what carrying it out takes.
 #[derive(Debug)]
 pub struct DesiredWork {

@@ -242,7 +242,7 @@ impl Executor {
                 continue;
             };
             let listed = &work.manifests[ordinal];
-            let identifier = identifier(ordinal, listed);
+            let identifier = listed.identifier(ordinal);
             // A fence does not wait with the rest: the hub counts on it from now on.
             let fence =
                 [manifest.and_then(|manifest| manifest.fence), listed.fence].into_iter().flatten().min();
@@ -882,19 +882,6 @@ fn recorded(status: &WorkStatus) -> Recorded {
         (ObjectId::from(&manifest.identifier), (manifest.identifier.clone(), seen))
     };
     status.manifest_statuses.iter().map(entry).collect()
-}
-
-fn identifier(ordinal: usize, manifest: &Manifest) -> ResourceIdentifier {
-    ResourceIdentifier {
-        ordinal: ordinal as i64,
-        group: manifest.id.group.clone(),
-        version: manifest.version.clone(),
-        kind: manifest.id.kind.clone(),
-        // Karmada leaves it empty.
-        resource: String::new(),
-        namespace: manifest.id.namespace.clone(),
-        name: manifest.id.name.clone(),
-    }
 }
 
 /// The template that a manifest was made from, for events on the hub.
