@@ -277,7 +277,7 @@ fn file(asked: &Asked) -> Response<Body> {
     let found = asked.parts.uri.path().strip_prefix(FILES).and_then(assets::find);
     let Some(asset) = found else { return text(StatusCode::NOT_FOUND, "text/plain", "404 page not found\n") };
     let packed = asked.takes_gzip();
-    let body = if packed { Body::from(assets::gzip(asset.bytes, 6)) } else { Body::from(asset.bytes) };
+    let body = if packed { Body::from(asset.packed()) } else { Body::from(asset.bytes) };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
