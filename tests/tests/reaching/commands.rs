@@ -138,19 +138,34 @@ async fn people_without_kubectl_reach_into_members() {
     forwarding.kill().unwrap();
     forwarding.wait().unwrap();
 
-    // A terminal's size goes along.
+    // A terminal's size goes along. What runs there goes on until it has come.
+    let come = dir.path().join("the-size-has-come");
     let binary = env!("CARGO_BIN_EXE_fleet");
     let shell = format!(
-        "stty cols 101 rows 37; {binary} karmada-hub exec m web -it --kubeconfig {} -- echo done",
-        config.display()
+        "stty cols 101 rows 37; {binary} karmada-hub exec m web -it --kubeconfig {} -- \
+         timeout 120 sh -c 'until [ -e {} ]; do sleep 0.05; done; echo done'",
+        config.display(),
+        come.display()
     );
-    let script = Command::new("script").args(["-qec", &shell, "/dev/null"]).stdin(Stdio::null()).output();
-    match script {
-        Ok(output) if output.status.success() => {
-            assert!(String::from_utf8_lossy(&output.stdout).contains("done"), "{output:?}");
-            let size = json!({"Width": 101, "Height": 37}).to_string();
-            assert!(kubelet::sizes().contains(&size), "{:?}", kubelet::sizes());
-        }
-        other => eprintln!("skipped: there is no script(1) to give a terminal: {other:?}"),
-    }
+    let script = Command::new("script")
+        .args(["-qec", &shell, "/dev/null"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(script) = script else {
+        eprintln!("skipped: there is no script(1) to give a terminal: {script:?}");
+        return;
+    };
+    let size = json!({"Width": 101, "Height": 37}).to_string();
+    eventually("the terminal's size to come", PATIENCE, || {
+        let sizes = kubelet::sizes();
+        ready(if sizes.contains(&size) { Ok(()) } else { Err(format!("{sizes:?}")) })
+    })
+    .await;
+    std::fs::write(&come, "").unwrap();
+    let output = script.wait_with_output().unwrap();
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("done"),
+        "{output:?}"
+    );
 }

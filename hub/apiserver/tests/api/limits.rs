@@ -458,7 +458,7 @@ impl Authorizer for Anything {
 async fn who_looks_for_much_keeps_nobody_from_large_work() {
     const LISTS: usize = 60;
     let server = Arc::new(Server::judged(Arc::new(Anything)).await);
-    for n in 0..300 {
+    for n in 0..900 {
         assert_eq!(server.call("POST", MAPS, config_map(&format!("m{n}"))).await.code, 201);
     }
     let selector: Vec<String> = (0..127).map(|n| format!("l{n}!=x")).collect();
@@ -481,10 +481,12 @@ async fn who_looks_for_much_keeps_nobody_from_large_work() {
     let mut large = config_map("large");
     large["data"]["k"] = "x".repeat(64 << 10).into();
     let user = UserInfo::new("other", ["g"]);
+    // How many were done before it was sent is the machine's to say.
+    let earlier = done.load(Ordering::SeqCst);
     let made = server.send(Some(user), "POST", MAPS, "application/json", &large).await;
     assert_eq!(made.code, 201, "{made:?}");
-    let before = done.load(Ordering::SeqCst);
-    assert!(before < LISTS / 2, "{before} of {LISTS} lists came before it");
+    let (before, waiting) = (done.load(Ordering::SeqCst) - earlier, LISTS - earlier);
+    assert!(before < waiting / 2, "{before} of {waiting} lists came before it");
     for list in lists {
         list.await.unwrap();
     }
