@@ -4,7 +4,7 @@
 //! worth it. The algorithm is one that the key is for, never one that the token alone names: `none` and the symmetric ones are
 //! in no list.
 
-use std::{fmt, sync::Once};
+use std::{collections::BTreeMap, fmt, sync::Once};
 
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey, Header, Validation,
@@ -23,7 +23,10 @@ use ring::{
         RsaPublicKeyComponents, UnparsedPublicKey,
     },
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 /// What kube-apiserver's `--oidc-signing-algs` may name, and ring can do: all but ES512.
 pub(super) const ALGORITHMS: [(&str, Algorithm); 8] = [
@@ -51,10 +54,13 @@ pub(super) fn look(token: &str) -> Option<Look> {
     #[derive(Deserialize)]
     struct Claims {
         iss: String,
+        /// With others beside it it is read from a map alone, and not from a list of its fields.
+        #[serde(flatten)]
+        _others: BTreeMap<String, IgnoredAny>,
     }
     let header = decode_header(token).ok()?;
     let understood = header.crit.is_none() && header.enc.is_none() && header.zip.is_none();
-    let Claims { iss } = insecure_decode_claims(token).ok().filter(|_| understood)?;
+    let Claims { iss, .. } = insecure_decode_claims(token).ok().filter(|_| understood)?;
     Some(Look { algorithm: header.alg, key: header.kid, issuer: iss })
 }
 

@@ -323,6 +323,11 @@ async fn what_attackers_show() {
             "token_unknown",
         ),
         ("other claims", format!("{head}.{admin}.{signature}"), "token_unproved"),
+        (
+            "claims that are a list",
+            format!("{head}.{}.{signature}", encoded(&json!([world.claims().iss]))),
+            "token_unknown",
+        ),
         ("another signature", format!("{head}.{body}.{}", URL_SAFE_NO_PAD.encode(flipped)), "token_unproved"),
         ("zeroes", format!("{head}.{body}.{}", URL_SAFE_NO_PAD.encode([0; 64])), "token_unproved"),
         ("padded", format!("{good}="), "token_unproved"),
