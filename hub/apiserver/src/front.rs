@@ -219,23 +219,33 @@ impl Front {
                 Err(_) => {}
             }
         }
-        known.map_err(|why| {
-            let remote = parts.extensions.get::<RemoteAddr>().map(|remote| tracing::field::display(remote.0));
-            let (reason, user) = (why.reason(), why.user());
-            self.metrics.unauthenticated(reason);
-            let shown = text::line(&why.to_string(), WHY);
-            if self.refusals.is_news(&format!("{reason} {}", user.unwrap_or_default()), self.env.now()) {
-                tracing::warn!(remote, reason, "not let in: {shown}");
-            } else {
-                tracing::debug!(remote, reason, "not let in: {shown}");
-            }
-            match why.is_of_certificate() {
-                // Whoever has shown that it is theirs may know what is wrong with it.
-                true => Status { message: format!("Unauthorized: {shown}"), ..Status::unauthorized() },
-                // As kube-apiserver: in the log alone.
-                false => Status::unauthorized(),
-            }
-        })
+        known.map_err(|why| self.not_let_in(&why, parts.extensions.get::<RemoteAddr>()))
+    }
+
+    /// Whose token this is, as if it came with a request.
+    pub(crate) fn by_token(&self, token: &str) -> Result<Known, Status> {
+        let accepted = self.authenticator().token(token, None);
+        let accepted = accepted.map_err(|why| self.not_let_in(&Unauthenticated::Token(why), None))?;
+        Ok(accepted.known)
+    }
+
+    /// Counts that somebody was not let in, and says so if that is news.
+    fn not_let_in(&self, why: &Unauthenticated, remote: Option<&RemoteAddr>) -> Status {
+        let remote = remote.map(|remote| tracing::field::display(remote.0));
+        let (reason, user) = (why.reason(), why.user());
+        self.metrics.unauthenticated(reason);
+        let shown = text::line(&why.to_string(), WHY);
+        if self.refusals.is_news(&format!("{reason} {}", user.unwrap_or_default()), self.env.now()) {
+            tracing::warn!(remote, reason, "not let in: {shown}");
+        } else {
+            tracing::debug!(remote, reason, "not let in: {shown}");
+        }
+        match why.is_of_certificate() {
+            // Whoever has shown that it is theirs may know what is wrong with it.
+            true => Status { message: format!("Unauthorized: {shown}"), ..Status::unauthorized() },
+            // As kube-apiserver: in the log alone.
+            false => Status::unauthorized(),
+        }
     }
 
     /// By what was shown: of what a browser sends by itself, what counts ([`browser`]). Who has logged in has said who they
@@ -246,7 +256,15 @@ impl Front {
             return Ok(known);
         }
         let counts = browser::certificate_counts(parts) && !browser::wants_session(parts);
-        self.authenticator.load().authenticate(if counts { peer } else { &Peer::None }, &parts.headers)
+        let authenticator = self.authenticator.load();
+        let known = authenticator.authenticate(if counts { peer } else { &Peer::None }, &parts.headers);
+        match known {
+            // A browser's certificate that does not hold keeps nobody from logging in by something else.
+            Err(why) if !matches!(why, Unauthenticated::Token(_)) && browser::logs_in(parts) => {
+                authenticator.authenticate(&Peer::None, &parts.headers)
+            }
+            known => known,
+        }
     }
 
     /// Answers one request.

@@ -124,11 +124,11 @@ impl Handle {
     /// Whose token this is, as if it came with a request.
     ///
     /// # Errors
-    /// Why it is nobody's, for the log.
-    pub fn by_token(&self, token: &str) -> Result<Known, String> {
-        let inner = self.0.upgrade().ok_or("the API server is ending")?;
-        let accepted = inner.front.authenticator().token(token, None).map_err(|why| why.to_string())?;
-        Ok(accepted.known)
+    /// 401 when it is nobody's; why stands in the log.
+    pub fn by_token(&self, token: &str) -> Result<Known, Status> {
+        let inner = self.0.upgrade();
+        let inner = inner.ok_or_else(|| Status::service_unavailable("the API server is ending"))?;
+        inner.front.by_token(token)
     }
 
     /// Its answer to a user who is known already; none where it has ended.

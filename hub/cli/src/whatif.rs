@@ -79,6 +79,47 @@ impl Wanted {
         self.changes.is_empty()
     }
 
+    /// What would become of an object. What is drained goes at once, to where there is room now (`drained`); what is lost is
+    /// left after a while, to where there is room then (`fleet`).
+    fn row(&self, bound: &Bound, groups: &Groups, drained: &Fleet, fleet: &Fleet) -> Row {
+        let goes: Vec<_> =
+            bound.placed().iter().filter(|target| self.drained.contains(&target.name)).collect();
+        if goes.is_empty() {
+            return suppose(bound, groups, fleet, &self.changes);
+        }
+        let (mut at, mut result, mut whys) = (bound.clone(), "follows", Vec::new());
+        for target in &goes {
+            let (said, after, why) = drain::supposed(&at, groups, drained, &target.name);
+            at.spec.clusters = after;
+            result = worse(result, said);
+            if !why.is_empty() {
+                whys.push(if goes.len() == 1 { why } else { format!("{}: {why}", target.name) });
+            }
+        }
+        let others = |target: &TargetCluster| {
+            self.changes.contains_key(&target.name) && !self.drained.contains(&target.name)
+        };
+        let mut row = if at.placed().iter().any(others) {
+            let left = suppose(&at, groups, fleet, &self.changes);
+            whys.extend(Some(left.why.clone()).filter(|why| !why.is_empty()));
+            Row { result: worse(result, left.result), ..left }
+        } else {
+            Row {
+                object: bound.object(),
+                result,
+                now: Vec::new(),
+                after: at.placed().to_vec(),
+                leaves: Vec::new(),
+                stays_on: Vec::new(),
+                why: String::new(),
+            }
+        };
+        row.now = bound.placed().to_vec();
+        whys.dedup();
+        row.why = whys.join("; ");
+        row
+    }
+
     fn add(&mut self, cluster: &str, taint: Taint) {
         self.changes.entry(cluster.to_owned()).or_default().push(taint);
     }
@@ -146,13 +187,7 @@ pub(super) async fn look(
     .await?;
     let changed = suppose::changed(&before, changes);
     let fleet = coming.off(&changed);
-    let row = |bound: &Bound| {
-        let drained = bound.placed().iter().find(|target| wanted.drained.contains(&target.name));
-        match drained {
-            Some(target) => Row::of_drain(bound, drain::supposed(bound, &groups, &changed, &target.name)),
-            None => suppose(bound, &groups, &fleet, changes),
-        }
-    };
+    let row = |bound: &Bound| wanted.row(bound, &groups, &changed, &fleet);
     Ok(Supposed { rows: concerned.iter().map(row).collect(), outage: outage(&before, changes), of })
 }
 
@@ -253,12 +288,20 @@ struct Leave {
     purge_mode: String,
 }
 
-impl Row {
-    /// What would become of an object if a cluster was drained.
-    fn of_drain(bound: &Bound, (result, after, why): (&'static str, Vec<TargetCluster>, String)) -> Self {
-        let now = bound.placed().to_vec();
-        Self { object: bound.object(), result, now, after, leaves: Vec::new(), stays_on: Vec::new(), why }
-    }
+/// What comes of an object, the best first.
+const RESULTS: [(&str, &str); 6] = [
+    ("follows", "follow others"),
+    ("stays", "would stay"),
+    ("moves", "would move"),
+    ("short", "would be short"),
+    ("stuck", "cannot move"),
+    ("lost", "would be nowhere"),
+];
+
+/// Of two things that come of one object that which somebody has to know.
+fn worse(one: &'static str, other: &'static str) -> &'static str {
+    let rank = |result| RESULTS.iter().position(|(name, _)| *name == result);
+    if rank(one) >= rank(other) { one } else { other }
 }
 
 fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes) -> Row {
@@ -354,17 +397,12 @@ fn text(rows: &[Row], changes: &Changes, outage: Option<&Outage>) -> String {
     let mut text = outage.filter(|_| leaves_lost).map(Outage::text).unwrap_or_default();
     text.push_str(&align(&lines, &mut Vec::new()));
     let count = |result: &str| rows.iter().filter(|row| row.result == result).count();
-    let parts = [
-        ("moves", "would move"),
-        ("short", "would be short"),
-        ("lost", "would be nowhere"),
-        ("stays", "would stay"),
-        ("stuck", "cannot move"),
-        ("follows", "follow others"),
-    ];
-    let parts: Vec<_> = parts
+    // As people read them: what moves first.
+    let order = ["moves", "short", "lost", "stays", "stuck", "follows"];
+    let words = |result| RESULTS.iter().find(|(name, _)| *name == result).map_or("", |(_, words)| *words);
+    let parts: Vec<_> = order
         .iter()
-        .map(|(result, words)| (count(result), words))
+        .map(|result| (count(result), words(*result)))
         .filter(|(count, _)| *count > 0)
         .map(|(count, words)| format!("{count} {words}"))
         .collect();
@@ -527,6 +565,43 @@ mod tests {
         );
         let got = text(&lost[3..], &changes, Some(&brake));
         assert!(got.starts_with("OBJECT"), "what stays is not held: {got}");
+    }
+
+    #[test]
+    fn drains_and_losses_add_up() {
+        let cluster = |name: &str| -> Cluster {
+            serde_json::from_value(json!({
+                "metadata": {"name": name}, "spec": {"syncMode": "Pull"},
+                "status": {"apiEnablements": [
+                    {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
+                ]},
+            }))
+            .unwrap()
+        };
+        let at = |name: &str, replicas: i32| json!({"name": name, "replicas": replicas});
+        let binding = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "u"},
+            "replicas": 3, "clusters": [at("a", 1), at("b", 1), at("c", 1)],
+            "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}},
+        }});
+        let bound = Bound::read(Scope::Namespaced, &binding).map_err(|_| "unreadable").unwrap();
+        let before = Fleet::of(["a", "b", "c", "d"].map(cluster));
+        for (line, result, after, left) in [
+            ("h what-if --drain a", "moves", 3, &["a"][..]),
+            ("h what-if --drain a,b", "moves", 3, &["a", "b"]),
+            ("h what-if --drain a --lose b", "moves", 3, &["a", "b"]),
+            ("h what-if --drain a,d", "moves", 3, &["a", "d"]),
+            ("h what-if --drain a,b,c,d", "stuck", 3, &["d"]),
+            ("h what-if --drain a --lose a", "moves", 3, &["a"]),
+        ] {
+            let wanted = wanted(&args(line)).unwrap();
+            let fleet = suppose::changed(&before, &wanted.changes);
+            let row = wanted.row(&bound, &Groups::default(), &fleet, &fleet);
+            let total: i32 = row.after.iter().map(|target| target.replicas).sum();
+            assert_eq!((row.result, total), (result, after), "{line}: {row:?}");
+            let is_left = row.after.iter().all(|target| !left.contains(&target.name.as_str()));
+            assert!(is_left && row.now.len() == 3, "{line}: {row:?}");
+        }
     }
 
     #[test]

@@ -83,7 +83,10 @@ mod tests {
     fn works_are_counted_as_they_come_and_go() {
         let head = |applied: &str, fence: Option<&str>| {
             let work = json!({
-                "metadata": {"annotations": fence.map(|fence| json!({"work.karmada.io/fence-after": fence}))},
+                "spec": {"workload": {"manifests": [
+                    {"metadata": {}},
+                    {"metadata": {"annotations": fence.map(|fence| json!({"work.karmada.io/fence-after": fence}))}},
+                ]}},
                 "status": {"conditions": [{"type": "Applied", "status": applied}]},
             });
             Arc::new(WorkHead::project(&work))

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use http::Method;
 use karmada_api::consts::label;
-use karmada_apiserver::heavy;
+use karmada_apiserver::{authz::ResourceTarget, heavy};
 use karmada_cli::{Failure, Wanted, documents};
 use karmada_client::{Error, Resource};
 use karmada_core::names;
@@ -20,7 +21,7 @@ use karmada_telemetry::metrics::{CONTENT_TYPE, read};
 use karmada_ui::views;
 use serde_json::{Value, json};
 use tokio::{
-    sync::{Mutex, Semaphore},
+    sync::{Mutex, Semaphore, SemaphorePermit},
     time::timeout,
 };
 
@@ -37,10 +38,11 @@ pub(super) enum Question {
     WhatIf,
     Cordon,
     Hub,
+    Labels,
 }
 
 /// Where they are asked.
-pub(super) const ANSWERS: [(&str, &[Method], Question); 8] = [
+pub(super) const ANSWERS: [(&str, &[Method], Question); 9] = [
     ("/ui/api/cluster", super::READ, Question::Cluster),
     ("/ui/api/apps", super::READ, Question::Apps),
     ("/ui/api/app", super::READ, Question::App),
@@ -49,10 +51,15 @@ pub(super) const ANSWERS: [(&str, &[Method], Question); 8] = [
     ("/ui/api/what-if", super::READ, Question::WhatIf),
     ("/ui/api/cordon", super::WRITE, Question::Cordon),
     ("/ui/api/hub", super::READ, Question::Hub),
+    ("/ui/api/labels", super::READ, Question::Labels),
 ];
 
 /// So many applications are listed at a time.
-const APPS: usize = 500;
+const APPS: usize = 200;
+/// So many of them are read at a time.
+const READ_AT_A_TIME: usize = 16;
+/// So many answers are gathered at a time, each of which may read thousands of objects.
+const GATHERED: usize = 4;
 /// So many objects are supposed of, which may take a while for each.
 const SUPPOSED: usize = 500;
 /// How long somebody waits for their turn to have something computed.
@@ -65,20 +72,30 @@ pub(super) struct Asking {
     eyes: Eyes,
     /// One thing at a time is computed: it takes a processor.
     place: Semaphore,
+    /// Those that are gathered.
+    gathering: Semaphore,
     /// The figures, and when they were gathered.
     figures: Mutex<Option<(Duration, Value)>>,
 }
 
 impl Asking {
     pub(super) fn new(eyes: Eyes) -> Self {
-        Self { eyes, place: Semaphore::new(1), figures: Mutex::default() }
+        Self {
+            eyes,
+            place: Semaphore::new(1),
+            gathering: Semaphore::new(GATHERED),
+            figures: Mutex::default(),
+        }
     }
 
     pub(super) async fn answer(&self, which: Question, page: &Page, asked: &Asked) -> Result<Value, Status> {
         let objects = asked.objects(&page.handle);
+        let gathers =
+            [Question::Cluster, Question::Apps, Question::App, Question::Difference].contains(&which);
+        let _turn = if gathers { Some(turn(&self.gathering).await?) } else { None };
         match which {
             Question::Cluster => self.cluster(page, asked, &objects).await,
-            Question::Apps => self.apps(asked, &objects).await,
+            Question::Apps => self.apps(page, asked, &objects).await,
             Question::App => self.app(page, asked, &objects).await,
             Question::Explain => {
                 let (kind, name) = (asked.wanted("kind")?, asked.wanted("name")?);
@@ -102,15 +119,16 @@ impl Asking {
                 Ok(json!({"cluster": name, "cordoned": on, "changed": done}))
             }
             Question::Hub => self.hub(page, asked).await,
+            Question::Labels => {
+                asked.may_list_clusters(&page.handle)?;
+                Ok(page.live.labels(asked.query("key").as_deref()).await)
+            }
         }
     }
 
     /// What is computed of much, when its turn comes, beside everybody's work.
     async fn computed(&self, work: impl Future<Output = Result<Value, Failure>>) -> Result<Value, Status> {
-        let turn = timeout(TURN, self.place.acquire()).await;
-        let Ok(Ok(_place)) = turn else {
-            return Err(Status::too_many_requests("others have something computed; try again", 5));
-        };
+        let _place = turn(&self.place).await?;
         heavy::beside(usize::MAX, work).await.map_err(failed)
     }
 
@@ -127,18 +145,20 @@ impl Asking {
             view["told"] = json!(eyes::of_cluster(&context, &name, page.live.hub_began()));
         }
         // What one may not read of it is left out, and said to be.
-        let works = list(objects, &WORKS, Some(&names::execution_namespace(&name)), "").await;
-        view["works"] = works.map_or_else(|error| denied(&error), |works| views::works(&works));
-        let mut events = Vec::new();
+        let mut works = views::Works::default();
+        let place = names::execution_namespace(&name);
+        let listed = objects.list(&WORKS, Some(&place), "", |page: Vec<Value>| works.add(&page)).await;
+        view["works"] = listed.map_or_else(|error| denied(&error), |()| works.shown());
+        let mut events = views::Events::default();
         let about = format!("involvedObject.kind=Cluster,involvedObject.name={name}");
         let listed = objects
-            .list_by_fields(&EVENTS, Some("default"), &about, |page: Vec<Value>| events.extend(page))
+            .list_by_fields(&EVENTS, Some("default"), &about, |page: Vec<Value>| events.add(&page))
             .await;
-        view["events"] = listed.map_or_else(|error| denied(&error), |()| views::events(&events));
+        view["events"] = listed.map_or_else(|error| denied(&error), |()| events.shown());
         Ok(view)
     }
 
-    async fn apps(&self, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
+    async fn apps(&self, page: &Page, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
         let wanted = asked.query("namespace");
         let needle = asked.query("q").unwrap_or_default().to_lowercase();
         let (mut apps, mut of, mut refusals) = (Vec::new(), 0usize, Vec::new());
@@ -147,26 +167,30 @@ impl Asking {
             None => &[Scope::Namespaced, Scope::Cluster],
         };
         for scope in scopes {
-            let take = |page: Vec<Value>| {
-                for binding in &page {
-                    let app = views::app(binding);
-                    let text =
-                        format!("{}/{} {}", app["namespace"], app["name"], app["kind"]).replace('"', "");
-                    if !text.to_lowercase().contains(&needle) {
-                        continue;
-                    }
-                    of += 1;
-                    if apps.len() < APPS {
-                        apps.push(app);
-                    }
+            let room = APPS - apps.len();
+            let found = match self.names(page, asked, *scope, wanted.as_deref(), &needle, room).await {
+                Some((names, all)) => {
+                    of += all;
+                    read_apps(objects, *scope, names).await
+                }
+                None => {
+                    let mut some = Vec::new();
+                    let take = |page: Vec<Value>| {
+                        for app in page.iter().map(views::app).filter(|app| is_named(app, &needle)) {
+                            of += 1;
+                            if some.len() < room {
+                                some.push(app);
+                            }
+                        }
+                    };
+                    let listed = objects.list(bindings::resource(*scope), wanted.as_deref(), "", take).await;
+                    listed.map(|()| some)
                 }
             };
-            let listed = objects.list(bindings::resource(*scope), wanted.as_deref(), "", take).await;
-            if let Err(error) = listed {
-                if !error.is_forbidden() || wanted.is_some() {
-                    return Err(refused(&error));
-                }
-                refusals.push(error);
+            match found {
+                Ok(some) => apps.extend(some),
+                Err(error) if error.is_forbidden() && wanted.is_none() => refusals.push(error),
+                Err(error) => return Err(refused(&error)),
             }
         }
         // Who may read some of it is shown that; who may read nothing is told so.
@@ -178,6 +202,46 @@ impl Asking {
         Ok(
             json!({"apps": apps, "of": of, "hidden": refusals.iter().map(ToString::to_string).collect::<Vec<_>>()}),
         )
+    }
+
+    /// Which bindings are called so, `most` of them and how many there are, by what the hub remembers of all. Nothing for whoever
+    /// may not list them, and while the hub has not read them yet.
+    async fn names(
+        &self,
+        page: &Page,
+        asked: &Asked,
+        scope: Scope,
+        namespace: Option<&str>,
+        needle: &str,
+        most: usize,
+    ) -> Option<(Vec<Key>, usize)> {
+        let resource = bindings::resource(scope);
+        let target = ResourceTarget {
+            group: &resource.group,
+            resource: &resource.plural,
+            namespace: namespace.unwrap_or_default(),
+            ..ResourceTarget::default()
+        };
+        asked.may(&page.handle, "list", target).ok()?;
+        let context = self.eyes.context()?;
+        let known = context.known.bindings.of(scope);
+        if !known.is_synced() {
+            return None;
+        }
+        let looking = async {
+            let (mut names, mut of) = (Vec::new(), 0);
+            for (key, head) in known.pages(namespace).flatten() {
+                let what = &head.resource;
+                if needle.is_empty() || text_of(&what.namespace, &what.name, &what.kind).contains(needle) {
+                    of += 1;
+                    if names.len() < most {
+                        names.push(Key::clone(&key));
+                    }
+                }
+            }
+            (names, of)
+        };
+        Some(heavy::beside(usize::MAX, looking).await)
     }
 
     async fn app(&self, page: &Page, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
@@ -237,7 +301,7 @@ impl Asking {
         asked.may_list_clusters(&page.handle)?;
         let mut view = json!({
             "now": Time::now(&page.env), "hubBegan": page.live.hub_began(), "hub": env!("CARGO_PKG_VERSION"),
-            "counts": page.live.counts(), "watching": page.live.readers(),
+            "counts": page.live.counts().await, "watching": page.live.readers(),
         });
         if let Some(context) = self.eyes.context() {
             let judgement = &context.accounts.judgement;
@@ -336,6 +400,34 @@ const SHOWN: [Shown; 16] = [
     ("karmada_store_bytes", &[]),
     ("karmada_store_quota_bytes", &[]),
 ];
+
+/// What an application is found by.
+fn text_of(namespace: &str, name: &str, kind: &str) -> String {
+    format!("{namespace}/{name} {kind}").to_lowercase()
+}
+
+/// Whether a line of the list is found by these letters.
+fn is_named(app: &Value, needle: &str) -> bool {
+    let text = |field: &str| app[field].as_str().unwrap_or_default();
+    text_of(text("namespace"), text("name"), text("kind")).contains(needle)
+}
+
+/// The lines of these bindings. One that has gone meanwhile is left out.
+async fn read_apps(objects: &Objects, scope: Scope, names: Vec<Key>) -> Result<Vec<Value>, Error> {
+    let read = names.into_iter().map(|key| async move { objects.get(bindings::resource(scope), &key).await });
+    let found = futures::stream::iter(read)
+        .buffered(READ_AT_A_TIME)
+        .try_filter_map(async |found| Ok::<_, Error>(found.as_ref().map(views::app)));
+    found.try_collect().await
+}
+
+/// One's turn, waited for a while.
+async fn turn(places: &Semaphore) -> Result<SemaphorePermit<'_>, Status> {
+    match timeout(TURN, places.acquire()).await {
+        Ok(Ok(place)) => Ok(place),
+        _ => Err(Status::too_many_requests("others are being answered; try again", 5)),
+    }
+}
 
 fn scope(asked: &Asked) -> Result<Scope, Status> {
     match asked.wanted("scope")?.as_str() {

@@ -2,6 +2,9 @@
 //!
 //! It is brought up to date once a second by one task, however many look, and goes half a minute after the last has gone.
 //! Whoever reads slowly holds nothing: they take the batches that there are when they come for them, or all of it anew.
+//!
+//! What passes over all clusters is done by one at a time, beside everybody's work; the news have a lock of their own that
+//! nobody holds for long.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,13 +19,13 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
-use karmada_apiserver::Handle;
+use karmada_apiserver::{Handle, heavy};
 use karmada_client::latest;
 use karmada_env::Env;
 use karmada_meta::{status::Status, time::Time};
 use karmada_ui::{
     assets,
-    board::{Board, Since},
+    board::{Board, News, Since},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -33,6 +36,7 @@ use super::{
     Asked,
     eyes::{self, Eyes, Rows},
 };
+use crate::controllers::context::Context;
 
 /// How often all clusters are looked at while anybody is there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -52,13 +56,18 @@ pub(super) struct Whole {
     pub(super) packed: Bytes,
 }
 
-struct State {
+/// What passes over all clusters.
+struct Looker {
     board: Board,
     rows: Rows,
     /// The whole as it was at a number.
     whole: Option<(u64, Whole)>,
     /// When the board was brought up to date.
     looked: Option<Duration>,
+}
+
+/// Whether the board is kept up to date.
+struct Keeping {
     /// When anybody was here last.
     wanted: Duration,
     running: bool,
@@ -70,7 +79,9 @@ pub(super) struct Live {
     env: Env,
     stop: CancellationToken,
     hub_began: Time,
-    state: Mutex<State>,
+    looker: tokio::sync::Mutex<Looker>,
+    news: Mutex<News>,
+    keeping: Mutex<Keeping>,
     changed: latest::Sender<u64>,
     readers: Arc<AtomicUsize>,
 }
@@ -89,20 +100,16 @@ impl Live {
         let hub_began = Time::now(&env);
         // The board of a hub that was started anew counts from elsewhere.
         let first = u64::try_from(hub_began.timestamp().as_second()).unwrap_or_default() << 16;
-        let state = State {
-            board: Board::new(first),
-            rows: Rows::new(hub_began),
-            whole: None,
-            looked: None,
-            wanted: env.now(),
-            running: false,
-        };
+        let looker =
+            Looker { board: Board::new(first), rows: Rows::new(hub_began), whole: None, looked: None };
         Arc::new(Self {
+            looker: looker.into(),
+            news: News::new(first).into(),
+            keeping: Mutex::new(Keeping { wanted: env.now(), running: false }),
             eyes,
             env,
             stop,
             hub_began,
-            state: Mutex::new(state),
             changed: latest::Sender::new(first),
             readers: Arc::default(),
         })
@@ -119,24 +126,40 @@ impl Live {
     }
 
     /// Brings the board up to date, if nobody has done so within a second.
-    fn look(&self, state: &mut State) {
+    fn look(&self, looker: &mut Looker) {
         let now = self.env.now();
-        if state.looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK / 2) {
+        if looker.looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK / 2) {
             return;
         }
-        state.looked = Some(now);
+        looker.looked = Some(now);
         let Some(context) = self.eyes.context() else { return };
-        let rows = state.rows.all(&context);
-        if state.board.update(rows) {
-            self.changed.send_replace(0);
+        let rows = looker.rows.all(&context);
+        if let Some(line) = looker.board.update(rows) {
+            let number = looker.board.number();
+            self.news.lock().add(number, line);
+            self.changed.send_replace(number);
         }
     }
 
+    /// Does something with the board as it is now, beside everybody's work, when it is one's turn.
+    async fn looking<T>(self: &Arc<Self>, work: impl FnOnce(&mut Looker) -> T) -> T {
+        self.want();
+        let mut looker = self.looker.lock().await;
+        heavy::beside(usize::MAX, async {
+            self.look(&mut looker);
+            work(&mut looker)
+        })
+        .await
+    }
+
     /// Has the board kept up to date from now on.
-    fn want(self: &Arc<Self>, state: &mut State) {
-        state.wanted = self.env.now();
-        if std::mem::replace(&mut state.running, true) {
-            return;
+    fn want(self: &Arc<Self>) {
+        {
+            let mut keeping = self.keeping.lock();
+            keeping.wanted = self.env.now();
+            if std::mem::replace(&mut keeping.running, true) {
+                return;
+            }
         }
         let live = self.clone();
         tokio::spawn(async move {
@@ -148,74 +171,64 @@ impl Live {
                     () = live.stop.cancelled() => break,
                     _ = ticks.tick() => {}
                 }
-                let mut state = live.state.lock();
-                let now = live.env.now();
-                if live.readers() > 0 {
-                    state.wanted = now;
-                }
-                if now.saturating_sub(state.wanted) > LINGER {
+                let mut looker = live.looker.lock().await;
+                if !live.is_wanted() {
                     // Numbers go on, so that nobody takes the next board for this one.
-                    let number = state.board.number() + 1;
-                    (state.board, state.whole) = (Board::new(number), None);
-                    (state.rows, state.looked, state.running) = (Rows::new(live.hub_began), None, false);
+                    let number = looker.board.number() + 1;
+                    *live.news.lock() = News::new(number);
+                    *looker = Looker {
+                        board: Board::new(number),
+                        rows: Rows::new(live.hub_began),
+                        whole: None,
+                        looked: None,
+                    };
                     return;
                 }
-                live.look(&mut state);
+                heavy::beside(usize::MAX, async { live.look(&mut looker) }).await;
             }
         });
+    }
+
+    /// Whether anybody was here of late; if not, nobody keeps the board from now on.
+    fn is_wanted(&self) -> bool {
+        let (now, mut keeping) = (self.env.now(), self.keeping.lock());
+        if self.readers() > 0 {
+            keeping.wanted = now;
+        }
+        keeping.running = now.saturating_sub(keeping.wanted) <= LINGER;
+        keeping.running
     }
 
     /// All clusters.
-    pub(super) fn whole(self: &Arc<Self>) -> Whole {
-        let mut state = self.state.lock();
-        self.want(&mut state);
-        self.look(&mut state);
-        let number = state.board.number();
-        if let Some((of, whole)) = &state.whole
-            && *of == number
-        {
-            return whole.clone();
-        }
-        let about = json!({
-            "now": millis(&self.env), "hubBegan": self.hub_began, "hub": env!("CARGO_PKG_VERSION"),
-            "synced": self.eyes.context().is_some_and(|context| context.known.clusters.is_synced()),
-        });
-        let plain = state.board.whole(about);
-        let packed = assets::gzip(&plain, 1).into();
-        let whole = Whole { plain: plain.into(), packed };
-        state.whole = Some((number, whole.clone()));
-        whole
+    pub(super) async fn whole(self: &Arc<Self>) -> Whole {
+        let about = json!({"hubBegan": self.hub_began, "hub": env!("CARGO_PKG_VERSION")});
+        self.looking(|looker| {
+            let number = looker.board.number();
+            if let Some((of, whole)) = &looker.whole
+                && *of == number
+            {
+                return whole.clone();
+            }
+            let plain = looker.board.whole(about);
+            let packed = assets::gzip(&plain, 1).into();
+            let whole = Whole { plain: plain.into(), packed };
+            looker.whole = Some((number, whole.clone()));
+            whole
+        })
+        .await
     }
 
     /// How many clusters are in each state.
-    pub(super) fn counts(self: &Arc<Self>) -> BTreeMap<&'static str, usize> {
-        let mut state = self.state.lock();
-        self.want(&mut state);
-        self.look(&mut state);
-        state.board.counts()
+    pub(super) async fn counts(self: &Arc<Self>) -> BTreeMap<&'static str, usize> {
+        self.looking(|looker| looker.board.counts()).await
     }
 
     /// The value that each cluster has of one label; without a key those that there are, with how many clusters have each.
-    pub(super) fn labels(&self, key: Option<&str>) -> Value {
+    pub(super) async fn labels(&self, key: Option<&str>) -> Value {
         let Some(context) = self.eyes.context() else { return json!({}) };
-        let clusters = context.known.clusters.pages(None).flatten();
-        let Some(key) = key else {
-            let mut keys = BTreeMap::<String, usize>::new();
-            for (_, head) in clusters {
-                for key in head.cluster.metadata.labels.iter().flat_map(BTreeMap::keys) {
-                    *keys.entry(key.clone()).or_default() += 1;
-                }
-            }
-            let mut keys: Vec<_> = keys.into_iter().collect();
-            keys.sort_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
-            keys.truncate(KEYS);
-            return json!({"keys": keys});
-        };
-        let values = clusters.filter_map(|(name, head)| {
-            let value = head.cluster.metadata.labels.as_ref()?.get(key)?.clone();
-            Some((name.name.clone(), Value::from(value)))
-        });
-        json!({"key": key, "values": values.collect::<serde_json::Map<_, _>>()})
+        // One's turn, and nothing else of it.
+        let _looker = self.looker.lock().await;
+        heavy::beside(usize::MAX, async { labels(&context, key) }).await
     }
 
     /// What changes, as lines of JSON, for as long as somebody listens and may.
@@ -227,7 +240,7 @@ impl Live {
         }
         let since = asked.query("since").and_then(|since| since.parse().ok());
         self.readers.fetch_add(1, Ordering::Relaxed);
-        self.want(&mut self.state.lock());
+        self.want();
         let listener = Listener {
             live: self.clone(),
             since: since.unwrap_or_default(),
@@ -249,7 +262,29 @@ impl Live {
     }
 }
 
-fn millis(env: &Env) -> u64 {
+/// See [`Live::labels`].
+fn labels(context: &Context, key: Option<&str>) -> Value {
+    let clusters = context.known.clusters.pages(None).flatten();
+    let Some(key) = key else {
+        let mut keys = BTreeMap::<String, usize>::new();
+        for (_, head) in clusters {
+            for key in head.cluster.metadata.labels.iter().flat_map(BTreeMap::keys) {
+                *keys.entry(key.clone()).or_default() += 1;
+            }
+        }
+        let mut keys: Vec<_> = keys.into_iter().collect();
+        keys.sort_by(|(a, many), (b, more)| more.cmp(many).then_with(|| a.cmp(b)));
+        keys.truncate(KEYS);
+        return json!({"keys": keys});
+    };
+    let values = clusters.filter_map(|(name, head)| {
+        let value = head.cluster.metadata.labels.as_ref()?.get(key)?.clone();
+        Some((name.name.clone(), Value::from(value)))
+    });
+    json!({"key": key, "values": values.collect::<serde_json::Map<_, _>>()})
+}
+
+pub(super) fn millis(env: &Env) -> u64 {
     let since = env.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
@@ -280,7 +315,7 @@ impl Listener {
             }
             let now = self.live.env.now();
             let due = self.beat.is_none_or(|beat| now.saturating_sub(beat) >= BEAT);
-            let since = self.live.state.lock().board.since(self.since);
+            let since = self.live.news.lock().since(self.since);
             match since {
                 Since::All => {
                     self.over = true;
@@ -303,9 +338,11 @@ impl Listener {
             }
             if due {
                 self.beat = Some(now);
-                let context = self.live.eyes.context().filter(|_| !self.closely.is_empty());
+                let context = self.live.eyes.context();
+                let synced = context.as_ref().is_some_and(|context| context.known.clusters.is_synced());
+                let context = context.filter(|_| !self.closely.is_empty());
                 let heard = context.map(|context| eyes::heard(&context, &self.closely));
-                let mut beat = json!({"now": millis(&self.live.env)});
+                let mut beat = json!({"now": millis(&self.live.env), "synced": synced});
                 if let Some(heard) = heard {
                     beat["heard"] = heard;
                 }

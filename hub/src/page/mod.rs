@@ -32,6 +32,7 @@ use karmada_apiserver::{
         browser::{self, Sessions},
     },
     authz::{Attributes, ResourceTarget, Target},
+    heavy,
     paths::{Paths, READ, text},
 };
 use karmada_client::Rest;
@@ -75,7 +76,7 @@ impl Page {
         env: &Env,
         stop: CancellationToken,
     ) -> Arc<Self> {
-        let logged_in = Arc::new(LoggedIn::new(names.clone(), env));
+        let logged_in = Arc::new(LoggedIn::new(names.clone(), handle.clone(), env));
         logged_in.clone().sweep(stop.clone());
         Arc::new(Self {
             live: Live::new(eyes.clone(), env.clone(), stop),
@@ -125,10 +126,16 @@ impl Page {
             .bodies_up_to(session::LARGEST);
         let paths = paths
             .with("/ui/live", READ, answer(|page, asked| page.live.stream(asked, &page.handle)))
-            .long_running()
-            .with("/ui/api/fleet", READ, answer(|page, asked| page.fleet(asked)))
-            .long_running()
-            .with("/ui/api/labels", READ, answer(|page, asked| page.labels(asked)))
+            .long_running();
+        let page = self.clone();
+        let paths = paths
+            .with("/ui/api/fleet", READ, move |request| {
+                let page = page.clone();
+                async move {
+                    let (asked, _) = page.asked(request)?;
+                    page.fleet(&asked).await.map(dressed)
+                }
+            })
             .long_running();
         ask::ANSWERS.iter().fold(paths, |paths, (path, methods, which)| {
             let page = self.clone();
@@ -138,7 +145,7 @@ impl Page {
                     async move {
                         let (asked, _) = page.asked(request)?;
                         let value = Box::pin(page.asking.answer(*which, &page, &asked)).await?;
-                        Ok(dressed(json(&asked, &value)))
+                        Ok(dressed(large(&asked, value).await))
                     }
                 })
                 .long_running()
@@ -159,9 +166,9 @@ impl Page {
     }
 
     /// The rows of all clusters.
-    fn fleet(&self, asked: &Asked) -> Result<Response<Body>, Status> {
+    async fn fleet(&self, asked: &Asked) -> Result<Response<Body>, Status> {
         asked.may_list_clusters(&self.handle)?;
-        let whole = self.live.whole();
+        let whole = self.live.whole().await;
         let mut response = Response::new(Body::empty());
         let packed = asked.takes_gzip();
         *response.body_mut() = Body::from(if packed { whole.packed } else { whole.plain });
@@ -169,13 +176,9 @@ impl Page {
             mark_gzip(response.headers_mut());
         }
         response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+        // Whoever comes gets what was written for others: what time it is stands beside it.
+        response.headers_mut().insert(NOW, HeaderValue::from(live::millis(&self.env)));
         Ok(response)
-    }
-
-    /// The value that each cluster has of one label, or the keys of labels that there are.
-    fn labels(&self, asked: &Asked) -> Result<Response<Body>, Status> {
-        asked.may_list_clusters(&self.handle)?;
-        Ok(json(asked, &self.live.labels(asked.query("key").as_deref())))
     }
 }
 
@@ -215,8 +218,7 @@ impl Asked {
         Objects::new(Rest::new(handle.client(self.user.clone(), AGENT)))
     }
 
-    fn may(&self, handle: &Handle, verb: &str, group: &str, resource: &str) -> Result<(), Status> {
-        let target = ResourceTarget { group, resource, ..ResourceTarget::default() };
+    fn may(&self, handle: &Handle, verb: &str, target: ResourceTarget<'_>) -> Result<(), Status> {
         let attributes = Attributes { user: &self.user, verb, target: Target::Resource(target) };
         if handle.allows(&attributes) {
             return Ok(());
@@ -225,7 +227,8 @@ impl Asked {
     }
 
     fn may_list_clusters(&self, handle: &Handle) -> Result<(), Status> {
-        self.may(handle, "list", &CLUSTERS.group, &CLUSTERS.plural)
+        let (group, resource) = (&CLUSTERS.group, &CLUSTERS.plural);
+        self.may(handle, "list", ResourceTarget { group, resource, ..ResourceTarget::default() })
     }
 
     /// Whether somebody is known to ask.
@@ -264,6 +267,8 @@ fn decoded(text: &str) -> String {
 
 /// Where files are.
 const FILES: &str = "/ui/a/";
+/// What time it is by the hub, in milliseconds since 1970.
+const NOW: &str = "x-karmada-now";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 fn document() -> Response<Body> {
@@ -293,9 +298,19 @@ fn mark_gzip(headers: &mut HeaderMap) {
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
-/// A document as an answer.
+/// A document of any size as an answer.
+async fn large(asked: &Asked, value: Value) -> Response<Body> {
+    let text = value.to_string();
+    heavy::beside(text.len(), async { written(asked, text) }).await
+}
+
+/// A small document as an answer.
 fn json(asked: &Asked, value: &Value) -> Response<Body> {
-    let bytes = Bytes::from(value.to_string());
+    written(asked, value.to_string())
+}
+
+fn written(asked: &Asked, text: String) -> Response<Body> {
+    let bytes = Bytes::from(text);
     let packed = bytes.len() > GZIP_FROM && asked.takes_gzip();
     let mut response = Response::new(Body::from(if packed { assets::gzip(&bytes, 1).into() } else { bytes }));
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);

@@ -5,12 +5,14 @@ use std::{fmt, sync::Arc, time::Duration};
 use axum::body::{Body, to_bytes};
 use http::{HeaderValue, Method, Response, header, request::Parts};
 use karmada_apiserver::{
+    Handle,
     authn::{
         ANONYMOUS, By, Known, UserInfo,
-        browser::{self, COOKIE, Sessions},
+        browser::{self, COOKIE, PAGE_HEADER, Sessions},
         epochs::Hold,
     },
     front::Shown,
+    heavy,
 };
 use karmada_env::{Env, Secret};
 use karmada_meta::{status::Status, time::Time};
@@ -31,18 +33,32 @@ const SWEEP: Duration = Duration::from_secs(30);
 /// Below these a cookie counts: what is behind other paths takes no browser's word.
 const PLACE: &str = "/ui/";
 
+/// What the page's header says where nobody has done anything: it is only open.
+const OPEN: &str = "open";
+
 /// Who a session or an address is for.
 #[derive(Clone, Debug)]
 pub(super) struct Who {
     user: UserInfo,
     by: By,
     hold: Option<Hold>,
+    /// The token that says so. It is asked again whether it holds: keys are rotated, accounts go.
+    token: Option<Arc<Secret>>,
 }
 
 /// All sessions.
 pub(super) struct LoggedIn {
     names: Vec<String>,
-    pub(super) sessions: Vault<(UserInfo, By)>,
+    handle: Handle,
+    pub(super) sessions: Vault<Session>,
+}
+
+/// What is known of whoever has one.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    user: UserInfo,
+    by: By,
+    token: Option<Arc<Secret>>,
 }
 
 impl fmt::Debug for LoggedIn {
@@ -52,8 +68,14 @@ impl fmt::Debug for LoggedIn {
 }
 
 impl LoggedIn {
-    pub(super) fn new(names: Vec<String>, env: &Env) -> Self {
-        Self { names, sessions: Vault::new(SESSIONS, env.clone()) }
+    pub(super) fn new(names: Vec<String>, handle: Handle, env: &Env) -> Self {
+        Self { names, handle, sessions: Vault::new(SESSIONS, env.clone()) }
+    }
+
+    /// Whether whoever has logged in by a token could not do so any more.
+    fn is_over(&self, session: &Session) -> bool {
+        let known = session.token.as_ref().map(|token| self.handle.by_token(token.expose()));
+        known.is_some_and(|known| !known.is_ok_and(|known| known.user == session.user))
     }
 
     /// Ends what has had its time, until it is told to stop.
@@ -64,6 +86,9 @@ impl LoggedIn {
                 loop {
                     ticks.tick().await;
                     self.sessions.sweep();
+                    // There may be thousands, and each takes a signature.
+                    heavy::beside(usize::MAX, async { self.sessions.end_those(|one| self.is_over(one)) })
+                        .await;
                 }
             };
             tokio::select! {
@@ -73,10 +98,17 @@ impl LoggedIn {
         });
     }
 
-    fn found(&self, parts: &Parts) -> Option<Found<(UserInfo, By)>> {
+    fn found(&self, parts: &Parts) -> Option<Found<Session>> {
         let ours = browser::host(parts).is_some_and(|host| headers::is_ours(host, &self.names));
         let counts = ours && parts.uri.path().starts_with(PLACE) && browser::is_own_page(parts);
-        browser::cookie(&parts.headers).filter(|_| counts).and_then(|id| self.sessions.get(id))
+        let id = browser::cookie(&parts.headers).filter(|_| counts)?;
+        let open = parts.headers.get(PAGE_HEADER).is_some_and(|said| said == OPEN);
+        let found = if open { self.sessions.peek(id) } else { self.sessions.get(id) }?;
+        if self.is_over(&found.what) {
+            self.sessions.take(id);
+            return None;
+        }
+        Some(found)
     }
 }
 
@@ -86,7 +118,7 @@ impl Sessions for LoggedIn {
         if parts.headers.contains_key(header::AUTHORIZATION) {
             return None;
         }
-        let Found { what: (user, by), holds } = self.found(parts)?;
+        let Found { what: Session { user, by, .. }, holds } = self.found(parts)?;
         let hold = Hold { ended: holds.ended, until: holds.until, leaving: false };
         Some(Known { user, by, hold: Some(hold) })
     }
@@ -123,7 +155,8 @@ impl Page {
         if let Some(former) = browser::cookie(&asked.parts.headers) {
             self.logged_in.sessions.take(former);
         }
-        let id = self.logged_in.sessions.put(&name, (who.user, who.by), holds);
+        let session = Session { user: who.user, by: who.by, token: who.token };
+        let id = self.logged_in.sessions.put(&name, session, holds);
         tracing::info!(user = name, "somebody has logged in to the page");
         let mut response = document(asked, &json!({"user": name, "groups": groups, "session": true}));
         set_cookie(&mut response, id.expose(), SESSIONS.most.as_secs());
@@ -133,11 +166,10 @@ impl Page {
     /// Whom a login is for.
     fn meant(&self, asked: &Asked, said: &Value) -> Result<Who, Status> {
         if let Some(token) = said["token"].as_str() {
-            let known = self.handle.by_token(token.trim()).map_err(|why| {
-                tracing::info!("no login by a token: {why}");
-                Status::unauthorized()
-            })?;
-            return Ok(Who { user: known.user, by: known.by, hold: known.hold });
+            let token = token.trim();
+            let known = self.handle.by_token(token)?;
+            let token = Some(Arc::new(Secret::known(token)));
+            return Ok(Who { user: known.user, by: known.by, hold: known.hold, token });
         }
         if let Some(ticket) = said["ticket"].as_str() {
             return self.tickets.take(ticket).ok_or_else(Status::unauthorized);
@@ -191,6 +223,7 @@ fn shown(asked: &Asked) -> Result<Who, Status> {
         user: asked.user.clone(),
         by: shown.map_or(By::Nothing, |shown| shown.by),
         hold: shown.and_then(|shown| shown.hold.clone()),
+        token: None,
     })
 }
 

@@ -30,6 +30,8 @@ struct World {
     embedded: Embedded,
     admin: Rest,
     page: Arc<Page>,
+    /// By what certificate the browser connects.
+    peer: Peer,
 }
 
 impl World {
@@ -47,7 +49,7 @@ impl World {
         embedded.server().sessions_of(page.sessions());
         embedded.server().add_paths(&page.paths());
         tokio::spawn(hub.run(stop.clone()));
-        Self { admin: Rest::new(embedded.client()), stop, embedded, page }
+        Self { admin: Rest::new(embedded.client()), stop, embedded, page, peer: Peer::None }
     }
 
     async fn send(&self, method: &str, uri: &str, headers: &[(&str, &str)], body: Value) -> Response<Body> {
@@ -57,7 +59,7 @@ impl World {
                 request.header(*name, *value)
             });
         let mut request = request.body(body).expect("a request");
-        request.extensions_mut().insert(Peer::None);
+        request.extensions_mut().insert(self.peer.clone());
         timeout(LIMIT, self.embedded.server().service().oneshot(request))
             .await
             .expect("in time")
@@ -184,10 +186,35 @@ async fn who_gets_in_and_by_what() {
     let agent = world.log_in("agent").await;
     assert_eq!(world.get("/ui/api/fleet", &agent).await.0, 403);
 
+    // Who opened a session by a token has it for as long as the token holds.
+    let guest = world.log_in("guest").await;
+    assert_eq!(world.get("/ui/session", &guest).await.1["user"], "guest");
+    let mut tokens = Tokens::new();
+    tokens.insert("root", UserInfo::new("root", ["system:masters"]));
+    tokens.insert("guest", UserInfo::new("somebody-else", ["guests"]));
+    world.embedded.server().authenticate_by(Authenticator::new(tokens, Env::system()));
+    assert_eq!(world.get("/ui/session", &guest).await.1["user"], Value::Null);
+    assert_eq!(world.get("/ui/api/fleet", &agent).await.0, 403);
+    assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 200);
+
     // Logged out is out.
     let headers: Vec<_> = PAGE.iter().copied().chain([("cookie", cookie.as_str())]).collect();
     assert_eq!(world.send("DELETE", "/ui/session", &headers, Value::Null).await.status().as_u16(), 200);
     assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 403);
+    world.stop.cancel();
+}
+
+/// A browser shows the certificate that it was once told to, whatever has become of that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_certificate_keeps_nobody_from_logging_in() {
+    let mut world = World::start().await;
+    world.peer = Peer::Refused("it has expired".into());
+    assert_eq!(world.get("/ui/session", "").await, (200, world.get("/ui/session", "").await.1));
+    let cookie = world.log_in("root").await;
+    assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 200);
+    // Elsewhere it is what it was.
+    assert_eq!(world.send("GET", "/version", &[HOST], Value::Null).await.status().as_u16(), 401);
+    assert_eq!(world.send("GET", "/ui/api/fleet", &[HOST], Value::Null).await.status().as_u16(), 401);
     world.stop.cancel();
 }
 
@@ -225,6 +252,25 @@ async fn everybody_sees_what_they_may_read() {
     assert_eq!(hub["counts"]["new"], 2);
     let supposed = world.get("/ui/api/what-if?drain=m1", &root).await;
     assert_eq!((supposed.0, &supposed.1["drained"]), (200, &json!(["m1"])));
+
+    // An application is found by any letters of its namespace, name or kind.
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "till", "namespace": "default"}});
+    let policy = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "tills", "namespace": "default"},
+        "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "till"}], "placement": {}}});
+    world.admin.post("/api/v1/namespaces/default/configmaps", &map).await.expect("a template");
+    let policies = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies";
+    world.admin.post(policies, &policy).await.expect("a policy");
+    for uri in ["/ui/api/apps?q=LT%2FTILL+config", "/ui/api/apps?namespace=default"] {
+        let found = world.until(uri, &root, |found| found["of"] == 1).await;
+        assert_eq!(
+            (&found["apps"][0]["name"], &found["apps"][0]["kind"]),
+            (&json!("till"), &json!("ConfigMap"))
+        );
+    }
+    for uri in ["/ui/api/apps?q=tiller", "/ui/api/apps?namespace=elsewhere"] {
+        assert_eq!(world.get(uri, &root).await.1["apps"], json!([]), "{uri}");
+    }
 
     // Somebody without rights is told so in the API's words, each time.
     for uri in [

@@ -124,5 +124,5 @@ setInterval(() => { if (fleet.live || !fleet.loaded) tick(main); if (current && 
 // Whoever uses the page uses their session; whoever has only left it open does not.
 let used = false;
 for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => { used = true; }, { passive: true });
-setInterval(() => { if (used && user) { used = false; who().catch(() => {}); } }, 600000);
+setInterval(() => { if (used && user) { used = false; who({ "x-karmada-ui": "1" }).catch(() => {}); } }, 600000);
 start();

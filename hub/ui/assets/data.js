@@ -10,6 +10,13 @@ export class Refused extends Error {
   }
 }
 
+// Whoever does something uses their session; a page that is only open asks without using it.
+let touched = 0;
+for (const kind of ["pointerdown", "keydown"]) {
+  addEventListener(kind, () => { touched = performance.now(); }, { passive: true, capture: true });
+}
+const used = () => (performance.now() - touched < 60000 ? "1" : "open");
+
 /** Asks the hub. The header shows that this page asks, and nobody's form. */
 export async function ask(path, options = {}) {
   let answer;
@@ -18,7 +25,7 @@ export async function ask(path, options = {}) {
   const timer = setTimeout(() => late.abort("late"), 30000);
   const signal = options.signal ? AbortSignal.any([options.signal, late.signal]) : late.signal;
   try {
-    answer = await fetch(path, { ...options, signal, headers: { "x-karmada-ui": "1", ...options.headers }, cache: "no-store" });
+    answer = await fetch(path, { ...options, signal, headers: { "x-karmada-ui": used(), ...options.headers }, cache: "no-store" });
   } catch (why) {
     if (options.signal?.aborted) throw why;
     throw new Refused(0, "The hub does not answer.");
@@ -52,7 +59,7 @@ function cluster(fleet, row) {
 /** All clusters, and who hears of changes. */
 export const fleet = {
   clusters: new Map(), states: new Map(), templates: [], flags: [], number: 0, hub: "", loaded: false, heard: {},
-  updated: 0, live: false,
+  updated: 0, live: false, synced: false,
 };
 
 const listeners = new Set();
@@ -84,8 +91,9 @@ export function refusal() {
 }
 
 async function load() {
-  const all = await get("/ui/api/fleet");
-  setNow(all.now);
+  const answer = await ask("/ui/api/fleet");
+  setNow(Number(answer.headers.get("x-karmada-now")));
+  const all = await answer.json();
   Object.assign(fleet, { templates: all.templates, flags: all.flags, number: all.number, hub: all.hub });
   fleet.states = new Map(all.states.map((state) => [state.name, state]));
   fleet.clusters = new Map(all.rows.map((row) => [row[0], cluster(fleet, row)]));
@@ -104,6 +112,7 @@ function take(line) {
   if (line.now) {
     setNow(line.now);
     if (line.heard) fleet.heard = line.heard;
+    fleet.synced = line.synced;
     beat();
     tell([]);
   }

@@ -159,6 +159,7 @@ function summarise() {
     [...fleet.states.values()].filter(({ name }) => by.get(name)).map(({ name, heading, glyph, tone }) =>
       chip("state", name, glyph, tone, heading, by.get(name))),
     h("span", { class: "sum" }, `= ${many(fleet.clusters.size, "cluster")}`),
+    fleet.synced ? null : h("span", { class: "waits" }, "◆ The hub has just begun and still reads what there is."),
     [...extra].map(([flag, n]) => chip("flag", flag, "", "", FLAGS[flag] || `with Works ${flag}`, n)));
   put(summary, tiles.size === fleet.clusters.size ? `${many(tiles.size, "cluster")} shown` : `${tiles.size.toLocaleString()} of ${many(fleet.clusters.size, "cluster")} shown`);
 }

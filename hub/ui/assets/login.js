@@ -4,7 +4,7 @@ import { ask, get } from "./data.js";
 import { h, put } from "./dom.js";
 
 /** Who is there: a user with a session, one who could begin one, or nobody. */
-export async function who() {
+export async function who(headers) {
   const ticket = /^#ticket=([0-9a-f]+)$/.exec(location.hash);
   if (ticket) {
     // It is good once, and nobody else's to see.
@@ -18,7 +18,7 @@ export async function who() {
       return { user: null, why: "This address was used already, or is older than a minute. Ask for another: karmada-hub ui" };
     }
   }
-  return get("/ui/session");
+  return get("/ui/session", {}, { headers });
 }
 
 async function begin(body) {

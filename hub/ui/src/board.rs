@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   all rows, once a second ─▶ Board ──▶ the whole, for whoever comes
-//!                                  └──▶ batches: what changed, for whoever has all up to a number
+//!                                └─ a batch ─▶ News ──▶ what changed, for whoever has all up to a number
 //! ```
 //!
-//! A batch is written once, whoever reads it. So many are kept; who is further behind reads the whole again.
+//! A batch is written once, whoever reads it. So many are kept; who is further behind reads the whole again. Board and news
+//! are apart since the board takes a while, with ten thousand clusters, and the news are asked for by everybody who looks.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -33,10 +34,16 @@ pub enum Since {
     All,
 }
 
-/// See the module.
+/// All clusters: see the module.
 #[derive(Debug, Default)]
 pub struct Board {
     rows: BTreeMap<Arc<str>, Row>,
+    number: u64,
+}
+
+/// What has changed of late: see the module.
+#[derive(Debug, Default)]
+pub struct News {
     number: u64,
     batches: VecDeque<(u64, Bytes)>,
     bytes: usize,
@@ -62,7 +69,7 @@ struct Whole<'a> {
 impl Board {
     /// An empty one. Numbers begin at `number`, so that those of another are not taken for its.
     pub fn new(number: u64) -> Self {
-        Self { number, ..Self::default() }
+        Self { number, rows: BTreeMap::new() }
     }
 
     /// The number of what it is now.
@@ -70,8 +77,9 @@ impl Board {
         self.number
     }
 
-    /// All clusters, as they are now. Whether anything has changed.
-    pub fn update(&mut self, rows: Vec<Row>) -> bool {
+    /// All clusters, as they are now. Answers the batch by which they became so from what they were, if anything has changed;
+    /// it has the board's number.
+    pub fn update(&mut self, rows: Vec<Row>) -> Option<Bytes> {
         let mut before = std::mem::take(&mut self.rows);
         let mut changed = Vec::new();
         for row in rows {
@@ -82,35 +90,14 @@ impl Board {
         }
         let gone: Vec<&str> = before.keys().map(|name| &**name).collect();
         if changed.is_empty() && gone.is_empty() {
-            return false;
+            return None;
         }
         self.number += 1;
         let rows = changed.iter().filter_map(|name| self.rows.get(name)).collect();
         let mut line = serde_json::to_vec(&Batch { number: self.number, rows, gone })
             .expect("invariant: rows are lists of plain values");
         line.push(b'\n');
-        self.bytes += line.len();
-        self.batches.push_back((self.number, line.into()));
-        while self.batches.len() > KEPT || (self.bytes > KEPT_BYTES && self.batches.len() > 1) {
-            if let Some((_, line)) = self.batches.pop_front() {
-                self.bytes -= line.len();
-            }
-        }
-        true
-    }
-
-    /// What whoever has all up to `number` lacks.
-    pub fn since(&self, number: u64) -> Since {
-        if number == self.number {
-            return Since::Batches(Vec::new(), number);
-        }
-        let first = self.batches.front().map_or(u64::MAX, |(first, _)| *first);
-        // Whoever knows what is yet to come knows another board.
-        if number > self.number || number + 1 < first {
-            return Since::All;
-        }
-        let lines = self.batches.iter().filter(|(of, _)| *of > number).map(|(_, line)| line.clone());
-        Since::Batches(lines.collect(), self.number)
+        Some(line.into())
     }
 
     /// Everything, with the words for it, and `about` beside.
@@ -140,10 +127,57 @@ impl Board {
     }
 }
 
+impl News {
+    /// None yet, of a board that has this number.
+    pub fn new(number: u64) -> Self {
+        Self { number, ..Self::default() }
+    }
+
+    /// A board has this number now, by this batch.
+    pub fn add(&mut self, number: u64, line: Bytes) {
+        self.number = number;
+        self.bytes += line.len();
+        self.batches.push_back((number, line));
+        while self.batches.len() > KEPT || (self.bytes > KEPT_BYTES && self.batches.len() > 1) {
+            if let Some((_, line)) = self.batches.pop_front() {
+                self.bytes -= line.len();
+            }
+        }
+    }
+
+    /// What whoever has all up to `number` lacks.
+    pub fn since(&self, number: u64) -> Since {
+        if number == self.number {
+            return Since::Batches(Vec::new(), number);
+        }
+        let first = self.batches.front().map_or(u64::MAX, |(first, _)| *first);
+        // Whoever knows what is yet to come knows another board.
+        if number > self.number || number + 1 < first {
+            return Since::All;
+        }
+        let lines = self.batches.iter().filter(|(of, _)| *of > number).map(|(_, line)| line.clone());
+        Since::Batches(lines.collect(), self.number)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rows::tests::row;
+
+    /// A board, and the news of it.
+    struct Both(Board, News);
+
+    impl Both {
+        fn new(number: u64) -> Self {
+            Self(Board::new(number), News::new(number))
+        }
+
+        fn update(&mut self, rows: Vec<Row>) -> bool {
+            let line = self.0.update(rows);
+            line.into_iter().map(|line| self.1.add(self.0.number(), line)).count() > 0
+        }
+    }
 
     fn lines(since: Since) -> Vec<Value> {
         let Since::Batches(lines, _) = since else { panic!("all of it") };
@@ -152,41 +186,41 @@ mod tests {
 
     #[test]
     fn what_has_changed_is_told_once() {
-        let mut board = Board::new(7);
+        let mut board = Both::new(7);
         assert!(board.update(vec![row("a", State::Ready), row("b", State::Ready)]));
         assert!(!board.update(vec![row("a", State::Ready), row("b", State::Ready)]));
         assert!(board.update(vec![row("a", State::Silent), row("c", State::Ready)]));
-        let told = lines(board.since(8));
+        let told = lines(board.1.since(8));
         assert_eq!(told.len(), 1);
         let names: Vec<_> =
             told[0]["rows"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap()).collect();
         assert_eq!((names, &told[0]["gone"], &told[0]["number"]), (vec!["a", "c"], &json!(["b"]), &json!(9)));
-        assert_eq!(lines(board.since(9)), Vec::<Value>::new());
+        assert_eq!(lines(board.1.since(9)), Vec::<Value>::new());
         for other in [0, 6, 10] {
-            assert_eq!(board.since(other), Since::All, "{other}");
+            assert_eq!(board.1.since(other), Since::All, "{other}");
         }
-        assert_eq!(lines(board.since(7)).len(), 2);
-        let counts = board.counts();
+        assert_eq!(lines(board.1.since(7)).len(), 2);
+        let counts = board.0.counts();
         assert_eq!((counts.values().sum::<usize>(), counts["silent"]), (2, 1));
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut board = Board::new(0);
+        let mut board = Both::new(0);
         for n in 0..2 * KEPT {
             assert!(board.update(vec![row(&format!("c{n}"), State::Ready)]));
         }
-        assert_eq!((board.batches.len(), board.since(1)), (KEPT, Since::All));
-        assert_eq!(lines(board.since(2 * KEPT as u64 - 1)).len(), 1);
+        assert_eq!((board.1.batches.len(), board.1.since(1)), (KEPT, Since::All));
+        assert_eq!(lines(board.1.since(2 * KEPT as u64 - 1)).len(), 1);
         let many = |state| (0..30_000).map(|n| row(&format!("cluster-{n:05}"), state)).collect::<Vec<_>>();
         for n in 0..10 {
             board.update(many(if n % 2 == 0 { State::Silent } else { State::Ready }));
         }
         assert!(
-            board.bytes <= KEPT_BYTES && board.batches.len() < 3,
+            board.1.bytes <= KEPT_BYTES && board.1.batches.len() < 3,
             "{} {}",
-            board.bytes,
-            board.batches.len()
+            board.1.bytes,
+            board.1.batches.len()
         );
     }
 

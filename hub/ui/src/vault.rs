@@ -142,6 +142,15 @@ impl<T: Clone> Vault<T> {
 
     /// What an id stands for. It is used by that.
     pub fn get(&self, id: &str) -> Option<Found<T>> {
+        self.find(id, true)
+    }
+
+    /// What an id stands for. It is not used by that: somebody's program asks, and not somebody.
+    pub fn peek(&self, id: &str) -> Option<Found<T>> {
+        self.find(id, false)
+    }
+
+    fn find(&self, id: &str, uses: bool) -> Option<Found<T>> {
         if id.len() > LONGEST {
             return None;
         }
@@ -152,7 +161,9 @@ impl<T: Clone> Vault<T> {
             entries.remove(&key);
             return None;
         }
-        entry.used = now;
+        if uses {
+            entry.used = now;
+        }
         Some(entry.found.clone())
     }
 
@@ -167,6 +178,15 @@ impl<T: Clone> Vault<T> {
     pub fn sweep(&self) {
         let (now, wall) = (self.env.now(), self.env.wall());
         self.entries.lock().retain(|_, entry| self.stands(entry, now, wall));
+    }
+
+    /// Ends all of which something else than time says so. It is asked about each without anybody waiting for it here.
+    pub fn end_those(&self, over: impl Fn(&T) -> bool) {
+        let all: Vec<_> =
+            self.entries.lock().iter().map(|(key, entry)| (*key, entry.found.what.clone())).collect();
+        for (key, _) in all.iter().filter(|(_, what)| over(what)) {
+            self.entries.lock().remove(key);
+        }
     }
 
     /// How many there are.
@@ -222,6 +242,29 @@ mod tests {
         assert!(vault.get(busy.expose()).is_none());
         assert!(vault.is_empty());
         assert!(vault.get(&"x".repeat(1 << 20)).is_none() && vault.get("").is_none());
+    }
+
+    #[test]
+    fn a_page_that_is_only_open_does_not_use_it() {
+        let (vault, clock) = vault(SESSIONS);
+        let id = vault.put("a", 1, None);
+        for _ in 0..29 {
+            clock.advance(Duration::from_mins(1));
+            assert!(vault.peek(id.expose()).is_some());
+        }
+        let open = vault.peek(id.expose()).unwrap().holds.ended;
+        clock.advance(Duration::from_mins(1));
+        assert!(vault.peek(id.expose()).is_none() && open.is_cancelled());
+    }
+
+    #[test]
+    fn what_is_over_for_another_reason_ends() {
+        let (vault, _) = vault(SESSIONS);
+        let ids = [1, 2, 3].map(|n| vault.put("a", n, None));
+        let open = vault.peek(ids[1].expose()).unwrap().holds.ended;
+        vault.end_those(|n| *n == 2);
+        assert_eq!(ids.map(|id| vault.peek(id.expose()).is_some()), [true, false, true]);
+        assert!(open.is_cancelled());
     }
 
     #[test]

@@ -26,31 +26,53 @@ fn carries(work: &Value) -> (String, String) {
     (object::kind(first).to_owned(), object::key(first))
 }
 
-/// The Works of a cluster: how many are how far, and those that wait or failed before others.
-pub fn works(works: &[Value]) -> Value {
-    let mut rows: Vec<_> = works
-        .iter()
-        .map(|work| {
+/// So many rows are held while there may be better ones.
+const HELD: usize = 2 * WORKS;
+
+/// The Works of a cluster: how many are how far, and those that wait or failed before others. They come some at a time, and
+/// no more of them are held than are shown, or twice as many.
+#[derive(Debug, Default)]
+pub struct Works {
+    rows: Vec<(Stage, String, Value)>,
+    counts: BTreeMap<Stage, usize>,
+}
+
+impl Works {
+    /// These are there, too.
+    pub fn add(&mut self, works: &[Value]) {
+        for work in works {
             let ((stage, why), (kind, key)) = (stage::of(work), carries(work));
             let why = text::line(why, WORDS);
             let changed = work.pointer("/status/conditions").and_then(Value::as_array);
             let at = changed.into_iter().flatten().filter_map(|c| c["lastTransitionTime"].as_str()).max();
-            let fence = fence::after(work.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null));
-            let fence = fence.or_else(|| fence::after(work));
+            let fence = fence::of_work(work);
             let row = json!({
                 "work": object::name(work), "kind": kind, "object": key, "stage": stage, "why": why, "at": at,
                 "fenceSeconds": fence.map(|fence| fence.as_secs()),
             });
-            (stage, key, row)
+            *self.counts.entry(stage).or_default() += 1;
+            self.rows.push((stage, key, row));
+            if self.rows.len() >= HELD {
+                self.sort();
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        self.rows.sort_by(|(a, one, _), (b, other, _)| a.cmp(b).then_with(|| one.cmp(other)));
+        self.rows.truncate(WORKS);
+    }
+
+    /// As the page shows them.
+    pub fn shown(mut self) -> Value {
+        self.sort();
+        let count = |stage: Stage| self.counts.get(&stage).copied().unwrap_or_default();
+        json!({
+            "applied": count(Stage::Applied), "waiting": count(Stage::Waiting), "failed": count(Stage::Failed),
+            "of": self.counts.values().sum::<usize>(),
+            "items": self.rows.into_iter().map(|(.., row)| row).collect::<Vec<_>>(),
         })
-        .collect();
-    rows.sort_by(|(a, one, _), (b, other, _)| a.cmp(b).then_with(|| one.cmp(other)));
-    let count = |wanted: Stage| rows.iter().filter(|(stage, ..)| *stage == wanted).count();
-    json!({
-        "applied": count(Stage::Applied), "waiting": count(Stage::Waiting), "failed": count(Stage::Failed),
-        "of": rows.len(),
-        "items": rows.into_iter().take(WORKS).map(|(.., row)| row).collect::<Vec<_>>(),
-    })
+    }
 }
 
 /// The room that a cluster reports: of each resource what its nodes offer and what Pods ask for.
@@ -98,24 +120,36 @@ pub fn cluster(cluster: &Value) -> Value {
     })
 }
 
-/// The last events of something, the newest first.
-pub fn events(events: &[Value]) -> Value {
-    let at = |event: &Value| {
-        ["lastTimestamp", "eventTime", "firstTimestamp"]
-            .iter()
-            .find_map(|field| event[*field].as_str())
-            .or_else(|| event.pointer("/metadata/creationTimestamp")?.as_str())
-            .map(str::to_owned)
-    };
-    let mut rows: Vec<_> = events.iter().map(|event| (at(event), event)).collect();
-    rows.sort_by(|(a, _), (b, _)| b.cmp(a));
-    let row = |(at, event): (Option<String>, &Value)| {
-        json!({
-            "at": at, "type": event["type"], "reason": event["reason"], "count": event["count"],
-            "message": text::line(event["message"].as_str().unwrap_or_default(), WORDS),
-        })
-    };
-    rows.into_iter().take(EVENTS).map(row).collect()
+/// The last events of something, the newest first. They come some at a time.
+#[derive(Debug, Default)]
+pub struct Events(Vec<(Option<String>, Value)>);
+
+impl Events {
+    /// These are there, too.
+    pub fn add(&mut self, events: &[Value]) {
+        let at = |event: &Value| {
+            ["lastTimestamp", "eventTime", "firstTimestamp"]
+                .iter()
+                .find_map(|field| event[*field].as_str())
+                .or_else(|| event.pointer("/metadata/creationTimestamp")?.as_str())
+                .map(str::to_owned)
+        };
+        for event in events {
+            let at = at(event);
+            let row = json!({
+                "at": at, "type": event["type"], "reason": event["reason"], "count": event["count"],
+                "message": text::line(event["message"].as_str().unwrap_or_default(), WORDS),
+            });
+            self.0.push((at, row));
+        }
+        self.0.sort_by(|(a, _), (b, _)| b.cmp(a));
+        self.0.truncate(EVENTS);
+    }
+
+    /// As the page shows them.
+    pub fn shown(self) -> Value {
+        self.0.into_iter().map(|(_, row)| row).collect()
+    }
 }
 
 /// One line of the list of applications: a binding.
@@ -275,7 +309,9 @@ mod tests {
         let applied = |status: &str, seen: i64| json!({"type": "Applied", "status": status, "message": "no room\nleft", "observedGeneration": seen});
         let all =
             [work(&json!([applied("True", 2)])), work(&json!(null)), work(&json!([applied("False", 2)]))];
-        let shown = works(&all);
+        let mut works = Works::default();
+        works.add(&all);
+        let shown = works.shown();
         let sum: i64 =
             ["applied", "waiting", "failed"].iter().map(|part| shown[*part].as_i64().unwrap()).sum();
         assert_eq!((sum, shown["of"].as_i64()), (3, Some(3)));
@@ -283,6 +319,30 @@ mod tests {
             (&shown["items"][0]["stage"], &shown["items"][0]["object"]),
             (&json!("failed"), &json!("shop/web"))
         );
+        // Of many the worst are kept, in whatever order they come.
+        let mut works = Works::default();
+        (0..10).for_each(|_| works.add(&vec![all[0].clone(); WORKS]));
+        works.add(&all[2..]);
+        (0..10).for_each(|_| works.add(&vec![all[0].clone(); WORKS]));
+        assert!(works.rows.len() < HELD);
+        let shown = works.shown();
+        let items = shown["items"].as_array().unwrap();
+        assert_eq!(
+            (items.len(), shown["of"].as_u64(), &items[0]["stage"]),
+            (WORKS, Some(4001), &json!("failed"))
+        );
+    }
+
+    #[test]
+    fn the_newest_events_are_shown() {
+        let event = |n: usize| json!({"lastTimestamp": format!("2026-01-01T{:02}:00:00Z", n % 24), "reason": "R", "message": "m"});
+        let mut events = Events::default();
+        for day in 0..100 {
+            events.add(&[event(day), event(day + 1)]);
+        }
+        let shown = events.shown();
+        assert_eq!(shown.as_array().unwrap().len(), EVENTS);
+        assert_eq!(shown[0]["at"], "2026-01-01T23:00:00Z");
     }
 
     #[test]

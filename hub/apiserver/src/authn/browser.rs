@@ -95,6 +95,11 @@ pub(crate) fn wants_session(parts: &Parts) -> bool {
     is_of_browser(&parts.headers) && path.starts_with(PAGES) && path != SESSION
 }
 
+/// Whether the page asks who is there, or logs somebody in or out.
+pub(crate) fn logs_in(parts: &Parts) -> bool {
+    parts.uri.path() == SESSION && is_own_page(parts)
+}
+
 /// The session's cookie of a request. One that is there twice is none: something else has set the other.
 pub fn cookie(headers: &HeaderMap) -> Option<&str> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());

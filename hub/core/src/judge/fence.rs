@@ -52,6 +52,12 @@ pub fn after(object: &Value) -> Option<Duration> {
     read(object::annotation(object, extension::FENCE_AFTER)?).ok()
 }
 
+/// What a Work has its cluster do: the shortest fence of its manifests. Nothing where none has one.
+pub fn of_work(work: &Value) -> Option<Duration> {
+    let manifests = work.pointer("/spec/workload/manifests").and_then(Value::as_array);
+    manifests.into_iter().flatten().filter_map(after).min()
+}
+
 /// What is wrong with the annotation, if something is.
 pub fn problem(object: &Value) -> Option<FieldError> {
     refusal(object::annotation(object, extension::FENCE_AFTER)?)

@@ -116,7 +116,7 @@ impl WorkHead {
             binding_id: ids.iter().find_map(|id| object::label(value, id)).unwrap_or_default().to_owned(),
             owner: owner.map(|o| o.uid).unwrap_or_default(),
             stage: stage::of(value).0,
-            fence: fence::after(value).map(|after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
+            fence: fence::of_work(value).map(|after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
             deleting: object::deletion_timestamp(value).is_some(),
             unwanted: object::annotation(value, extension::UNWANTED_SINCE).is_some(),
             content: Self::content(value),
