@@ -117,9 +117,10 @@ async function explain(view, into) {
   }
 }
 
-/** A kind as commands take it, with its group where another may have the same. */
+/** A kind as commands take it, with its version and group: others may be called the same. */
 function kindOf(view) {
-  return view.kind;
+  const [group, version] = (view.apiVersion || "").split("/");
+  return version ? `${view.kind}.${version}.${group}` : view.kind;
 }
 
 async function one(main, parameters) {

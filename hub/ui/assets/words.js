@@ -40,6 +40,9 @@ export function seconds(time) {
 const short = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const long = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 
+// Times of day are those of whoever looks.
+const zone = long.resolvedOptions().timeZone;
+
 /** The time of day, or with the date. */
 export function clock(at, whole) {
   return (whole ? long : short).format(new Date(at * 1000));
@@ -56,7 +59,7 @@ export function time(value, shows) {
   if (!at) return null;
   const element = document.createElement("time");
   element.dateTime = new Date(at * 1000).toISOString();
-  element.title = clock(at, true);
+  element.title = `${clock(at, true)} (${zone})`;
   element.dataset.at = at;
   element.dataset.shows = shows || "{age} ago";
   element.textContent = sentence(element.dataset.shows, at);
