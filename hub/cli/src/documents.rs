@@ -3,12 +3,14 @@
 
 use karmada_env::Env;
 use karmada_objects::Objects;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Failure,
     ask::Server,
-    cordon, explain,
+    cordon,
+    drain::{self, How},
+    explain, failback,
     whatif::{self, Wanted},
 };
 
@@ -45,4 +47,41 @@ pub async fn cordon(objects: Objects, cluster: &str, cordons: bool, env: &Env) -
         true => cordon::cordoned(&server, cluster, false).await,
         false => cordon::uncordoned(&server, cluster, false).await,
     }
+}
+
+/// Does what `drain` does, without waiting: what has become of `most` objects at most, and how many move.
+///
+/// # Errors
+/// When there is no such cluster, or the client may not change it or what is on it.
+pub async fn drain(objects: Objects, cluster: &str, most: usize, env: &Env) -> Result<Value, Failure> {
+    let server = Server::within(objects, "", env);
+    let how = How { cluster, grace: None, force: false, dry_run: false };
+    let mut rows = Vec::new();
+    let begun = drain::start(&server, how, &mut |_, row| keep(&mut rows, most, row)).await?;
+    Ok(json!({
+        "cluster": cluster, "moving": begun.moving.len(), "cannotMove": begun.stuck.len(), "objects": rows,
+    }))
+}
+
+/// Does what `failback --cluster` does, without waiting for what comes of it.
+///
+/// # Errors
+/// When there is no such cluster, or the client may not read what it takes or write a WorkloadRebalancer.
+pub async fn failback(objects: Objects, cluster: &str, most: usize, env: &Env) -> Result<Value, Failure> {
+    let server = Server::within(objects, "", env);
+    let wanted = failback::Wanted::to_cluster(cluster);
+    let mut rows = Vec::new();
+    let begun =
+        failback::start(&server, &wanted, false, env, &mut |_, row| keep(&mut rows, most, row)).await?;
+    Ok(json!({
+        "cluster": cluster, "moving": begun.objects, "workloadRebalancer": begun.rebalancer, "objects": rows,
+    }))
+}
+
+/// Keeps what is said of an object, as long as there is room.
+fn keep(rows: &mut Vec<Value>, most: usize, row: Value) -> Result<(), Failure> {
+    if rows.len() < most && row.get("object").is_some() {
+        rows.push(row);
+    }
+    Ok(())
 }

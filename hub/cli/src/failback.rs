@@ -28,6 +28,7 @@ use super::{
     Failure,
     args::FailbackArgs,
     ask::Server,
+    drain::Say,
     explain::places,
     get,
     known::{self, suggestion},
@@ -45,12 +46,41 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) async fn run(args: FailbackArgs, env: Env) -> Result<(), Failure> {
     let server = Server::open(&args.server, &env)?;
     server.reach().await?;
-    let clusters = known::clusters(&server).await?;
-    known::check_names(&clusters, &args.cluster)?;
+    let told = args.told;
     let wanted = Wanted::of(&server, &args).await?;
+    let begun =
+        start(&server, &wanted, args.dry_run, &env, &mut |line, value| told.say(line, &value)).await?;
+    match begun.rebalancer {
+        Some(name) => outcome(&server, &name, begun.objects, told).await,
+        None => {
+            let line = format!("{} to be placed anew", objects(begun.objects));
+            let value = json!({"result": "placed anew", "objects": begun.objects, "dryRun": args.dry_run});
+            told.say(&line, &value)
+        }
+    }
+}
+
+/// What has been asked for.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub objects: usize,
+    /// The WorkloadRebalancer that was written, if there is anything to do.
+    pub rebalancer: Option<String>,
+}
+
+/// Asks for what is wanted to be placed anew, and says of each object what would come of it.
+pub(super) async fn start(
+    server: &Server,
+    wanted: &Wanted,
+    dry_run: bool,
+    env: &Env,
+    say: &mut Say<'_>,
+) -> Result<Begun, Failure> {
+    let clusters = known::clusters(server).await?;
+    known::check_names(&clusters, &wanted.cluster)?;
     let fleet = Fleet::of(clusters.into_values());
     let (mut groups, mut meant, mut near) = (Groups::default(), Vec::new(), Vec::new());
-    placed::each_binding(&server, None, |bound| {
+    placed::each_binding(server, None, |bound| {
         groups.note(&bound);
         if wanted.means(&bound) {
             meant.push(bound);
@@ -59,22 +89,18 @@ pub(super) async fn run(args: FailbackArgs, env: Env) -> Result<(), Failure> {
         }
     })
     .await?;
-    if let (true, Some((_, _, name))) = (meant.is_empty(), &wanted.object) {
+    if let (true, Some(Named { name, shown, .. })) = (meant.is_empty(), &wanted.object) {
         let hint = suggestion(name, near.iter().map(String::as_str));
-        return Err(Failure::failed(format!(
-            "no binding is for {}{hint}",
-            args.target.as_deref().unwrap_or(name)
-        )));
+        return Err(Failure::failed(format!("no binding is for {shown}{hint}")));
     }
     let now = Time::from_system(server.now());
-    let told = args.told;
     let mut workloads = Vec::new();
     for bound in &meant {
         let placed = bound.placed();
         let line = match anew(bound, &groups, &fleet, now) {
             Err(why) => format!("{}: stays, it cannot be placed anew: {why}", bound.object()),
             Ok(after) if same(placed, &after) => format!("{}: is where it belongs", bound.object()),
-            Ok(after) if args.cluster.as_ref().is_some_and(|name| !evict::gains(placed, &after, name)) => {
+            Ok(after) if wanted.cluster.as_ref().is_some_and(|name| !evict::gains(placed, &after, name)) => {
                 format!("{}: would not go to that cluster", bound.object())
             }
             Ok(after) => {
@@ -89,22 +115,15 @@ pub(super) async fn run(args: FailbackArgs, env: Env) -> Result<(), Failure> {
             }
         };
         // Of a whole cluster only what moves is worth a line.
-        if args.cluster.is_none() || line.contains(" becomes ") {
+        if wanted.cluster.is_none() || line.contains(" becomes ") {
             let (object, what) = line.split_once(": ").unwrap_or((&line, ""));
-            told.say(
-                &line,
-                &json!({"object": object, "message": what, "moves": line.contains(" becomes ")}),
-            )?;
+            say(&line, json!({"object": object, "message": what, "moves": line.contains(" becomes ")}))?;
         }
     }
-    if workloads.is_empty() || args.dry_run {
-        let line = format!("{} to be placed anew", objects(workloads.len()));
-        return told.say(
-            &line,
-            &json!({"result": "placed anew", "objects": workloads.len(), "dryRun": args.dry_run}),
-        );
+    let objects = workloads.len();
+    if workloads.is_empty() || dry_run {
+        return Ok(Begun { objects, rebalancer: None });
     }
-    let count = workloads.len();
     let name = format!("failback-{}", &env.uuid()[..8]);
     let spec = WorkloadRebalancerSpec { workloads, ttl_seconds_after_finished: Some(KEEP) };
     let wish = json!({
@@ -112,20 +131,38 @@ pub(super) async fn run(args: FailbackArgs, env: Env) -> Result<(), Failure> {
         "metadata": {"name": name}, "spec": spec,
     });
     server.objects.create(&WORKLOAD_REBALANCERS, &wish).await.map_err(|e| server.failure(&e))?;
-    outcome(&server, &name, count, told).await
+    Ok(Begun { objects, rebalancer: Some(name) })
 }
 
-/// What is asked for: an object (kind if named, namespace, name), what would go to a cluster, or both.
-struct Wanted {
-    object: Option<(Option<String>, String, String)>,
+/// What is asked for: an object, what would go to a cluster, or both.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    object: Option<Named>,
+    cluster: Option<String>,
+}
+
+/// An object as somebody names it.
+#[derive(Debug)]
+struct Named {
+    kind: Option<String>,
+    namespace: String,
+    name: String,
+    /// In their words.
+    shown: String,
 }
 
 impl Wanted {
+    /// Everything of which a cluster would get more.
+    pub(super) fn to_cluster(name: &str) -> Self {
+        Self { object: None, cluster: Some(name.to_owned()) }
+    }
+
     async fn of(server: &Server, args: &FailbackArgs) -> Result<Self, Failure> {
-        let Some(target) = &args.target else { return Ok(Self { object: None }) };
+        let cluster = args.cluster.clone();
+        let Some(target) = &args.target else { return Ok(Self { object: None, cluster }) };
         let all = discovery::everything(server.objects.rest()).await.map_err(|e| server.failure(&e))?;
         let namespace = server.namespace.clone();
-        let object = match (target.split_once('/'), &args.resource) {
+        let (kind, namespace, name) = match (target.split_once('/'), &args.resource) {
             (Some((namespace, name)), Some(kind)) => {
                 (Some(get::find(&all, kind)?.resource.kind.clone()), namespace.to_owned(), name.to_owned())
             }
@@ -138,13 +175,13 @@ impl Wanted {
             },
             (None, None) => (None, namespace, target.clone()),
         };
-        Ok(Self { object: Some(object) })
+        Ok(Self { object: Some(Named { kind, namespace, name, shown: target.clone() }), cluster })
     }
 
     fn means(&self, bound: &Bound) -> bool {
         let of = &bound.spec.resource;
         bound.spec.placement.is_some()
-            && self.object.as_ref().is_none_or(|(kind, namespace, name)| {
+            && self.object.as_ref().is_none_or(|Named { kind, namespace, name, .. }| {
                 kind.as_ref().is_none_or(|kind| *kind == of.kind)
                     && (of.namespace.is_empty() || of.namespace == *namespace)
                     && of.name == *name

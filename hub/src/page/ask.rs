@@ -39,10 +39,12 @@ pub(super) enum Question {
     Cordon,
     Hub,
     Labels,
+    Drain,
+    Failback,
 }
 
 /// Where they are asked.
-pub(super) const ANSWERS: [(&str, &[Method], Question); 9] = [
+pub(super) const ANSWERS: [(&str, &[Method], Question); 11] = [
     ("/ui/api/cluster", super::READ, Question::Cluster),
     ("/ui/api/apps", super::READ, Question::Apps),
     ("/ui/api/app", super::READ, Question::App),
@@ -52,6 +54,8 @@ pub(super) const ANSWERS: [(&str, &[Method], Question); 9] = [
     ("/ui/api/cordon", super::WRITE, Question::Cordon),
     ("/ui/api/hub", super::READ, Question::Hub),
     ("/ui/api/labels", super::READ, Question::Labels),
+    ("/ui/api/drain", super::WRITE, Question::Drain),
+    ("/ui/api/failback", super::WRITE, Question::Failback),
 ];
 
 /// So many applications are listed at a time.
@@ -62,6 +66,8 @@ const READ_AT_A_TIME: usize = 16;
 const GATHERED: usize = 4;
 /// So many objects are supposed of, which may take a while for each.
 const SUPPOSED: usize = 500;
+/// So many objects are named of which something was begun.
+const SHOWN_OF_MOVES: usize = 200;
 /// How long somebody waits for their turn to have something computed.
 const TURN: Duration = Duration::from_secs(15);
 /// How long the figures of the hub are shown before they are gathered anew: a fleet's fill a page of some megabytes.
@@ -74,6 +80,8 @@ pub(super) struct Asking {
     place: Semaphore,
     /// Those that are gathered.
     gathering: Semaphore,
+    /// What is begun with all that runs on a cluster.
+    doing: Semaphore,
     /// The figures, and when they were gathered.
     figures: Mutex<Option<(Duration, Value)>>,
 }
@@ -84,6 +92,7 @@ impl Asking {
             eyes,
             place: Semaphore::new(1),
             gathering: Semaphore::new(GATHERED),
+            doing: Semaphore::new(1),
             figures: Mutex::default(),
         }
     }
@@ -117,6 +126,14 @@ impl Asking {
                 let on = on.parse().map_err(|_| Status::bad_request("on: true or false"))?;
                 let done = documents::cordon(objects, &name, on, &page.env).await.map_err(failed)?;
                 Ok(json!({"cluster": name, "cordoned": on, "changed": done}))
+            }
+            Question::Drain => {
+                let (name, _turn) = (asked.wanted("cluster")?, turn(&self.doing).await?);
+                documents::drain(objects, &name, SHOWN_OF_MOVES, &page.env).await.map_err(failed)
+            }
+            Question::Failback => {
+                let (name, _turn) = (asked.wanted("cluster")?, turn(&self.doing).await?);
+                documents::failback(objects, &name, SHOWN_OF_MOVES, &page.env).await.map_err(failed)
             }
             Question::Hub => self.hub(page, asked).await,
             Question::Labels => {

@@ -316,6 +316,19 @@ async fn everybody_sees_what_they_may_read() {
     let guests: Vec<_> = PAGE.iter().copied().chain([("cookie", guest.as_str())]).collect();
     let refused = world.send("POST", "/ui/api/cordon?cluster=m1&on=true", &guests, Value::Null).await;
     assert_ne!(refused.status().as_u16(), 200);
+    for what in ["drain", "failback"] {
+        let uri = format!("/ui/api/{what}?cluster=m2");
+        let (code, begun) = read(world.send("POST", &uri, &headers, Value::Null).await).await;
+        assert_eq!((code, &begun["moving"], &begun["objects"]), (200, &json!(0), &json!([])), "{what}");
+        let (code, why) = read(world.send("POST", &uri, &guests, Value::Null).await).await;
+        assert!(code != 200 && why.to_string().contains("guest"), "{what}: {code} {why}");
+        let nowhere = format!("/ui/api/{what}?cluster=nowhere");
+        let (code, why) = read(world.send("POST", &nowhere, &headers, Value::Null).await).await;
+        assert!(code == 400 && why.to_string().contains("nowhere"), "{what}: {code} {why}");
+        // A page of somebody else's cannot have it done.
+        let theirs = [HOST, ("sec-fetch-site", "cross-site"), ("cookie", root.as_str())];
+        assert_eq!(world.send("POST", &uri, &theirs, Value::Null).await.status().as_u16(), 403);
+    }
     assert_eq!(world.page.logged_in.sessions.users().len(), 2);
     world.stop.cancel();
 }

@@ -82,6 +82,41 @@ async function cordon(name, on, after) {
   }
 }
 
+const ACTS = {
+  drain: {
+    title: (name) => `Drain ${name}?`,
+    text: "What can run elsewhere moves there, and is removed here when the new copies are healthy. Nothing new is placed on it.",
+    command: (name) => `karmada-hub drain ${name}`, label: "Drain", none: "Nothing on it can move.",
+    done: (n) => `${many(n, "object")} on the way to other clusters. The hub goes on by itself.`,
+  },
+  failback: {
+    title: (name) => `Bring back to ${name}?`,
+    text: "Objects of which it would get more if they were divided from scratch now are placed anew. They may leave other clusters for it.",
+    command: (name) => `karmada-hub failback --cluster ${name}`, label: "Fail back", none: "Nothing would come to it.",
+    done: (n) => `${many(n, "object")} to be placed anew.`,
+  },
+};
+
+/** Begins something with all that runs on a cluster, or would. */
+async function begin(what, name, after) {
+  const act = ACTS[what];
+  if (!(await confirm(act.title(name), act.text, act.command(name), act.label))) return;
+  const into = document.getElementById("done");
+  put(into, h("p", { class: "quiet" }, "The hub works on it …"));
+  try {
+    const answer = await ask(`/ui/api/${what}?${new URLSearchParams({ cluster: name })}`, { method: "POST", patience: 600000 });
+    const found = await answer.json();
+    const text = found.moving ? act.done(found.moving) : act.none;
+    say(text);
+    await after();
+    put(document.getElementById("done"), h("p", {}, text, found.cannotMove ? h("span", { class: "acts" }, ` ▲ ${many(found.cannotMove, "object")} cannot move.`) : null),
+      found.objects.length ? table("What becomes of it", ["Object", "Why"], found.objects.map((row) => [row.object, row.message])) : null);
+  } catch (why) {
+    put(into);
+    put(document.getElementById("problem"), why.message);
+  }
+}
+
 function state(told) {
   const shape = fleet.states.get(told.state) || { glyph: "", tone: "" };
   const text = h("span", { "data-at": told.at, "data-shows": told.template, id: "sentence" }, told.sentence);
@@ -92,6 +127,8 @@ function state(told) {
 
 function draw(main, view, again) {
   const told = view.told;
+  // What was begun stays in sight while the rest is drawn anew.
+  const done = document.getElementById("done") || h("div", { id: "done" });
   const reports = told?.state === "silent" ? [" · as of ", time(told.shown, "{time}")] : null;
   put(main,
     h("p", { class: "crumbs" }, link(address({}), {}, "Fleet"), " / ", view.name),
@@ -99,8 +136,11 @@ function draw(main, view, again) {
     h("p", { id: "problem", class: "acts", role: "alert" }),
     h("p", { class: "buttons" },
       h("button", { onclick: () => cordon(view.name, !told?.cordoned, again) }, told?.cordoned ? "Uncordon" : "Cordon"),
+      h("button", { onclick: () => begin("drain", view.name, again) }, "Drain"),
+      h("button", { onclick: () => begin("failback", view.name, again) }, "Fail back"),
       link(address({ view: "whatif", lose: view.name }), { class: "button" }, "What if it was lost?"),
       link(address({ view: "whatif", drain: view.name }), { class: "button" }, "What if it was drained?")),
+    done,
     told ? section("Link",
       facts([
         ["Last heard", told.heard ? h("span", { id: "heard" }, time(told.heard), ` (${clock(seconds(told.heard), true)})`) : told.shown ? time(told.shown) : "not since this hub began"],

@@ -22,7 +22,7 @@ export async function ask(path, options = {}) {
   let answer;
   // The head of an answer comes soon or not at all: a connection that hangs is not waited for. The body has its own time.
   const late = new AbortController();
-  const timer = setTimeout(() => late.abort("late"), 30000);
+  const timer = setTimeout(() => late.abort("late"), options.patience || 30000);
   const signal = options.signal ? AbortSignal.any([options.signal, late.signal]) : late.signal;
   try {
     answer = await fetch(path, { ...options, signal, headers: { "x-karmada-ui": used(), ...options.headers }, cache: "no-store" });

@@ -86,7 +86,7 @@ export async function open(main, parameters) {
       onsubmit: (event) => { event.preventDefault(); const next = chosen(); draw(); go(address(next), true); run(next, results); },
     }, loseRow, drainRow, cordonRow, known, h("p", {}, h("button", { class: "main" }, "Suppose"))),
     h("p", { class: "quiet" }, "The same by command:"), shown, problem, buttons,
-    h("p", { class: "quiet" }, "Drains and failbacks are begun by command: karmada-hub drain NAME, karmada-hub failback."), results,
+    h("p", { class: "quiet" }, "A cluster is drained, and what has left it brought back, from its own page."), results,
     fleet.loaded ? null : link(address({}), {}, "To the fleet"));
   draw();
   if (parameters.lose || parameters.drain || parameters.cordon) await run(chosen(), results);

@@ -189,6 +189,24 @@ async fn every_view_shows_a_fleet_of_real_processes() {
     click(browser, "dialog button", "Cordon");
     browser.until("cordoned", "Boolean([...document.querySelectorAll('main button')].find((one) => one.textContent === 'Uncordon'))");
 
+    // Drained, and brought back: each says what it has begun, and shows the command before.
+    for (button, command) in [("Drain", "drain"), ("Fail back", "failback --cluster")] {
+        click(browser, "main button", button);
+        browser.until("the question", "Boolean(document.querySelector('dialog[open] pre'))");
+        assert_eq!(
+            browser.eval("document.querySelector('dialog pre').textContent"),
+            format!("karmada-hub {command} {two}")
+        );
+        click(browser, "dialog button", button);
+        browser.until(
+            "what was begun",
+            "/on the way|can move|cannot move|placed anew|would come/.test(document.querySelector('#done').textContent)",
+        );
+        assert_eq!(browser.eval("document.querySelector('#problem').textContent"), "");
+        accessible(browser, axe, button);
+        browser.go(&format!("{hub}?view=cluster&name={two}"));
+    }
+
     // A link that is cut is seen, without a reload.
     click(browser, "header nav a", "Fleet");
     browser.until("two tiles", &format!("{TILES} === 2"));

@@ -44,29 +44,58 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How long a copy without a healthy successor waits, unless the user names a time: as long as a task can say.
 const FOR_EVER: i32 = i32::MAX;
 
-/// Moves what runs on a cluster elsewhere.
-pub(super) async fn run(args: DrainArgs, env: Env) -> Result<(), Failure> {
-    let server = Server::open(&args.server, &env)?;
-    server.reach().await?;
-    let cluster = args.name.as_str();
-    let done = cordon::cordoned(&server, cluster, args.dry_run).await?;
-    let dry = if args.dry_run { " (dry run)" } else { "" };
+/// How a cluster is drained.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How<'a> {
+    pub cluster: &'a str,
+    /// An old copy goes after this time, whatever the new ones are like.
+    pub grace: Option<Duration>,
+    /// What no other cluster can take leaves, too.
+    pub force: bool,
+    pub dry_run: bool,
+}
+
+/// Who is told what comes of each object: a line for people, and the same for programs.
+pub(super) type Say<'a> = dyn FnMut(&str, Value) -> Result<(), Failure> + Send + 'a;
+
+/// What has been begun.
+#[derive(Debug)]
+pub(super) struct Begun {
+    /// What leaves the cluster.
+    pub moving: Vec<(BindingKey, String)>,
+    /// What cannot, and why.
+    pub stuck: Vec<String>,
+}
+
+/// Cordons a cluster, and has everything leave that can.
+pub(super) async fn start(server: &Server, how: How<'_>, say: &mut Say<'_>) -> Result<Begun, Failure> {
+    let cluster = how.cluster;
+    let done = cordon::cordoned(server, cluster, how.dry_run).await?;
+    let dry = if how.dry_run { " (dry run)" } else { "" };
     let word = if done { "cordoned" } else { "already cordoned" };
-    let told = args.told;
-    let first = json!({"cluster": cluster, "result": word, "dryRun": args.dry_run});
-    told.say(&format!("{cluster} cluster {word}{dry}"), &first)?;
-    let all = look(&server, cluster).await?;
+    let first = json!({"cluster": cluster, "result": word, "dryRun": how.dry_run});
+    say(&format!("{cluster} cluster {word}{dry}"), first)?;
+    let all = look(server, cluster).await?;
     if all.silent {
         let line = format!(
             "{cluster} is not heard of: copies there are removed when it reports again, whatever has moved until then"
         );
-        told.say(&line, &json!({"cluster": cluster, "result": "not heard of"}))?;
+        say(&line, json!({"cluster": cluster, "result": "not heard of"}))?;
     }
-    if !args.dry_run {
+    if !how.dry_run {
         // Its agent would wait for that with all of it.
-        cordon::removals_are_meant(&server, cluster).await?;
+        cordon::removals_are_meant(server, cluster).await?;
     }
-    let (moving, stuck) = begin(&server, &all, &args).await?;
+    begin(server, &all, how, say).await
+}
+
+/// Moves what runs on a cluster elsewhere.
+pub(super) async fn run(args: DrainArgs, env: Env) -> Result<(), Failure> {
+    let server = Server::open(&args.server, &env)?;
+    server.reach().await?;
+    let (cluster, told) = (args.name.as_str(), args.told);
+    let how = How { cluster, grace: args.grace_period, force: args.force, dry_run: args.dry_run };
+    let Begun { moving, stuck } = start(&server, how, &mut |line, value| told.say(line, &value)).await?;
     if args.dry_run {
         return finish(told, cluster, moving.len(), &stuck, "would move");
     }
@@ -162,20 +191,16 @@ async fn look(server: &Server, cluster: &str) -> Result<Around, Failure> {
 
 /// Has everything leave that can, and says of each object what becomes of it. The bindings that are moving, and what
 /// cannot.
-async fn begin(
-    server: &Server,
-    all: &Around,
-    args: &DrainArgs,
-) -> Result<(Vec<(BindingKey, String)>, Vec<String>), Failure> {
-    let cluster = args.name.as_str();
+async fn begin(server: &Server, all: &Around, how: How<'_>, say: &mut Say<'_>) -> Result<Begun, Failure> {
+    let cluster = how.cluster;
     let (mut moving, mut stuck) = (Vec::new(), Vec::new());
     for bound in &all.bounds {
         let object = bound.object();
         let mut to: Option<Value> = None;
         let (result, line) = match plan(bound, &all.groups, &all.fleet, cluster) {
             Plan::Move(clusters) => {
-                if !args.dry_run {
-                    evict(server, bound, args).await?;
+                if !how.dry_run {
+                    evict(server, bound, how).await?;
                 }
                 moving.push((bound.key.clone(), object.clone()));
                 to = Some(json!(clusters));
@@ -191,9 +216,9 @@ async fn begin(
                 "stays",
                 format!("{object}: stays, and a {}'s Pods with it ({why})", bound.spec.resource.kind),
             ),
-            Plan::Stuck(why) if args.force => {
-                if !args.dry_run {
-                    evict(server, bound, args).await?;
+            Plan::Stuck(why) if how.force => {
+                if !how.dry_run {
+                    evict(server, bound, how).await?;
                 }
                 moving.push((bound.key.clone(), object.clone()));
                 ("leaves", format!("{object}: leaves without a place to go: {why}"))
@@ -205,16 +230,16 @@ async fn begin(
         };
         // What a person reads after the object's name is the why of it.
         let why = line.strip_prefix(&format!("{object}: ")).unwrap_or_default();
-        args.told.say(&line, &json!({"object": object, "result": result, "to": to, "message": why}))?;
+        say(&line, json!({"object": object, "result": result, "to": to, "message": why}))?;
     }
-    Ok((moving, stuck))
+    Ok(Begun { moving, stuck })
 }
 
 /// Writes the task that has an object leave.
-async fn evict(server: &Server, bound: &Bound, args: &DrainArgs) -> Result<(), Failure> {
-    let cluster = args.name.as_str();
+async fn evict(server: &Server, bound: &Bound, how: How<'_>) -> Result<(), Failure> {
+    let cluster = how.cluster;
     let now = Time::from_system(server.now());
-    let grace = args.grace_period.map_or(if args.force { None } else { Some(FOR_EVER) }, |grace| {
+    let grace = how.grace.map_or(if how.force { None } else { Some(FOR_EVER) }, |grace| {
         Some(i32::try_from(grace.as_secs()).unwrap_or(FOR_EVER))
     });
     let mut unreadable = None;
