@@ -43,7 +43,10 @@ pub mod event;
 pub mod log;
 pub mod policy;
 pub mod queue;
+mod tail;
 pub(crate) mod trail;
+
+pub use tail::Seen;
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -57,8 +60,10 @@ use tokio::time::Instant;
 
 use self::{
     allowance::{Allowances, Told},
+    event::Event,
     policy::{Level, Policy},
     queue::{Counts, Limits, Lines, Posts, Queue, Receipt, Room},
+    tail::Tail,
     trail::Trail,
 };
 use crate::{
@@ -179,6 +184,7 @@ pub struct Audit {
     outputs: Vec<Output>,
     pub(crate) env: Env,
     allowances: Mutex<Allowances>,
+    tail: Tail,
 }
 
 /// What is known of a request when it has come.
@@ -197,7 +203,17 @@ impl Audit {
     /// Events by this policy into these, of which there is at least one.
     pub fn new(policy: Policy, outputs: Vec<Output>, env: Env) -> Self {
         assert!(!outputs.is_empty(), "events go somewhere");
-        Self { policy, outputs, env, allowances: Mutex::default() }
+        Self { policy, outputs, env, allowances: Mutex::default(), tail: Tail::default() }
+    }
+
+    /// What people have changed of late as far as it is told, the newest first, `most` at most.
+    pub fn last(&self, most: usize) -> Vec<Seen> {
+        self.tail.last(most)
+    }
+
+    /// A request has ended, and is told.
+    pub(crate) fn ended(&self, event: &Event<'_>) {
+        self.tail.note(event);
     }
 
     fn counts(&self) -> &Counts {

@@ -189,6 +189,11 @@ impl Front {
         let _ = self.audit.set(audit);
     }
 
+    /// Where requests are told of, if anywhere.
+    pub(crate) fn audit(&self) -> Option<&Arc<Audit>> {
+        self.audit.get()
+    }
+
     /// Who is who.
     pub(crate) fn authenticator(&self) -> Arc<Authenticator> {
         self.authenticator.load_full()

@@ -30,6 +30,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::{
     Inner,
+    audit::Seen,
     authn::{Known, UserInfo},
     authz::{Attributes, Decision},
     body, brief,
@@ -119,6 +120,11 @@ impl Handle {
     pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
         let Some(inner) = self.0.upgrade() else { return false };
         inner.front.authorizer.authorize(attributes) == Decision::Allow
+    }
+
+    /// What people have changed of late, as the audit log tells it; nothing where there is no log.
+    pub fn last_changes(&self, most: usize) -> Option<Vec<Seen>> {
+        self.0.upgrade()?.front.audit().map(|audit| audit.last(most))
     }
 
     /// Whose token this is, as if it came with a request.

@@ -66,6 +66,10 @@ const READ_AT_A_TIME: usize = 16;
 const GATHERED: usize = 4;
 /// So many objects are supposed of, which may take a while for each.
 const SUPPOSED: usize = 500;
+/// The path that whoever may get sees what others have changed. Nothing answers there.
+const CHANGES: &str = "/audit";
+/// So many changes are shown.
+const SHOWN_OF_CHANGES: usize = 20;
 /// So many objects are named of which something was begun.
 const SHOWN_OF_MOVES: usize = 200;
 /// How long somebody waits for their turn to have something computed.
@@ -340,6 +344,10 @@ impl Asking {
             }
             Err(why) => view["figures"] = json!({"denied": why.message}),
         }
+        view["changes"] = match asked.may_get(&page.handle, CHANGES) {
+            Ok(()) => json!(page.handle.last_changes(SHOWN_OF_CHANGES)),
+            Err(why) => json!({"denied": why.message}),
+        };
         Ok(view)
     }
 
@@ -349,14 +357,7 @@ impl Asking {
             .body(axum::body::Body::empty())
             .map_err(Status::internal)?;
         // Whether they may is judged each time; gathered they are for all.
-        let may = karmada_apiserver::authz::Attributes {
-            user: &asked.user,
-            verb: "get",
-            target: karmada_apiserver::authz::Target::Path("/metrics"),
-        };
-        if !page.handle.allows(&may) {
-            return Err(karmada_apiserver::authz::forbidden(&may, ""));
-        }
+        asked.may_get(&page.handle, "/metrics")?;
         let mut kept = self.figures.lock().await;
         let now = page.env.now();
         if let Some((at, figures)) = &*kept

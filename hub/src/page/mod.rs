@@ -219,7 +219,16 @@ impl Asked {
     }
 
     fn may(&self, handle: &Handle, verb: &str, target: ResourceTarget<'_>) -> Result<(), Status> {
-        let attributes = Attributes { user: &self.user, verb, target: Target::Resource(target) };
+        self.judged(handle, verb, Target::Resource(target))
+    }
+
+    /// Whether they may get what is behind a path that is no object's.
+    fn may_get(&self, handle: &Handle, path: &str) -> Result<(), Status> {
+        self.judged(handle, "get", Target::Path(path))
+    }
+
+    fn judged(&self, handle: &Handle, verb: &str, target: Target<'_>) -> Result<(), Status> {
+        let attributes = Attributes { user: &self.user, verb, target };
         if handle.allows(&attributes) {
             return Ok(());
         }

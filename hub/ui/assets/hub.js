@@ -71,6 +71,11 @@ function draw(into, view) {
       ["Used", figures.denied ? null : `${bytes(figures.karmada_store_bytes || 0)}${figures.karmada_store_quota_bytes ? ` of ${bytes(figures.karmada_store_quota_bytes)}` : ""}`],
       ["State", figures.karmada_store_failed ? "▲ its disk fails; it takes no writes" : figures.denied ? null : "● takes writes"],
     ])),
+    section("Last changes by people", !view.changes ? h("p", { class: "quiet" }, "This hub has no audit log (--audit-policy-file).")
+      : view.changes.denied ? h("p", { class: "quiet" }, view.changes.denied)
+        : table("Last changes", ["When", "Who", "What", "Answer"], view.changes.map((one) => [
+          time(one.at), one.actingAs ? `${one.user} as ${one.actingAs}` : one.user, `${one.verb} ${one.of}`,
+          one.code < 400 ? one.code : h("span", { class: "acts" }, `▲ ${one.code}`)]), "None since this hub began.")),
     section("About", facts([["Version", view.hub], ["Began", time(view.hubBegan)]])));
 }
 

@@ -322,12 +322,20 @@ impl Trail {
     }
 
     fn tell(&self, stage: Stage, noted: &Noted) -> Receipts {
+        if matches!(stage, Stage::ResponseComplete | Stage::Panic) {
+            self.said(stage, noted, |event| self.audit.ended(event));
+        }
         let line = self.line(stage, noted);
         line.map(|line| self.audit.push_awaited(&line, false)).unwrap_or_default()
     }
 
     /// What is told at a stage, if it is.
     fn line(&self, stage: Stage, noted: &Noted) -> Option<Vec<u8>> {
+        self.said(stage, noted, |event| event.line())
+    }
+
+    /// What is told at a stage, for somebody.
+    fn said<T>(&self, stage: Stage, noted: &Noted, to: impl FnOnce(&Event<'_>) -> T) -> Option<T> {
         if self.verdict.omitted.contains(stage) {
             return None;
         }
@@ -355,7 +363,7 @@ impl Trail {
             after,
             annotations: if known { &noted.annotations } else { &[] },
         };
-        Some(event.line())
+        Some(to(&event))
     }
 
     /// Tells of a request that was refused, all at once and as far as there is room for such.
@@ -372,6 +380,7 @@ impl Trail {
         let Some(untold) = self.audit.tells_refusal(self.user.as_ref(), bytes) else {
             return Receipts::default();
         };
+        self.said(last, noted, |event| self.audit.ended(event));
         let end = if untold > 0 {
             noted.annotations.push((UNTOLD, untold.to_string()));
             self.line(last, noted)

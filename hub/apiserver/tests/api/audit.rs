@@ -99,6 +99,9 @@ async fn a_request_is_told_when_it_comes_and_when_it_is_answered() {
     let path = format!("{MAPS}?fieldManager=m");
     let made = told.server.send_body(Server::admin(), "POST", &path, &headers, body).await;
     assert_eq!(made.code, 201);
+    let last = told.server.api.handle().last_changes(9).unwrap();
+    let last = last.iter().find(|seen| seen.user == "admin").unwrap();
+    assert_eq!((&*last.verb, &*last.of, last.code), ("create", "configmaps default/a", 201));
     let events = told.events().await;
     assert_eq!(stages(&events), [("create", "RequestReceived", 0), ("create", "ResponseComplete", 201)]);
     let user = json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]});

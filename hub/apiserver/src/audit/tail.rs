@@ -1,0 +1,164 @@
+//! What people have changed of late, as far as the log tells it: for whoever looks at the hub's page.
+//!
+//! Agents and the hub itself write all the time; what they do is in the log alone. Of each request a few short words are
+//! kept, never a body.
+
+use std::collections::VecDeque;
+
+use karmada_meta::time::Time;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::event::Event;
+use crate::identity::UserInfo;
+
+/// So many requests are kept.
+const KEPT: usize = 100;
+/// The longest word that is kept of one, in bytes.
+const WORD: usize = 200;
+/// What changes something. Others only look.
+const CHANGES: [&str; 6] = ["create", "update", "patch", "delete", "deletecollection", "post"];
+/// What the names of the hub's own parts and of agents begin with.
+const OWN: [&str; 2] = ["system:karmada", "system:apiserver"];
+
+/// One request that was to change something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seen {
+    /// When it came.
+    pub at: Time,
+    /// Who asked.
+    pub user: String,
+    /// As whom, if as somebody else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acting_as: Option<String>,
+    /// What was asked for.
+    pub verb: String,
+    /// Of what: the resource with its group, namespace and name.
+    pub of: String,
+    /// The code of the answer.
+    pub code: u16,
+}
+
+/// The last of them.
+#[derive(Debug, Default)]
+pub(super) struct Tail(Mutex<VecDeque<Seen>>);
+
+impl Tail {
+    /// A request has ended.
+    pub(super) fn note(&self, event: &Event<'_>) {
+        let Some(user) = event.user.filter(|user| CHANGES.contains(&event.verb) && is_of_people(user)) else {
+            return;
+        };
+        let word = |text: &str| text[..text.floor_char_boundary(WORD)].to_owned();
+        let of = event.object.map_or_else(
+            || word(event.uri.split('?').next().unwrap_or_default()),
+            |object| {
+                let group = if object.api_group.is_empty() { "" } else { "." };
+                let part = if object.subresource.is_empty() { "" } else { "/" };
+                let kind =
+                    format!("{}{group}{}{part}{}", object.resource, object.api_group, object.subresource);
+                let key = [object.namespace.as_str(), &object.name];
+                let key: Vec<_> = key.into_iter().filter(|text| !text.is_empty()).collect();
+                word(format!("{kind} {}", key.join("/")).trim_end())
+            },
+        );
+        let code = event.status.and_then(|status| status["code"].as_u64()).unwrap_or_default();
+        let seen = Seen {
+            at: Time::from_system(event.received),
+            user: word(&user.name),
+            acting_as: event.impersonated.map(|other| word(&other.name)),
+            verb: word(event.verb),
+            of,
+            code: u16::try_from(code).unwrap_or_default(),
+        };
+        let mut all = self.0.lock();
+        if all.len() >= KEPT {
+            all.pop_front();
+        }
+        all.push_back(seen);
+    }
+
+    /// The last `most`, the newest first.
+    pub(super) fn last(&self, most: usize) -> Vec<Seen> {
+        self.0.lock().iter().rev().take(most).cloned().collect()
+    }
+}
+
+/// Whether somebody asks, or a program of theirs, and not the hub itself or an agent.
+fn is_of_people(user: &UserInfo) -> bool {
+    !OWN.iter().any(|own| user.name.starts_with(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::audit::{
+        event::ObjectRef,
+        policy::{Level, Stage},
+    };
+
+    #[test]
+    fn what_people_change_is_kept_and_nothing_else() {
+        let tail = Tail::default();
+        let note = |name: &str, verb: &str, object: Option<&ObjectRef>, code: u16| {
+            let (user, status): (_, Value) = (UserInfo::new(name, [""; 0]), json!({"code": code}));
+            tail.note(&Event {
+                level: Level::Metadata,
+                id: "i",
+                stage: Stage::ResponseComplete,
+                uri: "/ui/api/drain?cluster=m",
+                verb,
+                user: Some(&user),
+                impersonated: None,
+                source_ips: &[],
+                agent: "",
+                object,
+                status: Some(&status),
+                request: None,
+                response: None,
+                received: SystemTime::UNIX_EPOCH,
+                after: Duration::ZERO,
+                annotations: &[],
+            });
+        };
+        let text = |text: &str| text.to_owned();
+        let scale = ObjectRef {
+            resource: text("deployments"),
+            api_group: text("apps"),
+            namespace: text("shop"),
+            name: text("till"),
+            subresource: text("scale"),
+            ..ObjectRef::default()
+        };
+        note("ada", "patch", Some(&scale), 200);
+        note("ada", "list", Some(&scale), 200);
+        note("system:karmada:agent:m1", "patch", Some(&scale), 200);
+        note("system:karmada-controller-manager", "create", Some(&scale), 201);
+        note(
+            "system:serviceaccount:flux:flux",
+            "create",
+            Some(&ObjectRef { name: "é".repeat(300), ..scale.clone() }),
+            403,
+        );
+        note("system:admin", "post", None, 200);
+        let last = tail.last(9);
+        let shown: Vec<_> = last.iter().map(|seen| (&*seen.user, &*seen.verb, seen.code)).collect();
+        assert_eq!(
+            shown,
+            [
+                ("system:admin", "post", 200),
+                ("system:serviceaccount:flux:flux", "create", 403),
+                ("ada", "patch", 200)
+            ]
+        );
+        assert_eq!((&*last[0].of, &*last[2].of), ("/ui/api/drain", "deployments.apps/scale shop/till"));
+        assert!(last[1].of.len() <= WORD);
+        (0..2 * KEPT).for_each(|_| note("ada", "delete", None, 200));
+        assert_eq!((tail.last(usize::MAX).len(), tail.last(1)[0].verb.as_str()), (KEPT, "delete"));
+    }
+}
