@@ -49,18 +49,29 @@ pub async fn cordon(objects: Objects, cluster: &str, cordons: bool, env: &Env) -
     }
 }
 
-/// Does what `drain` does, without waiting: what has become of `most` objects at most, and how many move.
+/// Does what `drain` does, without waiting: what has become of `most` objects at most, and how many move. What kept it from
+/// going on, when something had been done already, is its `problem`.
 ///
 /// # Errors
-/// When there is no such cluster, or the client may not change it or what is on it.
+/// When there is no such cluster, or the client may not change it.
 pub async fn drain(objects: Objects, cluster: &str, most: usize, env: &Env) -> Result<Value, Failure> {
     let server = Server::within(objects, "", env);
     let how = How { cluster, grace: None, force: false, dry_run: false };
-    let mut rows = Vec::new();
-    let begun = drain::start(&server, how, &mut |_, row| keep(&mut rows, most, row)).await?;
-    Ok(json!({
-        "cluster": cluster, "moving": begun.moving.len(), "cannotMove": begun.stuck.len(), "objects": rows,
-    }))
+    let (mut rows, mut moving, mut done) = (Vec::new(), 0, false);
+    let mut say = |_: &str, row: Value| {
+        done = true;
+        moving += usize::from(!row["to"].is_null());
+        keep(&mut rows, most, row)
+    };
+    match drain::start(&server, how, &mut say).await {
+        Ok(begun) => Ok(json!({
+            "cluster": cluster, "moving": begun.moving.len(), "cannotMove": begun.stuck.len(), "objects": rows,
+        })),
+        Err(Failure::Failed(why)) if done => Ok(json!({
+            "cluster": cluster, "moving": moving, "cannotMove": 0, "objects": rows, "problem": why,
+        })),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Does what `failback --cluster` does, without waiting for what comes of it.

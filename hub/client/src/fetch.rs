@@ -1,8 +1,12 @@
-//! GET of a document from a service that is no Kubernetes API: bounded in time and size.
+//! Documents of a service that is no Kubernetes API: asked for, or answered to a form; bounded in time and size.
 
 use std::{fmt, time::Duration};
 
-use reqwest::{Client, Url, redirect};
+use reqwest::{
+    Client, RequestBuilder, Url,
+    header::{ACCEPT, CONTENT_TYPE},
+    redirect,
+};
 
 use crate::{names::Names, rest::chain, webhook::tls};
 
@@ -43,12 +47,31 @@ impl Fetcher {
     /// # Errors
     /// Why there is none.
     pub async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
-        let url = Url::parse(url).map_err(|error| format!("it is not a URL: {error}"))?;
-        if url.scheme() != "https" {
-            return Err("it does not begin with https://".to_owned());
-        }
+        self.answer(self.client.get(address(url)?)).await
+    }
+
+    /// What is answered to a form at a URL, which is written already; with a name and password if there are such.
+    ///
+    /// # Errors
+    /// Why there is nothing.
+    pub async fn post_form(
+        &self,
+        url: &str,
+        form: String,
+        as_whom: Option<(&str, &str)>,
+    ) -> Result<Vec<u8>, String> {
+        let request = self.client.post(address(url)?).header(ACCEPT, "application/json");
+        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(form);
+        let request = match as_whom {
+            Some((name, password)) => request.basic_auth(name, Some(password)),
+            None => request,
+        };
+        self.answer(request).await
+    }
+
+    async fn answer(&self, request: RequestBuilder) -> Result<Vec<u8>, String> {
         let fetch = async {
-            let mut answer = self.client.get(url).send().await.map_err(|error| chain(&error))?;
+            let mut answer = request.send().await.map_err(|error| chain(&error))?;
             if !answer.status().is_success() {
                 return Err(format!("it answered {}", answer.status()));
             }
@@ -63,5 +86,13 @@ impl Fetcher {
         };
         let late = || Err(format!("no answer within {}s", self.timeout.as_secs_f64()));
         tokio::time::timeout(self.timeout, fetch).await.unwrap_or_else(|_| late())
+    }
+}
+
+fn address(url: &str) -> Result<Url, String> {
+    let url = Url::parse(url).map_err(|error| format!("it is not a URL: {error}"))?;
+    match url.scheme() {
+        "https" => Ok(url),
+        _ => Err("it does not begin with https://".to_owned()),
     }
 }

@@ -1,9 +1,10 @@
 //! Single things of the page: what its user may read of them, as the page shows it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
+use axum::body::Body;
 use futures::{StreamExt as _, TryStreamExt as _};
-use http::Method;
+use http::{Method, Response};
 use karmada_api::consts::label;
 use karmada_apiserver::{authz::ResourceTarget, heavy};
 use karmada_cli::{Failure, Wanted, documents};
@@ -14,14 +15,15 @@ use karmada_objects::{
     Objects, bindings,
     discovery::Lookup,
     key::Key,
-    kinds::{CLUSTERS, EVENTS, WORKS},
+    kinds::{CLUSTERS, EVENTS, WORKLOAD_REBALANCERS, WORKS},
     scope::Scope,
 };
 use karmada_telemetry::metrics::{CONTENT_TYPE, read};
 use karmada_ui::views;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
-    sync::{Mutex, Semaphore, SemaphorePermit},
+    sync::{Semaphore, SemaphorePermit},
     time::timeout,
 };
 
@@ -58,6 +60,11 @@ pub(super) const ANSWERS: [(&str, &[Method], Question); 11] = [
     ("/ui/api/failback", super::WRITE, Question::Failback),
 ];
 
+/// So many large answers are packed at a time, and from so many bytes one is large.
+const PACKED: usize = 2;
+const LARGE: usize = 16 << 10;
+/// So many questions may one user have open; a browser that shows two views has three.
+const OPEN: usize = 6;
 /// So many applications are listed at a time.
 const APPS: usize = 200;
 /// So many of them are read at a time.
@@ -86,6 +93,10 @@ pub(super) struct Asking {
     gathering: Semaphore,
     /// What is begun with all that runs on a cluster.
     doing: Semaphore,
+    /// Large answers, while they are packed.
+    packing: Semaphore,
+    /// How many questions each user has open.
+    open: Shares,
     /// The figures, and when they were gathered.
     figures: Mutex<Option<(Duration, Value)>>,
 }
@@ -97,20 +108,26 @@ impl Asking {
             place: Semaphore::new(1),
             gathering: Semaphore::new(GATHERED),
             doing: Semaphore::new(1),
+            packing: Semaphore::new(PACKED),
+            open: Shares::default(),
             figures: Mutex::default(),
         }
     }
 
     pub(super) async fn answer(&self, which: Question, page: &Page, asked: &Asked) -> Result<Value, Status> {
         let objects = asked.objects(&page.handle);
+        // One user's many questions are no reason for others to wait.
+        let _share = self.open.take(&asked.user.name)?;
         let gathers =
-            [Question::Cluster, Question::Apps, Question::App, Question::Difference].contains(&which);
+            [Question::Cluster, Question::Apps, Question::App, Question::Difference, Question::Labels]
+                .contains(&which);
         let _turn = if gathers { Some(turn(&self.gathering).await?) } else { None };
         match which {
             Question::Cluster => self.cluster(page, asked, &objects).await,
             Question::Apps => self.apps(page, asked, &objects).await,
             Question::App => self.app(page, asked, &objects).await,
             Question::Explain => {
+                asked.may_list_clusters(&page.handle)?;
                 let (kind, name) = (asked.wanted("kind")?, asked.wanted("name")?);
                 let namespace = asked.query("namespace").unwrap_or_default();
                 // What it asks for on its way is large.
@@ -119,6 +136,7 @@ impl Asking {
             }
             Question::Difference => self.difference(asked, &objects).await,
             Question::WhatIf => {
+                asked.may_list_clusters(&page.handle)?;
                 let wanted = Wanted::of(&asked.list("lose"), &asked.list("drain"), &asked.list("cordon"));
                 if wanted.is_empty() {
                     return Err(Status::bad_request("name clusters in lose, drain or cordon"));
@@ -132,12 +150,21 @@ impl Asking {
                 Ok(json!({"cluster": name, "cordoned": on, "changed": done}))
             }
             Question::Drain => {
-                let (name, _turn) = (asked.wanted("cluster")?, turn(&self.doing).await?);
-                documents::drain(objects, &name, SHOWN_OF_MOVES, &page.env).await.map_err(failed)
+                let name = asked.wanted("cluster")?;
+                asked.may(&page.handle, "patch", target_of(&CLUSTERS))?;
+                let _turn = turn(&self.doing).await?;
+                // It goes on to its end, whoever has left.
+                heavy::beside(usize::MAX, documents::drain(objects, &name, SHOWN_OF_MOVES, &page.env))
+                    .await
+                    .map_err(failed)
             }
             Question::Failback => {
-                let (name, _turn) = (asked.wanted("cluster")?, turn(&self.doing).await?);
-                documents::failback(objects, &name, SHOWN_OF_MOVES, &page.env).await.map_err(failed)
+                let name = asked.wanted("cluster")?;
+                asked.may(&page.handle, "create", target_of(&WORKLOAD_REBALANCERS))?;
+                let _turn = turn(&self.doing).await?;
+                heavy::beside(usize::MAX, documents::failback(objects, &name, SHOWN_OF_MOVES, &page.env))
+                    .await
+                    .map_err(failed)
             }
             Question::Hub => self.hub(page, asked).await,
             Question::Labels => {
@@ -145,6 +172,16 @@ impl Asking {
                 Ok(page.live.labels(asked.query("key").as_deref()).await)
             }
         }
+    }
+
+    /// A document of any size as an answer.
+    pub(super) async fn written(&self, asked: &Asked, value: Value) -> Result<Response<Body>, Status> {
+        let text = value.to_string();
+        if text.len() < LARGE {
+            return Ok(super::written(asked, text));
+        }
+        let _turn = turn(&self.packing).await?;
+        Ok(heavy::beside(text.len(), async { super::written(asked, text) }).await)
     }
 
     /// What is computed of much, when its turn comes, beside everybody's work.
@@ -237,12 +274,7 @@ impl Asking {
         most: usize,
     ) -> Option<(Vec<Key>, usize)> {
         let resource = bindings::resource(scope);
-        let target = ResourceTarget {
-            group: &resource.group,
-            resource: &resource.plural,
-            namespace: namespace.unwrap_or_default(),
-            ..ResourceTarget::default()
-        };
+        let target = ResourceTarget { namespace: namespace.unwrap_or_default(), ..target_of(resource) };
         asked.may(&page.handle, "list", target).ok()?;
         let context = self.eyes.context()?;
         let known = context.known.bindings.of(scope);
@@ -354,16 +386,16 @@ impl Asking {
     async fn figures(&self, page: &Page, asked: &Asked) -> Result<Value, Status> {
         let ask = http::Request::get("/metrics")
             .header(http::header::ACCEPT, CONTENT_TYPE)
-            .body(axum::body::Body::empty())
+            .body(Body::empty())
             .map_err(Status::internal)?;
         // Whether they may is judged each time; gathered they are for all.
         asked.may_get(&page.handle, "/metrics")?;
-        let mut kept = self.figures.lock().await;
         let now = page.env.now();
-        if let Some((at, figures)) = &*kept
-            && now.saturating_sub(*at) < FIGURES
+        let kept = self.figures.lock().clone();
+        if let Some((at, figures)) = kept
+            && now.saturating_sub(at) < FIGURES
         {
-            return Ok(figures.clone());
+            return Ok(figures);
         }
         let answer = page.handle.answer(asked.user.clone(), ask).await;
         let answer = answer.ok_or_else(|| Status::service_unavailable("the API server is ending"))?;
@@ -382,7 +414,7 @@ impl Asking {
             ("apiserver_request_duration_seconds_bucket", "requests"),
         ] {
             let buckets = figures.samples.iter().filter(|sample| sample.name == name);
-            let mut sums = std::collections::BTreeMap::<String, f64>::new();
+            let mut sums = BTreeMap::<String, f64>::new();
             for sample in buckets {
                 if let Some(le) = sample.labels.get("le") {
                     *sums.entry(le.clone()).or_default() += sample.value;
@@ -390,8 +422,9 @@ impl Asking {
             }
             rows.insert(as_.to_owned(), json!(sums));
         }
+        rows.insert("at".to_owned(), json!(Time::now(&page.env)));
         let figures = Value::from(rows);
-        *kept = Some((now, figures.clone()));
+        *self.figures.lock() = Some((now, figures.clone()));
         Ok(figures)
     }
 }
@@ -418,6 +451,47 @@ const SHOWN: [Shown; 16] = [
     ("karmada_store_bytes", &[]),
     ("karmada_store_quota_bytes", &[]),
 ];
+
+/// How many questions each user has open. Who has none is not in it.
+#[derive(Debug, Default)]
+struct Shares(Mutex<BTreeMap<String, usize>>);
+
+/// One question that is open.
+struct Share<'a> {
+    all: &'a Shares,
+    user: String,
+}
+
+impl Shares {
+    fn take(&self, user: &str) -> Result<Share<'_>, Status> {
+        let mut all = self.0.lock();
+        let open = all.entry(user.to_owned()).or_default();
+        if *open >= OPEN {
+            return Err(Status::too_many_requests(
+                "too many questions of yours are being answered; try again",
+                2,
+            ));
+        }
+        *open += 1;
+        Ok(Share { all: self, user: user.to_owned() })
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.0.lock();
+        if let Some(open) = all.get_mut(&self.user) {
+            *open -= 1;
+            if *open == 0 {
+                all.remove(&self.user);
+            }
+        }
+    }
+}
+
+fn target_of(resource: &Resource) -> ResourceTarget<'_> {
+    ResourceTarget { group: &resource.group, resource: &resource.plural, ..ResourceTarget::default() }
+}
 
 /// What an application is found by.
 fn text_of(namespace: &str, name: &str, kind: &str) -> String {

@@ -224,10 +224,9 @@ impl Live {
     }
 
     /// The value that each cluster has of one label; without a key those that there are, with how many clusters have each.
+    /// Whoever calls bounds how often at a time.
     pub(super) async fn labels(&self, key: Option<&str>) -> Value {
         let Some(context) = self.eyes.context() else { return json!({}) };
-        // One's turn, and nothing else of it.
-        let _looker = self.looker.lock().await;
         heavy::beside(usize::MAX, async { labels(&context, key) }).await
     }
 

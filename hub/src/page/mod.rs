@@ -17,6 +17,7 @@
 
 mod ask;
 pub(crate) mod eyes;
+mod issuer;
 mod live;
 mod session;
 
@@ -32,7 +33,6 @@ use karmada_apiserver::{
         browser::{self, Sessions},
     },
     authz::{Attributes, ResourceTarget, Target},
-    heavy,
     paths::{Paths, READ, text},
 };
 use karmada_client::Rest;
@@ -41,8 +41,10 @@ use karmada_meta::status::Status;
 use karmada_objects::{Objects, kinds::CLUSTERS};
 use karmada_ui::{assets, headers, vault::Vault};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::issuer::Issuer;
 use self::{ask::Asking, eyes::Eyes, live::Live, session::LoggedIn};
 
 /// Who reads for a user, in the log.
@@ -65,6 +67,10 @@ pub(crate) struct Page {
     tickets: Vault<session::Who>,
     live: Arc<Live>,
     asking: Asking,
+    /// Where people log in who have an account there.
+    issuer: Option<Issuer>,
+    /// Codes that are taken to it.
+    redeeming: Semaphore,
 }
 
 impl Page {
@@ -73,6 +79,7 @@ impl Page {
         handle: Handle,
         names: Vec<String>,
         eyes: Eyes,
+        issuer: Option<Issuer>,
         env: &Env,
         stop: CancellationToken,
     ) -> Arc<Self> {
@@ -82,6 +89,8 @@ impl Page {
             live: Live::new(eyes.clone(), env.clone(), stop),
             tickets: Vault::new(karmada_ui::vault::TICKETS, env.clone()),
             asking: Asking::new(eyes),
+            issuer,
+            redeeming: Semaphore::new(issuer::AT_A_TIME),
             env: env.clone(),
             handle,
             names,
@@ -124,6 +133,18 @@ impl Page {
                 async move { answered.map(dressed) }
             })
             .bodies_up_to(session::LARGEST);
+        let page = self.clone();
+        let paths = paths.with("/ui/login", READ, answer(|page, asked| page.to_issuer(asked))).with(
+            "/ui/login/done",
+            READ,
+            move |request| {
+                let page = page.clone();
+                async move {
+                    let (asked, _) = page.asked(request)?;
+                    page.from_issuer(&asked).await.map(dressed)
+                }
+            },
+        );
         let paths = paths
             .with("/ui/live", READ, answer(|page, asked| page.live.stream(asked, &page.handle)))
             .long_running();
@@ -145,7 +166,7 @@ impl Page {
                     async move {
                         let (asked, _) = page.asked(request)?;
                         let value = Box::pin(page.asking.answer(*which, &page, &asked)).await?;
-                        Ok(dressed(large(&asked, value).await))
+                        Ok(dressed(page.asking.written(&asked, value).await?))
                     }
                 })
                 .long_running()
@@ -160,6 +181,10 @@ impl Page {
             return Err(Status::bad_request(format!(
                 "the page is not served as {host:?}: open it by an address, or by a name of --advertise"
             )));
+        }
+        // What the page reads it reads as whoever asks, and the log would tell of nobody behind them.
+        if parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+            return Err(Status::bad_request("the page is for whoever asks: leave out --as"));
         }
         let user = parts.extensions.get::<UserInfo>().cloned().unwrap_or_else(UserInfo::anonymous);
         Ok((Asked { user, parts }, body))
@@ -305,12 +330,6 @@ fn file(asked: &Asked) -> Response<Body> {
 fn mark_gzip(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-}
-
-/// A document of any size as an answer.
-async fn large(asked: &Asked, value: Value) -> Response<Body> {
-    let text = value.to_string();
-    heavy::beside(text.len(), async { written(asked, text) }).await
 }
 
 /// A small document as an answer.

@@ -148,28 +148,43 @@ impl Page {
             to_bytes(body, LARGEST).await.map_err(|_| Status::too_large(format!("limit is {LARGEST}")))?;
         let said: Value = serde_json::from_slice(&body)
             .map_err(|error| Status::bad_request(format!("the body is no JSON: {error}")))?;
+        let names = |field: &str| said[field].is_string();
+        if !names("token") && !names("ticket") && self.logged_in.found(&asked.parts).is_some() {
+            // Somebody has logged in meanwhile, in another tab.
+            return Ok(document(asked, &self.who_asks(asked)));
+        }
         let who = self.meant(asked, &said)?;
+        let user = json!({"user": who.user.name, "groups": who.user.groups, "session": true});
+        let mut response = document(asked, &user);
+        self.begin_session(asked, who, &mut response);
+        Ok(response)
+    }
+
+    /// Begins a session, whose cookie goes with an answer.
+    pub(super) fn begin_session(&self, asked: &Asked, who: Who, response: &mut Response<Body>) {
         let holds = who.hold.map(|hold| Holds { ended: hold.ended, until: hold.until });
-        let (name, groups) = (who.user.name.clone(), who.user.groups.clone());
         // Whoever logs in anew leaves no session behind that nobody can end.
         if let Some(former) = browser::cookie(&asked.parts.headers) {
             self.logged_in.sessions.take(former);
         }
+        let name = who.user.name.clone();
         let session = Session { user: who.user, by: who.by, token: who.token };
         let id = self.logged_in.sessions.put(&name, session, holds);
         tracing::info!(user = name, "somebody has logged in to the page");
-        let mut response = document(asked, &json!({"user": name, "groups": groups, "session": true}));
-        set_cookie(&mut response, id.expose(), SESSIONS.most.as_secs());
-        Ok(response)
+        set_cookie(response, id.expose(), SESSIONS.most.as_secs());
+    }
+
+    /// Whose token this is.
+    pub(super) fn by_token(&self, token: &str) -> Result<Who, Status> {
+        let known = self.handle.by_token(token)?;
+        let token = Some(Arc::new(Secret::known(token)));
+        Ok(Who { user: known.user, by: known.by, hold: known.hold, token })
     }
 
     /// Whom a login is for.
     fn meant(&self, asked: &Asked, said: &Value) -> Result<Who, Status> {
         if let Some(token) = said["token"].as_str() {
-            let token = token.trim();
-            let known = self.handle.by_token(token)?;
-            let token = Some(Arc::new(Secret::known(token)));
-            return Ok(Who { user: known.user, by: known.by, hold: known.hold, token });
+            return self.by_token(token.trim());
         }
         if let Some(ticket) = said["ticket"].as_str() {
             return self.tickets.take(ticket).ok_or_else(Status::unauthorized);
@@ -196,6 +211,7 @@ impl Page {
     fn who_asks(&self, asked: &Asked) -> Value {
         let about = json!({
             "hub": env!("CARGO_PKG_VERSION"), "now": Time::now(&self.env), "user": null, "session": false,
+            "issuer": self.issuer(),
         });
         if asked.user.name == ANONYMOUS {
             return about;
@@ -219,11 +235,16 @@ fn shown(asked: &Asked) -> Result<Who, Status> {
         return Err(Status::bad_request(why));
     }
     let shown = asked.parts.extensions.get::<Shown>();
+    // A token is asked again whether it holds.
+    let bearer = asked.parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = bearer.and_then(|value| value.split_once(' ')).map(|(_, token)| token.trim());
+    let by_token = shown.is_some_and(|shown| shown.by == By::Token);
+    let token = bearer.filter(|_| by_token).map(|token| Arc::new(Secret::known(token)));
     Ok(Who {
         user: asked.user.clone(),
         by: shown.map_or(By::Nothing, |shown| shown.by),
         hold: shown.and_then(|shown| shown.hold.clone()),
-        token: None,
+        token,
     })
 }
 
@@ -231,6 +252,6 @@ fn set_cookie(response: &mut Response<Body>, id: &str, seconds: u64) {
     let cookie = format!("{COOKIE}={id}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={seconds}");
     if let Ok(mut cookie) = HeaderValue::from_str(&cookie) {
         cookie.set_sensitive(true);
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
+        response.headers_mut().append(header::SET_COOKIE, cookie);
     }
 }

@@ -5,8 +5,9 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::body::{Body, to_bytes};
+use futures::future::BoxFuture;
 use http::{Request, Response};
-use karmada_apiserver::authn::{Authenticator, Peer, Tokens};
+use karmada_apiserver::authn::{Authenticator, Peer, Tokens, oidc};
 use karmada_client::Rest;
 use karmada_env::Env;
 use karmada_store::engine::Memory;
@@ -36,6 +37,10 @@ struct World {
 
 impl World {
     async fn start() -> Self {
+        Self::with(None).await
+    }
+
+    async fn with(issuer: Option<Issuer>) -> Self {
         let (stop, env) = (CancellationToken::new(), Env::system());
         let embedded = Embedded::start(Memory::new(), &env, stop.clone()).await.expect("a hub's API");
         let mut tokens = Tokens::new();
@@ -45,7 +50,7 @@ impl World {
         embedded.server().authenticate_by(Authenticator::new(tokens, env.clone()));
         let hub = embedded.hub(HubConfig::default(), &env).expect("controllers");
         let names = vec!["hub.example".to_owned()];
-        let page = Page::new(embedded.server().handle(), names, hub.eyes(), &env, stop.clone());
+        let page = Page::new(embedded.server().handle(), names, hub.eyes(), issuer, &env, stop.clone());
         embedded.server().sessions_of(page.sessions());
         embedded.server().add_paths(&page.paths());
         tokio::spawn(hub.run(stop.clone()));
@@ -182,6 +187,18 @@ async fn who_gets_in_and_by_what() {
     assert_eq!(first.status().as_u16(), 200);
     assert_eq!(world.send("POST", "/ui/session", &PAGE, body).await.status().as_u16(), 401);
     assert_eq!(world.send("POST", "/ui/ticket", &[HOST], json!({})).await.status().as_u16(), 403);
+    // What the page reads would be told of as if nobody stood behind it.
+    let as_other = [HOST, ("authorization", "Bearer root"), ("impersonate-user", "guest")];
+    for (method, uri) in
+        [("GET", "/ui/api/apps"), ("POST", "/ui/api/drain?cluster=m"), ("POST", "/ui/ticket")]
+    {
+        assert_eq!(world.send(method, uri, &as_other, Value::Null).await.status().as_u16(), 400, "{uri}");
+    }
+    // The button of a tab where nobody was logged in yet, when somebody is.
+    let headers: Vec<_> = PAGE.iter().copied().chain([("cookie", cookie.as_str())]).collect();
+    let (code, who) = read(world.send("POST", "/ui/session", &headers, json!({})).await).await;
+    assert_eq!((code, &who["user"]), (200, &json!("root")));
+    assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 200);
     // Agents have no business here.
     let agent = world.log_in("agent").await;
     assert_eq!(world.get("/ui/api/fleet", &agent).await.0, 403);
@@ -189,11 +206,18 @@ async fn who_gets_in_and_by_what() {
     // Who opened a session by a token has it for as long as the token holds.
     let guest = world.log_in("guest").await;
     assert_eq!(world.get("/ui/session", &guest).await.1["user"], "guest");
+    let bearer = [HOST, ("authorization", "Bearer guest")];
+    let ticket = read(world.send("POST", "/ui/ticket", &bearer, json!({})).await).await.1["ticket"].clone();
+    let answer = world.send("POST", "/ui/session", &PAGE, json!({"ticket": ticket})).await;
+    let by_address = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(world.get("/ui/session", &by_address).await.1["user"], "guest");
     let mut tokens = Tokens::new();
     tokens.insert("root", UserInfo::new("root", ["system:masters"]));
     tokens.insert("guest", UserInfo::new("somebody-else", ["guests"]));
     world.embedded.server().authenticate_by(Authenticator::new(tokens, Env::system()));
-    assert_eq!(world.get("/ui/session", &guest).await.1["user"], Value::Null);
+    for cookie in [&guest, &by_address] {
+        assert_eq!(world.get("/ui/session", cookie).await.1["user"], Value::Null);
+    }
     assert_eq!(world.get("/ui/api/fleet", &agent).await.0, 403);
     assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 200);
 
@@ -201,6 +225,106 @@ async fn who_gets_in_and_by_what() {
     let headers: Vec<_> = PAGE.iter().copied().chain([("cookie", cookie.as_str())]).collect();
     assert_eq!(world.send("DELETE", "/ui/session", &headers, Value::Null).await.status().as_u16(), 200);
     assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 403);
+    world.stop.cancel();
+}
+
+/// An issuer whose token endpoint gives what it is told to.
+#[derive(Debug, Default)]
+struct Elsewhere(parking_lot::Mutex<String>);
+
+impl oidc::IssuerClient for Elsewhere {
+    fn get<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, String>> {
+        let answer = match url.ends_with("openid-configuration") {
+            true => json!({"issuer": "https://id.example", "jwks_uri": "https://id.example/keys",
+                "authorization_endpoint": "https://id.example/auth", "token_endpoint": "https://id.example/token"}),
+            false => json!({"keys": []}),
+        };
+        Box::pin(async move { Ok(answer.to_string().into_bytes()) })
+    }
+
+    fn post<'a>(
+        &'a self,
+        _: &'a str,
+        _: String,
+        _: Option<(&'a str, &'a karmada_env::Secret)>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, String>> {
+        let answer = json!({"id_token": *self.0.lock()}).to_string();
+        Box::pin(async move { Ok(answer.into_bytes()) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_log_in_at_their_issuer() {
+    let settings = oidc::Settings {
+        issuer: "https://id.example".into(),
+        client_id: "hub".into(),
+        ..oidc::Settings::default()
+    };
+    let (known, client) =
+        (Arc::new(oidc::Oidc::new(settings).expect("an issuer")), Arc::new(Elsewhere::default()));
+    let world = World::with(Some(Issuer { oidc: known.clone(), client: client.clone() })).await;
+    let navigates = [HOST, ("sec-fetch-site", "cross-site")];
+    let from_page = [HOST, ("sec-fetch-site", "same-origin")];
+    assert_eq!(world.send("GET", "/ui/login", &from_page, Value::Null).await.status().as_u16(), 404);
+    tokio::spawn(known.clone().follow(client.clone(), Env::system(), world.stop.clone()));
+    assert_eq!(
+        world.until("/ui/session", "", |who| who["issuer"] == "id.example").await["user"],
+        Value::Null
+    );
+
+    // To the issuer's page, with a cookie that comes back with the browser.
+    let header = |answer: &Response<Body>, name: &str| -> Vec<String> {
+        answer.headers().get_all(name).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+    };
+    let elsewhere = world.send("GET", "/ui/login", &navigates, Value::Null).await;
+    assert_eq!(header(&elsewhere, "location"), ["/ui"], "nobody else's page begins a login");
+    let sent = world.send("GET", "/ui/login", &from_page, Value::Null).await;
+    assert_eq!(sent.status().as_u16(), 303);
+    let (address, cookies) = (header(&sent, "location").remove(0), header(&sent, "set-cookie"));
+    assert!(cookies[0].contains("; SameSite=Lax") && cookies[0].contains("; HttpOnly"), "{cookies:?}");
+    let attempt = cookies[0].split(';').next().unwrap().to_owned();
+    let query = address.strip_prefix("https://id.example/auth?").expect("its page").to_owned();
+    let of = |key: &str| first(&query, key).expect(key);
+    assert_eq!(of("redirect_uri"), "https://hub.example:6443/ui/login/done");
+
+    // Its ID token is one that the hub takes from anybody.
+    let part = |value: Value| {
+        base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, value.to_string())
+    };
+    let token =
+        format!("{}.{}.c2ln", part(json!({"alg": "RS256"})), part(json!({"iss": "x", "nonce": of("nonce")})));
+    let mut tokens = Tokens::new();
+    tokens.insert(token.as_str(), UserInfo::new("ada", ["system:masters"]));
+    world.embedded.server().authenticate_by(Authenticator::new(tokens, Env::system()));
+    *client.0.lock() = token;
+    let done = format!("/ui/login/done?code=c&state={}", of("state"));
+    for (uri, cookie) in [
+        (done.as_str(), ""),
+        (&done, "__Host-ui-login=nonsense"),
+        ("/ui/login/done?code=c&state=other", &attempt),
+        ("/ui/login/done?code=c", &attempt),
+        (&format!("{done}&error=access_denied"), &attempt),
+    ] {
+        let headers = [navigates[0], navigates[1], ("cookie", cookie)];
+        let refused = world.send("GET", uri, &headers, Value::Null).await;
+        assert_eq!(
+            (refused.status().as_u16(), header(&refused, "location")),
+            (303, vec!["/ui#login-failed".to_owned()])
+        );
+        assert!(
+            !header(&refused, "set-cookie").iter().any(|cookie| cookie.starts_with("__Host-ui=")),
+            "{uri}"
+        );
+    }
+    let headers = [navigates[0], navigates[1], ("cookie", attempt.as_str())];
+    let back = world.send("GET", &done, &headers, Value::Null).await;
+    assert_eq!((back.status().as_u16(), header(&back, "location")), (303, vec!["/ui".to_owned()]));
+    let cookies = header(&back, "set-cookie");
+    let session = cookies.iter().find(|cookie| cookie.starts_with("__Host-ui=")).expect("a session");
+    assert!(session.contains("; SameSite=Strict"), "{session}");
+    assert!(cookies.iter().any(|cookie| cookie.starts_with("__Host-ui-login=;")), "{cookies:?}");
+    let session = session.split(';').next().unwrap();
+    assert_eq!(world.get("/ui/session", session).await.1["user"], "ada");
     world.stop.cancel();
 }
 

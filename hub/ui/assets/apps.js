@@ -10,9 +10,13 @@ const where = (app) => address({ view: "app", scope: app.scope, namespace: app.n
 async function list(main, parameters) {
   const results = h("div", { "aria-busy": "true" });
   let wait = 0;
+  let asked = 0;
   const load = async (q) => {
+    // An answer to what was typed before comes late.
+    const mine = (asked += 1);
     try {
       const { apps, of, hidden } = await get("/ui/api/apps", { q, namespace: parameters.namespace });
+      if (mine !== asked) return;
       put(results,
         h("p", { class: "quiet" }, of > apps.length ? `${apps.length} of ${of.toLocaleString()}: search for others.` : many(of, "application"),
           hidden.length ? ` Some are hidden: ${hidden.join("; ")}` : ""),

@@ -69,16 +69,17 @@ function works(view) {
   ];
 }
 
-async function cordon(name, on, after) {
+async function cordon(name, on, after, problem) {
   const verb = on ? "cordon" : "uncordon";
   const text = on ? "Nothing new is placed on it. What is there stays." : "The hub may place things on it again.";
   if (!(await confirm(`${on ? "Cordon" : "Uncordon"} ${name}?`, text, `karmada-hub ${verb} ${name}`, on ? "Cordon" : "Uncordon"))) return;
   try {
     await ask(`/ui/api/cordon?${new URLSearchParams({ cluster: name, on })}`, { method: "POST" });
+    put(problem);
     say(`${name} is ${verb}ed.`);
     after();
   } catch (why) {
-    put(document.getElementById("problem"), why.message);
+    put(problem, why.message);
   }
 }
 
@@ -98,10 +99,10 @@ const ACTS = {
 };
 
 /** Begins something with all that runs on a cluster, or would. */
-async function begin(what, name, after) {
+async function begin(what, name, after, into, problem) {
   const act = ACTS[what];
   if (!(await confirm(act.title(name), act.text, act.command(name), act.label))) return;
-  const into = document.getElementById("done");
+  put(problem);
   put(into, h("p", { class: "quiet" }, "The hub works on it …"));
   try {
     const answer = await ask(`/ui/api/${what}?${new URLSearchParams({ cluster: name })}`, { method: "POST", patience: 600000 });
@@ -109,11 +110,12 @@ async function begin(what, name, after) {
     const text = found.moving ? act.done(found.moving) : act.none;
     say(text);
     await after();
-    put(document.getElementById("done"), h("p", {}, text, found.cannotMove ? h("span", { class: "acts" }, ` ▲ ${many(found.cannotMove, "object")} cannot move.`) : null),
+    if (found.problem) put(problem, found.problem);
+    put(into, h("p", {}, text, found.cannotMove ? h("span", { class: "acts" }, ` ▲ ${many(found.cannotMove, "object")} cannot move.`) : null),
       found.objects.length ? table("What becomes of it", ["Object", "Why"], found.objects.map((row) => [row.object, row.message])) : null);
   } catch (why) {
     put(into);
-    put(document.getElementById("problem"), why.message);
+    put(problem, why.message);
   }
 }
 
@@ -125,19 +127,17 @@ function state(told) {
     told.state === "silent" && told.shown ? h("span", { class: "quiet" }, " Shown: ", time(told.shown, "{time}"), ".") : null);
 }
 
-function draw(main, view, again) {
+function draw(main, view, again, { done, problem }) {
   const told = view.told;
-  // What was begun stays in sight while the rest is drawn anew.
-  const done = document.getElementById("done") || h("div", { id: "done" });
   const reports = told?.state === "silent" ? [" · as of ", time(told.shown, "{time}")] : null;
   put(main,
     h("p", { class: "crumbs" }, link(address({}), {}, "Fleet"), " / ", view.name),
     h("h1", {}, view.name), told ? state(told) : h("p", { class: "quiet" }, "The hub's controllers do not run yet."),
-    h("p", { id: "problem", class: "acts", role: "alert" }),
+    problem,
     h("p", { class: "buttons" },
-      h("button", { onclick: () => cordon(view.name, !told?.cordoned, again) }, told?.cordoned ? "Uncordon" : "Cordon"),
-      h("button", { onclick: () => begin("drain", view.name, again) }, "Drain"),
-      h("button", { onclick: () => begin("failback", view.name, again) }, "Fail back"),
+      h("button", { id: "cordon", onclick: () => cordon(view.name, !told?.cordoned, again, problem) }, told?.cordoned ? "Uncordon" : "Cordon"),
+      h("button", { id: "drain", onclick: () => begin("drain", view.name, again, done, problem) }, "Drain"),
+      h("button", { id: "failback", onclick: () => begin("failback", view.name, again, done, problem) }, "Fail back"),
       link(address({ view: "whatif", lose: view.name }), { class: "button" }, "What if it was lost?"),
       link(address({ view: "whatif", drain: view.name }), { class: "button" }, "What if it was drained?")),
     done,
@@ -170,12 +170,14 @@ function draw(main, view, again) {
 /** Opens the view. */
 export async function open(main, { name }) {
   let last = "";
+  // What was begun, and what was refused, stays in sight while the rest is drawn anew.
+  const kept = { done: h("div", { id: "done" }), problem: h("p", { id: "problem", class: "acts", role: "alert" }) };
   const load = async () => {
     try {
       const view = await get("/ui/api/cluster", { name });
       last = JSON.stringify([view.told?.state, view.told?.cordoned]);
       const focused = document.activeElement?.id;
-      draw(main, view, load);
+      draw(main, view, load, kept);
       if (focused) document.getElementById(focused)?.focus();
     } catch (why) {
       put(main, h("h1", {}, name), h("p", { class: "acts", role: "alert" }, why.message));

@@ -74,7 +74,9 @@ const tell = (names) => listeners.forEach((listener) => listener(names));
 
 let closely = [];
 let abort = null;
-let running = false;
+// Which loop follows the fleet; 0 for none. One that was ended finds that it is another's turn.
+let turns = 0;
+let running = 0;
 let denied = null;
 
 /** These clusters are shown closely: when they are heard is told. */
@@ -90,10 +92,11 @@ export function refusal() {
   return denied;
 }
 
-async function load() {
+async function load(mine) {
   const answer = await ask("/ui/api/fleet");
-  setNow(Number(answer.headers.get("x-karmada-now")));
   const all = await answer.json();
+  if (mine !== running) return;
+  setNow(Number(answer.headers.get("x-karmada-now")));
   Object.assign(fleet, { templates: all.templates, flags: all.flags, number: all.number, hub: all.hub });
   fleet.states = new Map(all.states.map((state) => [state.name, state]));
   fleet.clusters = new Map(all.rows.map((row) => [row[0], cluster(fleet, row)]));
@@ -134,7 +137,7 @@ function take(line) {
   return !line.again;
 }
 
-async function follow() {
+async function follow(mine) {
   abort = new AbortController();
   const parameters = new URLSearchParams({ since: fleet.number });
   if (closely.length) parameters.set("watch", closely.join());
@@ -150,6 +153,7 @@ async function follow() {
       const { done, value } = await reader.read();
       clearTimeout(silent);
       if (done) return true;
+      if (mine !== running) return true;
       const lines = (rest + value).split("\n");
       rest = lines.pop();
       for (const line of lines) if (line && !take(JSON.parse(line))) return false;
@@ -161,29 +165,37 @@ async function follow() {
 
 const pause = (millis) => new Promise((done) => setTimeout(done, millis));
 
-/** Follows the fleet until `stop`. `lost` hears that nobody is logged in any more. */
+/** Follows the fleet until it is ended. `lost` hears that nobody is logged in any more. */
 export async function begin(lost) {
   if (running) return;
-  running = true;
+  const mine = (turns += 1);
+  running = mine;
   let failures = 0;
   let whole = true;
-  while (running) {
+  while (running === mine) {
     try {
-      if (whole) await load();
+      if (whole) await load(mine);
+      if (running !== mine) return;
       whole = false;
       failures = 0;
       const begun = now();
-      whole = !(await follow());
+      whole = !(await follow(mine));
       // An answer that ends at once is no stream: not in a hurry, then.
       if (now() - begun < 1000) await pause(1000);
     } catch (why) {
+      if (running !== mine) return;
       if (why instanceof Refused && [401, 403].includes(why.code)) {
-        if (!(await stillLoggedIn())) {
-          running = false;
+        const there = await stillLoggedIn();
+        if (running !== mine) return;
+        if (!there) {
+          end();
           lost();
           return;
         }
+        // Whoever may not see it any more sees nothing of it.
+        forget();
         denied = why.message;
+        whole = true;
         tell(null);
         await pause(30000);
       } else if (why.name !== "AbortError" && why !== "silent") {
@@ -199,11 +211,16 @@ export async function begin(lost) {
   }
 }
 
+function forget() {
+  Object.assign(fleet, { clusters: new Map(), loaded: false, heard: {}, live: false, synced: false });
+  denied = null;
+}
+
 /** Follows it no more. */
 export function end() {
-  running = false;
+  running = 0;
   if (abort) abort.abort();
-  Object.assign(fleet, { clusters: new Map(), loaded: false, heard: {} });
+  forget();
 }
 
 async function stillLoggedIn() {

@@ -305,12 +305,18 @@ function slash(event) {
   document.getElementById("q")?.focus();
 }
 
+// What is above is of the opening that came last.
+let opens = 0;
+
 /** Opens the view. */
 export async function open(main, parameters) {
-  chosen = parameters;
+  const mine = (opens += 1);
   const all = await get("/ui/api/labels").catch(() => ({ keys: [] }));
+  if (mine !== opens) return {};
+  chosen = parameters;
   labels = { key: "", values: {}, keys: all.keys || [] };
   if (chosen.group?.startsWith("label:")) await label(chosen.group.slice(6));
+  if (mine !== opens) return {};
   counts = h("nav", { class: "counts", "aria-label": "Clusters by state" });
   summary = h("span", { class: "quiet", id: "shown" });
   grid = h("div", { id: "grid", onkeydown: keys, onfocusin: (event) => rove(event.target.closest(".tile")) });

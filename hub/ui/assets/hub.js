@@ -7,6 +7,7 @@ import { age, bytes, many, now, seconds, since, time } from "./words.js";
 const KEPT = 60;
 const past = new Map();
 let before = null;
+let drawn = null;
 
 /** Notes a value, and draws the last ones. */
 function chart(name, value, show) {
@@ -33,14 +34,16 @@ function quantile(buckets, earlier, share) {
 
 function draw(into, view) {
   const figures = view.figures;
-  const at = now() / 1000;
+  // When the figures were gathered, which may be a while ago.
+  const at = figures.at ? seconds(figures.at) : now() / 1000;
+  const same = before && at === before.at;
   const rate = (key) => {
     const passed = before ? at - before.at : since(seconds(view.hubBegan));
     return Math.max(0, (figures[key] || 0) - (before?.figures[key] || 0)) / Math.max(passed, 1);
   };
   const sum = Object.values(view.counts).reduce((a, b) => a + b, 0);
   const heard = ["ready", "quiet", "api", "held"].reduce((n, state) => n + (view.counts[state] || 0), 0);
-  const charts = figures.denied ? h("p", { class: "quiet" }, figures.denied) : h("ul", { class: "charts" },
+  const charts = figures.denied ? h("p", { class: "quiet" }, figures.denied) : same ? drawn : h("ul", { class: "charts" },
     chart("Memory", figures.process_resident_memory_bytes || 0, bytes),
     chart("Processor", rate("process_cpu_seconds_total"), (n) => `${(100 * n).toFixed(1)} %`),
     chart("Requests", rate("apiserver_request_total"), (n) => `${n.toFixed(1)}/s`),
@@ -51,7 +54,7 @@ function draw(into, view) {
     chart("Sent", rate("karmada_hub_sent_bytes_total"), (n) => `${bytes(n)}/s`),
     chart("Stored", figures.karmada_store_bytes || 0, bytes),
     chart("Requests turned away", figures.karmada_apiserver_refused_requests_total || 0, (n) => n.toLocaleString()));
-  if (!figures.denied) before = { at, figures };
+  if (!figures.denied && !same) [before, drawn] = [{ at, figures }, charts];
   put(into,
     view.brake ? section("Brake and budgets",
       h("p", { class: view.brake.held ? "waits" : "well" }, view.brake.held ? `◆ Evictions are held: ${view.brake.held}` : "● Nothing stands against evictions from silent clusters."),

@@ -18,7 +18,10 @@ export async function who(headers) {
       return { user: null, why: "This address was used already, or is older than a minute. Ask for another: karmada-hub ui" };
     }
   }
-  return get("/ui/session", {}, { headers });
+  const failed = location.hash === "#login-failed";
+  if (failed) history.replaceState(null, "", location.pathname + location.search);
+  const found = await get("/ui/session", {}, { headers });
+  return failed && !found.session ? { ...found, why: "You are not logged in: the hub's log says why." } : found;
 }
 
 async function begin(body) {
@@ -59,6 +62,9 @@ export function show(main, found, done) {
       ? [h("p", {}, `Your browser shows a certificate of ${found.user}.`),
         h("button", { class: "main", onclick: () => send({}) }, `Log in as ${found.user}`),
         h("p", {}, "Or as somebody else:")]
+      : null,
+    found.issuer
+      ? [h("p", { class: "buttons" }, h("a", { href: "/ui/login", class: "button main" }, `Log in at ${found.issuer}`)), h("p", {}, "Or by a token:")]
       : null,
     form,
     h("h2", {}, "With a kubeconfig"),

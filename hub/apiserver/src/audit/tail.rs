@@ -10,14 +10,16 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::event::Event;
-use crate::identity::UserInfo;
+use crate::identity::{ANONYMOUS, UserInfo};
 
 /// So many requests are kept.
 const KEPT: usize = 100;
 /// The longest word that is kept of one, in bytes.
 const WORD: usize = 200;
 /// What changes something. Others only look.
-const CHANGES: [&str; 6] = ["create", "update", "patch", "delete", "deletecollection", "post"];
+const CHANGES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
+/// What is written for other reasons than to change anything, all the time.
+const NOISE: [&str; 2] = ["events", "leases"];
 /// What the names of the hub's own parts and of agents begin with.
 const OWN: [&str; 2] = ["system:karmada", "system:apiserver"];
 
@@ -47,23 +49,22 @@ pub(super) struct Tail(Mutex<VecDeque<Seen>>);
 impl Tail {
     /// A request has ended.
     pub(super) fn note(&self, event: &Event<'_>) {
-        let Some(user) = event.user.filter(|user| CHANGES.contains(&event.verb) && is_of_people(user)) else {
+        let (Some(user), Some(object)) = (event.user, event.object) else { return };
+        if !CHANGES.contains(&event.verb) || !is_of_people(user) || is_noise(&object.resource) {
             return;
-        };
-        let word = |text: &str| text[..text.floor_char_boundary(WORD)].to_owned();
-        let of = event.object.map_or_else(
-            || word(event.uri.split('?').next().unwrap_or_default()),
-            |object| {
-                let group = if object.api_group.is_empty() { "" } else { "." };
-                let part = if object.subresource.is_empty() { "" } else { "/" };
-                let kind =
-                    format!("{}{group}{}{part}{}", object.resource, object.api_group, object.subresource);
-                let key = [object.namespace.as_str(), &object.name];
-                let key: Vec<_> = key.into_iter().filter(|text| !text.is_empty()).collect();
-                word(format!("{kind} {}", key.join("/")).trim_end())
-            },
-        );
+        }
         let code = event.status.and_then(|status| status["code"].as_u64()).unwrap_or_default();
+        // Whoever is refused has changed nothing, and could fill the page with words.
+        if code >= 400 || event.uri.contains("dryRun=") {
+            return;
+        }
+        let word = |text: &str| text[..text.floor_char_boundary(WORD)].to_owned();
+        let group = if object.api_group.is_empty() { "" } else { "." };
+        let part = if object.subresource.is_empty() { "" } else { "/" };
+        let kind = format!("{}{group}{}{part}{}", object.resource, object.api_group, object.subresource);
+        let key = [object.namespace.as_str(), &object.name];
+        let key: Vec<_> = key.into_iter().filter(|text| !text.is_empty()).collect();
+        let of = word(format!("{kind} {}", key.join("/")).trim_end());
         let seen = Seen {
             at: Time::from_system(event.received),
             user: word(&user.name),
@@ -85,9 +86,13 @@ impl Tail {
     }
 }
 
-/// Whether somebody asks, or a program of theirs, and not the hub itself or an agent.
+/// Whether somebody asks, or a program of theirs, and not the hub itself, an agent or a stranger.
 fn is_of_people(user: &UserInfo) -> bool {
-    !OWN.iter().any(|own| user.name.starts_with(own))
+    user.name != ANONYMOUS && !OWN.iter().any(|own| user.name.starts_with(own))
+}
+
+fn is_noise(resource: &str) -> bool {
+    NOISE.contains(&resource) || resource.ends_with("reviews")
 }
 
 #[cfg(test)]
@@ -105,13 +110,13 @@ mod tests {
     #[test]
     fn what_people_change_is_kept_and_nothing_else() {
         let tail = Tail::default();
-        let note = |name: &str, verb: &str, object: Option<&ObjectRef>, code: u16| {
+        let note_at = |uri: &str, name: &str, verb: &str, object: Option<&ObjectRef>, code: u16| {
             let (user, status): (_, Value) = (UserInfo::new(name, [""; 0]), json!({"code": code}));
             tail.note(&Event {
                 level: Level::Metadata,
                 id: "i",
                 stage: Stage::ResponseComplete,
-                uri: "/ui/api/drain?cluster=m",
+                uri,
                 verb,
                 user: Some(&user),
                 impersonated: None,
@@ -126,6 +131,9 @@ mod tests {
                 annotations: &[],
             });
         };
+        let note = |name: &str, verb: &str, object: Option<&ObjectRef>, code: u16| {
+            note_at("/apis/apps/v1", name, verb, object, code);
+        };
         let text = |text: &str| text.to_owned();
         let scale = ObjectRef {
             resource: text("deployments"),
@@ -139,26 +147,22 @@ mod tests {
         note("ada", "list", Some(&scale), 200);
         note("system:karmada:agent:m1", "patch", Some(&scale), 200);
         note("system:karmada-controller-manager", "create", Some(&scale), 201);
-        note(
-            "system:serviceaccount:flux:flux",
-            "create",
-            Some(&ObjectRef { name: "é".repeat(300), ..scale.clone() }),
-            403,
-        );
-        note("system:admin", "post", None, 200);
+        let flux = "system:serviceaccount:flux:flux";
+        note(flux, "create", Some(&ObjectRef { name: "é".repeat(300), ..scale.clone() }), 201);
+        // None of these has changed anything.
+        note("ada", "delete", Some(&scale), 403);
+        note(ANONYMOUS, "create", Some(&scale), 201);
+        note("ada", "post", None, 200);
+        note_at("/apis/apps/v1?dryRun=All", "ada", "patch", Some(&scale), 200);
+        for resource in ["events", "leases", "selfsubjectaccessreviews"] {
+            note("ada", "create", Some(&ObjectRef { resource: text(resource), ..ObjectRef::default() }), 201);
+        }
         let last = tail.last(9);
         let shown: Vec<_> = last.iter().map(|seen| (&*seen.user, &*seen.verb, seen.code)).collect();
-        assert_eq!(
-            shown,
-            [
-                ("system:admin", "post", 200),
-                ("system:serviceaccount:flux:flux", "create", 403),
-                ("ada", "patch", 200)
-            ]
-        );
-        assert_eq!((&*last[0].of, &*last[2].of), ("/ui/api/drain", "deployments.apps/scale shop/till"));
-        assert!(last[1].of.len() <= WORD);
-        (0..2 * KEPT).for_each(|_| note("ada", "delete", None, 200));
+        assert_eq!(shown, [(flux, "create", 201), ("ada", "patch", 200)]);
+        assert_eq!(&*last[1].of, "deployments.apps/scale shop/till");
+        assert!(last[0].of.len() <= WORD);
+        (0..2 * KEPT).for_each(|_| note("ada", "delete", Some(&scale), 200));
         assert_eq!((tail.last(usize::MAX).len(), tail.last(1)[0].verb.as_str()), (KEPT, "delete"));
     }
 }

@@ -43,7 +43,8 @@ pub fn host(parts: &Parts) -> Option<&str> {
     Some(authority.get(..end)?.trim_start_matches('[').trim_end_matches(']'))
 }
 
-fn authority(parts: &Parts) -> Option<&str> {
+/// The host that a request is for, with its port if it has one.
+pub fn authority(parts: &Parts) -> Option<&str> {
     let of_uri = parts.uri.authority().map(http::uri::Authority::as_str);
     of_uri.or_else(|| one(&parts.headers, header::HOST.as_str()))
 }
@@ -102,9 +103,14 @@ pub(crate) fn logs_in(parts: &Parts) -> bool {
 
 /// The session's cookie of a request. One that is there twice is none: something else has set the other.
 pub fn cookie(headers: &HeaderMap) -> Option<&str> {
+    cookie_of(headers, COOKIE)
+}
+
+/// The cookie of a name. One that is there twice is none.
+pub fn cookie_of<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut own = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value);
+    let mut own = pairs.filter(|(name, _)| *name == wanted).map(|(_, value)| value);
     let first = own.next()?;
     own.next().is_none().then_some(first)
 }

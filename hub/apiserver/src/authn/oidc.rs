@@ -23,7 +23,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use futures::future::BoxFuture;
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
-use karmada_env::Env;
+use karmada_env::{Env, Secret};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,7 @@ use super::{
 };
 use crate::identity::UserInfo;
 
+pub mod login;
 #[cfg(test)]
 mod tests;
 
@@ -75,12 +76,24 @@ pub struct Settings {
     pub required: BTreeMap<String, String>,
     /// The algorithms that signatures may be of; none: RS256.
     pub algorithms: Vec<String>,
+    /// What this server shows the issuer when somebody logs in; nothing for a public client.
+    pub client_secret: Option<Arc<Secret>>,
+    /// What is asked for beside `openid` when somebody logs in.
+    pub scopes: Vec<String>,
 }
 
 /// What asks an issuer: bounded in time and size.
 pub trait IssuerClient: Send + Sync + fmt::Debug {
     /// The answer at a URL.
     fn get<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, String>>;
+
+    /// The answer to a form at a URL, from whoever has this name and secret, if any.
+    fn post<'a>(
+        &'a self,
+        url: &'a str,
+        form: String,
+        as_whom: Option<(&'a str, &'a Secret)>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, String>>;
 }
 
 /// An issuer, and the keys of it that are known.
@@ -88,6 +101,8 @@ pub struct Oidc {
     settings: Settings,
     algorithms: Vec<Algorithm>,
     keys: ArcSwapOption<Vec<PublicKey>>,
+    /// Where people log in, if it says so.
+    endpoints: ArcSwapOption<login::Endpoints>,
     /// A token has named a key that is not known.
     wanted: Notify,
 }
@@ -134,7 +149,13 @@ impl Oidc {
             known.ok_or_else(|| format!("--oidc-signing-algs: {name:?} is none of {all}"))
         };
         let algorithms = settings.algorithms.iter().map(known).collect::<Result<_, _>>()?;
-        Ok(Self { settings, algorithms, keys: ArcSwapOption::empty(), wanted: Notify::new() })
+        Ok(Self {
+            settings,
+            algorithms,
+            keys: ArcSwapOption::empty(),
+            endpoints: ArcSwapOption::empty(),
+            wanted: Notify::new(),
+        })
     }
 
     /// Keeps the keys current until `shutdown`.
@@ -206,6 +227,7 @@ impl Oidc {
         let keys = self.read_keys(&json_at(client, jwks).await?)?;
         let count = keys.len();
         self.keys.store(Some(Arc::new(keys)));
+        self.endpoints.store(login::Endpoints::of(&about).map(Arc::new));
         Ok(count)
     }
 

@@ -82,10 +82,6 @@ pub(super) async fn start(server: &Server, how: How<'_>, say: &mut Say<'_>) -> R
         );
         say(&line, json!({"cluster": cluster, "result": "not heard of"}))?;
     }
-    if !how.dry_run {
-        // Its agent would wait for that with all of it.
-        cordon::removals_are_meant(server, cluster).await?;
-    }
     begin(server, &all, how, say).await
 }
 
@@ -193,13 +189,17 @@ async fn look(server: &Server, cluster: &str) -> Result<Around, Failure> {
 /// cannot.
 async fn begin(server: &Server, all: &Around, how: How<'_>, say: &mut Say<'_>) -> Result<Begun, Failure> {
     let cluster = how.cluster;
-    let (mut moving, mut stuck) = (Vec::new(), Vec::new());
+    let (mut moving, mut stuck, mut meant) = (Vec::new(), Vec::new(), false);
     for bound in &all.bounds {
         let object = bound.object();
         let mut to: Option<Value> = None;
         let (result, line) = match plan(bound, &all.groups, &all.fleet, cluster) {
             Plan::Move(clusters) => {
                 if !how.dry_run {
+                    // Its agent would wait for that with all of it.
+                    if !std::mem::replace(&mut meant, true) {
+                        cordon::removals_are_meant(server, cluster).await?;
+                    }
                     evict(server, bound, how).await?;
                 }
                 moving.push((bound.key.clone(), object.clone()));
@@ -218,6 +218,10 @@ async fn begin(server: &Server, all: &Around, how: How<'_>, say: &mut Say<'_>) -
             ),
             Plan::Stuck(why) if how.force => {
                 if !how.dry_run {
+                    // Its agent would wait for that with all of it.
+                    if !std::mem::replace(&mut meant, true) {
+                        cordon::removals_are_meant(server, cluster).await?;
+                    }
                     evict(server, bound, how).await?;
                 }
                 moving.push((bound.key.clone(), object.clone()));

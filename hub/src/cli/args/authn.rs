@@ -71,6 +71,14 @@ pub struct AuthnArgs {
         requires = "oidc_issuer_url"
     )]
     pub oidc_signing_algs: Vec<String>,
+    /// A file with the secret that the issuer gave for the client id. Without it the hub is a public client. For logging in to
+    /// the page: its address to come back to is https://HUB/ui/login/done.
+    #[arg(long, value_name = "FILE", requires = "oidc_issuer_url")]
+    pub oidc_client_secret_file: Option<PathBuf>,
+    /// The scopes that are asked for beside openid when somebody logs in to the page, as email and groups are where the
+    /// issuer wants that for those claims.
+    #[arg(long, value_name = "SCOPES", value_delimiter = ',', requires = "oidc_issuer_url")]
+    pub oidc_login_scopes: Vec<String>,
 }
 
 fn life(text: &str) -> Result<Duration, String> {

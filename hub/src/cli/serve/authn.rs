@@ -1,6 +1,6 @@
 //! Who is known to the embedded API, by the arguments and the keys of the data directory.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use karmada_apiserver::{
@@ -13,10 +13,11 @@ use karmada_apiserver::{
 };
 use karmada_cli::Failure;
 use karmada_client::fetch::Fetcher;
-use karmada_env::Env;
+use karmada_env::{Env, Secret};
 use tokio_util::sync::CancellationToken;
 
 use super::{ServeArgs, pki_failure, tokens};
+use crate::page::Issuer;
 
 /// How long an issuer may take for a document.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,16 +32,20 @@ impl IssuerClient for Network {
     fn get<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Vec<u8>, String>> {
         Box::pin(self.0.get(url))
     }
-}
 
-/// An issuer, and who asks it.
-struct Issuer {
-    oidc: Arc<Oidc>,
-    client: Arc<dyn IssuerClient>,
+    fn post<'a>(
+        &'a self,
+        url: &'a str,
+        form: String,
+        as_whom: Option<(&'a str, &'a Secret)>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, String>> {
+        let as_whom = as_whom.map(|(name, secret)| (name, secret.expose()));
+        Box::pin(self.0.post_form(url, form, as_whom))
+    }
 }
 
 /// The issuer that the arguments name.
-fn issuer(args: &ServeArgs) -> Result<Option<Issuer>, Failure> {
+pub(super) fn issuer(args: &ServeArgs) -> Result<Option<Issuer>, Failure> {
     let authn = &args.authn;
     let Some(issuer) = &authn.oidc_issuer_url else { return Ok(None) };
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -53,6 +58,8 @@ fn issuer(args: &ServeArgs) -> Result<Option<Issuer>, Failure> {
         groups_prefix: text(&authn.oidc_groups_prefix),
         required: authn.oidc_required_claim.iter().cloned().collect(),
         algorithms: authn.oidc_signing_algs.clone(),
+        client_secret: authn.oidc_client_secret_file.as_deref().map(secret).transpose()?.map(Arc::new),
+        scopes: authn.oidc_login_scopes.clone(),
     });
     let oidc = Arc::new(oidc.map_err(Failure::usage)?);
     let wrong = |why: String| Failure::usage(format!("--oidc-ca-file: {why}"));
@@ -60,6 +67,16 @@ fn issuer(args: &ServeArgs) -> Result<Option<Issuer>, Failure> {
     let authorities = authorities.map_err(|error| wrong(error.to_string()))?;
     let fetcher = Fetcher::new(authorities.as_deref(), PATIENCE, LARGEST).map_err(wrong)?;
     Ok(Some(Issuer { oidc, client: Arc::new(Network(fetcher)) }))
+}
+
+/// The secret in a file.
+fn secret(file: &Path) -> Result<Secret, Failure> {
+    let wrong = |why: &str| Failure::usage(format!("--oidc-client-secret-file {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
+    match text.trim() {
+        "" => Err(wrong("it is empty")),
+        text => Ok(Secret::known(text)),
+    }
 }
 
 /// How tokens of service accounts are issued. `url` is where the server is reached.
@@ -81,6 +98,7 @@ pub(super) fn authenticator(
     args: &ServeArgs,
     pki: &Pki,
     settings: Settings,
+    issuer: Option<&Issuer>,
     env: &Env,
     stop: &CancellationToken,
 ) -> Result<Authenticator, Failure> {
@@ -88,11 +106,11 @@ pub(super) fn authenticator(
     let known = Authenticator::new(tokens(args)?, env.clone())
         .with_service_accounts(Arc::new(accounts))
         .with_grace(args.authn.agent_certificate_grace);
-    Ok(match issuer(args)? {
+    Ok(match issuer {
         None => known,
         Some(Issuer { oidc, client }) => {
-            tokio::spawn(oidc.clone().follow(client, env.clone(), stop.clone()));
-            known.with_oidc(oidc)
+            tokio::spawn(oidc.clone().follow(client.clone(), env.clone(), stop.clone()));
+            known.with_oidc(oidc.clone())
         }
     })
 }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::{
     End,
     audit::audit,
-    authn::{authenticator, settings},
+    authn::{authenticator, issuer, settings},
     authority::{Rotation, token_ends},
     bind, create_dir,
     encryption::Keeper,
@@ -42,7 +42,8 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     // Whoever gets an answer under a new name finds it in the kubeconfig already.
     let url = pki.server_url(socket.local_addr().map_err(Failure::failed)?.port());
     let settings = settings(args, &pki, &url);
-    let authenticator = authenticator(args, &pki, settings.clone(), env, &end.now)?;
+    let issuer = issuer(args)?;
+    let authenticator = authenticator(args, &pki, settings.clone(), issuer.as_ref(), env, &end.now)?;
     token_ends(&pki, &settings, fresh, env.wall()).map_err(pki_failure)?;
     let certifier = Certifier::new(pki.signer().map_err(pki_failure)?, url.clone())
         .lasting(args.authn.cluster_signing_duration);
@@ -75,7 +76,8 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     embedded.server().authenticate_by(authenticator);
     embedded.server().certify_by(certifier);
     embedded.server().add_paths(&beside_api(hub.ready(), embedded.store().clone()));
-    let page = Page::new(embedded.server().handle(), args.advertise.clone(), hub.eyes(), env, stop.clone());
+    let page =
+        Page::new(embedded.server().handle(), args.advertise.clone(), hub.eyes(), issuer, env, stop.clone());
     embedded.server().sessions_of(page.sessions());
     embedded.server().add_paths(&page.paths());
     let rotation = Arc::new(Rotation {

@@ -64,6 +64,92 @@ impl IssuerClient for Issuer {
         };
         Box::pin(async move { answer.map(String::into_bytes) })
     }
+
+    fn post<'a>(
+        &'a self,
+        url: &'a str,
+        form: String,
+        as_whom: Option<(&'a str, &'a Secret)>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, String>> {
+        let shown = as_whom.map(|(name, secret)| format!("{name}:{}", secret.expose()));
+        let mut about = self.about.lock();
+        about["posted"] = json!([url, form, shown]);
+        let answer = json!({"access_token": "x", "id_token": about["gives"]}).to_string();
+        Box::pin(async move { Ok(answer.into_bytes()) })
+    }
+}
+
+fn pairs(query: &str) -> BTreeMap<String, String> {
+    form_urlencoded::parse(query.as_bytes()).into_owned().collect()
+}
+
+/// By hand, as RFC 7636 has it for S256.
+#[tokio::test]
+async fn people_log_in_at_the_issuer() {
+    use super::login::Attempt;
+    let (key, clock) = (key(), clock());
+    let issuer = Issuer::new(&[&key]);
+    let more = Settings {
+        client_secret: Some(Arc::new(Secret::known("s&cret"))),
+        scopes: vec!["email".to_owned(), "groups".to_owned()],
+        ..settings()
+    };
+    for (settings, shown, id) in [(settings(), Value::Null, true), (more, json!("hub:s%26cret"), false)] {
+        let confidential = settings.client_secret.is_some();
+        let (oidc, authenticator) = over(settings, &clock);
+        let attempt = Attempt::default();
+        oidc.fetch(&*issuer).await.unwrap();
+        assert!(!oidc.has_login() && oidc.begin(&attempt, "https://hub/done").is_none(), "it names no page");
+        {
+            let mut about = issuer.about.lock();
+            about["authorization_endpoint"] = "https://issuer.example/auth?realm=r".into();
+            about["token_endpoint"] = "https://issuer.example/token".into();
+        }
+        oidc.fetch(&*issuer).await.unwrap();
+        assert_eq!(oidc.host(), "issuer.example");
+        let address = oidc.begin(&attempt, "https://hub/done").unwrap();
+        let (page, query) = address.split_once('?').unwrap();
+        let asked = pairs(query);
+        let wanted = [
+            ("realm", "r"),
+            ("response_type", "code"),
+            ("client_id", "hub"),
+            ("redirect_uri", "https://hub/done"),
+            ("scope", if confidential { "openid email groups" } else { "openid" }),
+            ("code_challenge_method", "S256"),
+        ];
+        assert!(
+            page == "https://issuer.example/auth" && wanted.iter().all(|(key, value)| asked[*key] == *value),
+            "{asked:?}"
+        );
+        // The browser keeps it, and nobody else's answer is for it.
+        let kept = Attempt::read(attempt.kept().expose()).unwrap();
+        assert!(kept.is_of(&asked["state"]) && !kept.is_of(&asked["nonce"]) && !kept.is_of(""));
+        for other in ["", ".", "a.b", &"0".repeat(129)] {
+            assert!(Attempt::read(other).is_none(), "{other}");
+        }
+        let redeem = |code: &'static str, nonce: Value| {
+            issuer.about.lock()["gives"] = signed(&key, &json!({"nonce": nonce})).into();
+            oidc.redeem(&*issuer, &kept, code, "https://hub/done")
+        };
+        let token = redeem("c&de", json!(asked["nonce"])).await.unwrap();
+        assert_eq!(ask(&authenticator, token.expose()).unwrap().name, "https://issuer.example#u");
+        let posted = issuer.about.lock()["posted"].clone();
+        let form = pairs(posted[1].as_str().unwrap());
+        let verifier = URL_SAFE_NO_PAD.encode(<sha2::Sha256 as sha2::Digest>::digest(&form["code_verifier"]));
+        assert_eq!(
+            (&verifier, &form["code"], form.contains_key("client_id")),
+            (&asked["code_challenge"], &"c&de".to_owned(), id)
+        );
+        assert_eq!((&posted[0], &posted[2]), (&json!("https://issuer.example/token"), &shown));
+        for (code, nonce) in [("", json!(asked["nonce"])), ("c", json!("of another")), ("c", Value::Null)] {
+            assert!(redeem(code, nonce.clone()).await.is_err(), "{code} {nonce}");
+        }
+        issuer.about.lock()["token_endpoint"] = "http://issuer.example/token".into();
+        oidc.fetch(&*issuer).await.unwrap();
+        assert!(!oidc.has_login(), "not over a line that anybody reads");
+        *issuer.about.lock() = json!({"issuer": ISSUER, "jwks_uri": "https://keys.example/k"});
+    }
 }
 
 fn settings() -> Settings {
