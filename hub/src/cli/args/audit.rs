@@ -10,88 +10,92 @@ use karmada_meta::duration;
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Audit")]
 pub struct AuditArgs {
-    /// Which requests are recorded, and how: a Policy of audit.k8s.io/v1, read at the start. What it has at the levels Request and
-    /// RequestResponse stands in the log with its body: leave Secrets, ConfigMaps, tokenreviews and serviceaccounts/token
-    /// at Metadata. Wants --audit-log-path, --audit-webhook-config-file, or both.
+    /// The audit policy (a Policy of audit.k8s.io/v1): which requests are recorded, and at which level. The hub reads
+    /// it when it starts. At the levels Request and RequestResponse the log contains bodies, so leave Secrets,
+    /// ConfigMaps, tokenreviews and serviceaccounts/token at Metadata. Needs --audit-log-path,
+    /// --audit-webhook-config-file, or both.
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     pub audit_policy_file: Option<PathBuf>,
-    /// Where audit events are written, one line of JSON each; -: standard output. Events that cannot be written, or for which
-    /// there is no room meanwhile, are lost and counted (apiserver_audit_error_total).
+    /// The file for audit events, one line of JSON each. -: standard output. Events that cannot be written, or that
+    /// exceed the buffer, are lost and counted (apiserver_audit_error_total).
     #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
     pub audit_log_path: Option<PathBuf>,
-    /// Whether requests wait until they are written: batch: they do not; blocking: they do; blocking-strict: they do, and are
-    /// refused if that they came cannot be written. kube-apiserver's own default is blocking.
+    /// Whether requests wait until their events are written. batch: they do not wait. blocking: they wait.
+    /// blocking-strict: they wait, and the hub refuses a request whose arrival it cannot record. kube-apiserver's
+    /// default is blocking.
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "audit_log_path")]
     pub audit_log_mode: AuditMode,
-    /// How many events may wait to be written; what is beyond is lost and counted.
+    /// How many events may wait to be written. Further events are lost and counted.
     #[arg(long, value_name = "N", default_value_t = 10_000, requires = "audit_log_path",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_log_batch_buffer_size: u32,
-    /// How many events are written at once, or paced as one, in batch mode. Without it, as many as come within
-    /// --audit-log-batch-max-wait (kube-apiserver: 1).
+    /// How many events the hub writes at once in batch mode. Throttling counts them as one write. Without it: as many
+    /// as come within --audit-log-batch-max-wait (kube-apiserver: 1).
     #[arg(long, value_name = "N", requires = "audit_log_path", value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_log_batch_max_size: Option<u32>,
-    /// How long events are gathered at most that are written at once, in batch mode.
+    /// How long the hub collects events before it writes them, in batch mode.
     #[arg(long, value_name = "TIME", default_value = "50ms", requires = "audit_log_path", value_parser = duration::parse)]
     pub audit_log_batch_max_wait: Duration,
-    /// Whether writes are paced, in batch mode.
+    /// Whether the hub limits the rate of writes, in batch mode.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = clap::ArgAction::Set, requires_if("true", "audit_log_batch_throttle_qps"),
           requires = "audit_log_path")]
     pub audit_log_batch_throttle_enable: bool,
-    /// How many writes there are in a second.
+    /// Writes per second.
     #[arg(long, value_name = "N", requires = "audit_log_path", value_parser = pace)]
     pub audit_log_batch_throttle_qps: Option<f64>,
-    /// The burst: how many writes may follow each other at once after a pause.
+    /// How many writes may follow each other without delay after a pause.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "audit_log_path",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_log_batch_throttle_burst: u32,
-    /// For how many days rotated files are kept. 0: for ever.
+    /// How many days the hub keeps rotated files. 0: for ever.
     #[arg(long, value_name = "DAYS", default_value_t = 0, requires = "audit_log_path")]
     pub audit_log_maxage: u64,
-    /// How many rotated files are kept. 0: all.
+    /// How many rotated files the hub keeps. 0: all.
     #[arg(long, value_name = "N", default_value_t = 10, requires = "audit_log_path")]
     pub audit_log_maxbackup: usize,
-    /// The size in megabytes at which a file is rotated, to FILE-TIME.
+    /// The size in megabytes at which the hub rotates a file, to FILE-TIME.
     #[arg(long, value_name = "MB", default_value_t = 100, requires = "audit_log_path",
           value_parser = clap::value_parser!(u64).range(1..1 << 30))]
     pub audit_log_maxsize: u64,
-    /// The form of an event.
+    /// The format of events.
     #[arg(long, value_name = "FORMAT", default_value = "json", requires = "audit_log_path", value_parser = ["json"])]
     pub audit_log_format: String,
-    /// Where audit events are posted, as EventLists: a kubeconfig.
+    /// A kubeconfig for the webhook to which the hub posts audit events, as EventLists.
     #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
     pub audit_webhook_config_file: Option<PathBuf>,
-    /// Whether requests wait until they are posted, as --audit-log-mode says it. Each waits for its own events alone, which
-    /// are posted by themselves then, and for 10s at most; while nothing is taken they do not wait, or are refused.
+    /// Whether requests wait until their events are posted; the modes are those of --audit-log-mode. A request waits
+    /// only for its own events, which are then posted by themselves, and for 10s at most. While the webhook accepts
+    /// nothing, requests do not wait (blocking) or are refused (blocking-strict).
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "audit_webhook_config_file")]
     pub audit_webhook_mode: AuditMode,
-    /// How many events may wait to be posted; what is beyond is lost and counted.
+    /// How many events may wait to be posted. Further events are lost and counted.
     #[arg(long, value_name = "N", default_value_t = 10_000, requires = "audit_webhook_config_file",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_webhook_batch_buffer_size: u32,
-    /// How many events one post has at most.
+    /// How many events one post contains at most.
     #[arg(long, value_name = "N", default_value_t = 400, requires = "audit_webhook_config_file",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_webhook_batch_max_size: u32,
-    /// How long events are gathered for one post at most.
+    /// How long the hub collects events for one post at most.
     #[arg(long, value_name = "TIME", default_value = "30s", requires = "audit_webhook_config_file", value_parser = duration::parse)]
     pub audit_webhook_batch_max_wait: Duration,
-    /// Whether posts are paced, where requests do not wait.
+    /// Whether the hub limits the rate of posts, in batch mode.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = clap::ArgAction::Set, requires = "audit_webhook_config_file")]
     pub audit_webhook_batch_throttle_enable: bool,
-    /// How many posts there are in a second.
+    /// Posts per second.
     #[arg(long, value_name = "N", default_value_t = 10.0, requires = "audit_webhook_config_file", value_parser = pace)]
     pub audit_webhook_batch_throttle_qps: f64,
-    /// The burst: how many posts may follow each other at once after a pause.
+    /// How many posts may follow each other without delay after a pause.
     #[arg(long, value_name = "N", default_value_t = 15, requires = "audit_webhook_config_file",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_webhook_batch_throttle_burst: u32,
-    /// How long until a post is tried again that has failed; then half as long again each time, four times.
+    /// How long the hub waits before it repeats a failed post. It makes four more attempts, and waits half as long
+    /// again each time.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "audit_webhook_config_file", value_parser = duration::parse)]
     pub audit_webhook_initial_backoff: Duration,
-    /// The version of what is posted.
+    /// The API version of the events.
     #[arg(long, value_name = "VERSION", default_value = "audit.k8s.io/v1", requires = "audit_webhook_config_file",
           value_parser = ["audit.k8s.io/v1"])]
     pub audit_webhook_version: String,
@@ -112,9 +116,9 @@ pub enum AuditMode {
     /// Requests do not wait.
     #[default]
     Batch,
-    /// They do.
+    /// Requests wait.
     Blocking,
-    /// They do, and are refused.
+    /// Requests wait, and the hub refuses those whose arrival it cannot record.
     BlockingStrict,
 }
 

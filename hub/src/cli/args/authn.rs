@@ -12,57 +12,59 @@ const LEAST: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Authentication")]
 pub struct AuthnArgs {
-    /// Users who come with a bearer token: Kubernetes' static token file, one token,user,uid,"group,group" a line. Read
-    /// at the start.
+    /// Users with bearer tokens, in the format of Kubernetes' static token file: one token,user,uid,"group,group" per
+    /// line. The hub reads it when it starts.
     #[arg(long, value_name = "FILE")]
     pub token_auth_file: Option<PathBuf>,
-    /// Who issues the tokens of service accounts, as a URL. May be given more than once: the first is written into tokens, all
-    /// are believed.
+    /// The issuer of service account tokens, as a URL. May be given more than once: the hub writes the first into
+    /// tokens and accepts all.
     #[arg(long, value_name = "URL", default_value = karmada_apiserver::authn::accounts::ISSUER)]
     pub service_account_issuer: Vec<String>,
-    /// The audiences of which a service account's token has to name one. Without it: the issuers.
+    /// Audiences of the API: a service account token must name one of them. Without it: the issuers.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub api_audiences: Vec<String>,
-    /// The longest life of a service account's token; whoever asks for more gets this. 0: what is asked for. An hour at least.
+    /// The longest lifetime of a service account token, at least 1h. Requests for more get this. 0: no limit.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = longest)]
     pub service_account_max_token_expiration: Duration,
-    /// Where others find the keys of service accounts' tokens. Without it: under the first --advertise.
+    /// The URL at which others find the public keys for service account tokens. Without it: a path under the first
+    /// --advertise.
     #[arg(long, value_name = "URL")]
     pub service_account_jwks_uri: Option<String>,
-    /// How long certificates of agents last, unless the request asks for another time (a year at most).
+    /// How long agents' certificates are valid, unless the request asks for another time (at most a year).
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = life)]
     pub cluster_signing_duration: Duration,
-    /// For how long after its certificate has ended an agent may still come back by itself: it proves the old key, and gets
-    /// nothing by it but a new certificate. What was revoked, or whose Cluster was deleted, never comes back so. 0: never.
+    /// How long after its certificate has expired an agent can still get a new one by itself. It proves that it has the
+    /// old key, and can do nothing else with it. Agents whose credentials were revoked, or whose Cluster was deleted,
+    /// cannot. 0: never.
     #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = duration::parse)]
     pub agent_certificate_grace: Duration,
-    /// The OpenID issuer whose ID tokens let users in, as https://HOST/PATH and as its tokens have it. Its keys are fetched
-    /// from there, and go on while it is away.
+    /// The OpenID Connect issuer whose ID tokens the hub accepts, as https://HOST/PATH, exactly as its tokens name it.
+    /// The hub fetches its keys there and keeps using them while it cannot reach the issuer.
     #[arg(long, value_name = "URL", requires = "oidc_client_id")]
     pub oidc_issuer_url: Option<String>,
-    /// The client id that its ID tokens have to name as their audience.
+    /// The client ID. The issuer's ID tokens must name it as their audience.
     #[arg(long, value_name = "ID", requires = "oidc_issuer_url")]
     pub oidc_client_id: Option<String>,
-    /// The claim that is the user's name.
+    /// The claim that contains the user's name.
     #[arg(long, value_name = "CLAIM", default_value = "sub", requires = "oidc_issuer_url")]
     pub oidc_username_claim: String,
-    /// A prefix for the names of its users. Without it: the issuer's URL and #, or nothing if the claim is email. -: nothing.
-    /// Names that begin with system: are never taken.
+    /// A prefix for the names of the issuer's users. Without it: the issuer's URL and #, or no prefix if the claim is
+    /// email. -: no prefix. Names that begin with system: are never accepted.
     #[arg(long, value_name = "PREFIX", requires = "oidc_issuer_url")]
     pub oidc_username_prefix: Option<String>,
-    /// The claim that lists the user's groups. Without it there are none.
+    /// The claim that lists the user's groups. Without it, users have no groups.
     #[arg(long, value_name = "CLAIM", requires = "oidc_issuer_url")]
     pub oidc_groups_claim: Option<String>,
-    /// A prefix for the names of those groups. Groups that begin with system: are left out.
+    /// A prefix for the names of these groups. Groups that begin with system: are ignored.
     #[arg(long, value_name = "PREFIX", requires = "oidc_issuer_url")]
     pub oidc_groups_prefix: Option<String>,
-    /// A claim that has to have this value; may be given more than once.
+    /// A claim that ID tokens must have with this value. May be given more than once.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = pair, requires = "oidc_issuer_url")]
     pub oidc_required_claim: Vec<(String, String)>,
-    /// The authorities for the issuer's certificate, as PEM. Without it: the system's.
+    /// The CA certificates for the issuer's certificate, in PEM. Without it: the system's.
     #[arg(long, value_name = "FILE", requires = "oidc_issuer_url")]
     pub oidc_ca_file: Option<PathBuf>,
-    /// The algorithms that its signatures may be of: RS256, RS384, RS512, ES256, ES384, PS256, PS384, PS512.
+    /// The signature algorithms that the hub accepts: RS256, RS384, RS512, ES256, ES384, PS256, PS384, PS512.
     #[arg(
         long,
         value_name = "ALGS",
@@ -71,12 +73,12 @@ pub struct AuthnArgs {
         requires = "oidc_issuer_url"
     )]
     pub oidc_signing_algs: Vec<String>,
-    /// A file with the secret that the issuer gave for the client id. Without it the hub is a public client. For logging in to
-    /// the page: its address to come back to is https://HUB/ui/login/done.
+    /// A file with the client secret from the issuer, for users who log in to the hub's page. Without it the hub is a
+    /// public client. Register https://HUB/ui/login/done as the redirect URI.
     #[arg(long, value_name = "FILE", requires = "oidc_issuer_url")]
     pub oidc_client_secret_file: Option<PathBuf>,
-    /// The scopes that are asked for beside openid when somebody logs in to the page, as email and groups are where the
-    /// issuer wants that for those claims.
+    /// Scopes that the hub requests in addition to openid when somebody logs in to its page. Name email and groups here
+    /// if the issuer needs them for these claims.
     #[arg(long, value_name = "SCOPES", value_delimiter = ',', requires = "oidc_issuer_url")]
     pub oidc_login_scopes: Vec<String>,
 }

@@ -12,53 +12,57 @@ use super::numbers::positive;
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Flaky links")]
 pub struct JudgeArgs {
-    /// The longest grace that is learnt from a link's own silences; a Cluster's annotation
-    /// cluster.karmada.io/grace-period may say anything. No more than --cluster-monitor-grace-period: none is learnt.
+    /// The longest grace period that the hub learns from how long a link is usually silent. The Cluster's annotation
+    /// cluster.karmada.io/grace-period may set any other. If this is not longer than --cluster-monitor-grace-period,
+    /// the hub learns none.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse)]
     pub cluster_monitor_max_grace_period: Duration,
-    /// The longest leaseDurationSeconds of an agent's Lease (its --cluster-lease-duration) that is honoured as its
-    /// cluster's grace. A Lease that is good for longer than the hub's grace raises the cluster's; the condition LinkGrace
-    /// says so, and where it is too long.
+    /// The longest leaseDurationSeconds of an agent's Lease (the agent's --cluster-lease-duration) that the hub accepts
+    /// as the grace period of its cluster. A Lease that is valid for longer than the hub's grace period raises the
+    /// cluster's. The condition LinkGrace says so, and reports Leases that are too long.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
     pub cluster_max_lease_duration: Duration,
-    /// A cluster that was lost so often within --cluster-flap-window gets nothing new for a while. 0: whatever happens.
+    /// After this many losses within --cluster-flap-window the hub places nothing new on the cluster for a while. 0:
+    /// off.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub cluster_flap_losses: usize,
-    /// The time within which losses are counted. After such a time without a loss, one doubling of --cluster-flap-hold is taken back.
+    /// The time within which the hub counts losses. After each such time without a loss, the hub takes back one
+    /// doubling of --cluster-flap-hold.
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = positive)]
     pub cluster_flap_window: Duration,
-    /// How long such a cluster gets nothing new; doubled each time it goes on.
+    /// How long the hub places nothing new on such a cluster. It doubles the time at each further loss.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     pub cluster_flap_hold: Duration,
-    /// The longest time for which such a cluster gets nothing new.
+    /// The longest time for which the hub places nothing new on such a cluster.
     #[arg(long, value_name = "DURATION", default_value = "2h", value_parser = duration::parse)]
     pub cluster_flap_max_hold: Duration,
-    /// When more than this share of the clusters vanish within one grace period, nothing is evicted from lost clusters.
-    /// 1: whatever happens.
+    /// If more than this share of the clusters (0 to 1) falls silent within one grace period, the hub stops evictions
+    /// from lost clusters. 1: never stop evictions.
     #[arg(long, value_name = "SHARE", default_value_t = 0.3, value_parser = share)]
     pub eviction_brake_share: f64,
-    /// The least number of clusters that have to vanish for that.
+    /// The hub stops evictions only if at least this many clusters fall silent.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub eviction_brake_clusters: usize,
-    /// After this time what vanished counts as lost for good, and evictions go on. 0: only when enough are back.
+    /// After this time the hub considers the clusters that are still missing as lost for good, and continues evictions.
+    /// 0: only when enough clusters are back.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub eviction_brake_timeout: Duration,
-    /// How often within a minute one object may be evicted from a lost cluster. 0: any number.
+    /// How often per minute the hub may evict one object from lost clusters. 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub eviction_budget_per_binding: usize,
-    /// How many evictions there may be within a minute. 0: any number.
+    /// How many evictions from lost clusters the hub may make per minute. 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub eviction_budget_per_minute: usize,
-    /// By how much longer than its work.karmada.io/fence-after the hub waits before a workload that its agent has stopped
-    /// is begun elsewhere: for clocks that differ, agents that restart, and containers that take their time to end.
+    /// How much longer than work.karmada.io/fence-after the hub waits before it starts a fenced workload elsewhere.
+    /// This allows for clocks that differ, agents that restart, and containers that take time to stop.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub fence_skew: Duration,
-    /// When a Cluster is deleted: how long the hub waits in all for its agent to remove what was placed there. Then the agent's
-    /// credentials end, the Cluster is removed, and its member keeps what is left.
+    /// When a Cluster is deleted: how long the hub waits in total for the agent to remove what it has applied. Then the
+    /// hub revokes the agent's credentials and removes the Cluster. The member keeps what is left.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = positive)]
     pub cluster_removal_timeout: Duration,
-    /// How long the hub waits for an agent that reports but removes nothing. Choose more than a Pod, a drain or a volume there takes
-    /// to end.
+    /// When a Cluster is deleted: how long the hub waits for an agent that reports but removes nothing. Choose more
+    /// than a Pod, a drain or a volume on the member takes to end.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
     pub cluster_removal_idle_timeout: Duration,
 }

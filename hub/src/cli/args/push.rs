@@ -11,26 +11,27 @@ use super::numbers::{bytes, positive, rate};
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Clusters in push mode")]
 pub struct PushArgs {
-    /// How often the hub checks whether such a member is well.
+    /// How often the hub checks the health of members in push mode.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
     pub cluster_status_update_frequency: Duration,
-    /// How long a member must be well before its Cluster is Ready again.
+    /// How long a member must be healthy before its Cluster is Ready again.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub cluster_success_threshold: Duration,
-    /// How long a member must be unwell, or give no answer, before its Cluster is not Ready any more.
+    /// How long a member must be unhealthy, or not answer, before its Cluster is no longer Ready.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub cluster_failure_threshold: Duration,
-    /// Requests per second to one such member, in the long run. 0 or inf: any number.
+    /// Requests per second to each member in push mode, on average. 0 or inf: no limit.
     #[arg(long = "cluster-api-qps", value_name = "N", default_value_t = 40.0, value_parser = rate)]
     pub cluster_api_qps: f64,
-    /// Requests to one such member that may follow each other at once after a rest.
+    /// How many requests to each member in push mode may follow each other without delay after a pause.
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub cluster_api_burst: u32,
-    /// Requests to one such member at one time, watches aside.
+    /// Concurrent requests to each member in push mode, without watches.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     pub cluster_api_requests: u32,
-    /// Memory for the answers of all such members together while they are read; answers of up to 64Ki are not counted. One member
-    /// gets 32Mi of it, and 16Mi for one answer. [default: an eighth of the memory that the hub may use, but 128Mi at most]
+    /// Memory for responses of all members in push mode together while the hub reads them. Responses of up to 64Ki are
+    /// not counted. One member may use 32Mi, and one response 16Mi. [default: an eighth of the memory that the hub may
+    /// use, at most 128Mi]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cluster_answers_memory: Option<u64>,
 }
