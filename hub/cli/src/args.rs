@@ -14,57 +14,59 @@ use crate::{ca::What, told::Told};
 /// The commands that only talk to an API.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// End the credentials of clusters' agents.
+    /// Revoke the credentials of clusters' agents.
     Cluster(ClusterArgs),
-    /// Make, list and delete tokens by which clusters join.
+    /// Create, list and delete tokens with which clusters join.
     Token(TokenArgs),
-    /// Rotate the hub's certificate authority, or the key of service accounts' tokens, while the hub serves.
+    /// Rotate the hub's certificate authority (CA), or the key for service account tokens, while the hub serves.
     #[command(after_long_help = CA_HELP)]
     Ca(CaArgs),
-    /// Print objects as the server's table, as kubectl would.
+    /// Print objects as a table, as kubectl does.
     Get(GetArgs),
-    /// Say why an object is where it is: for every cluster the verdict, the rule, and what was found there.
+    /// Explain why an object is where it is. For every cluster it prints the verdict, the rule that decided, and what
+    /// was found on the cluster.
     #[command(after_long_help = EXPLAIN_HELP)]
     Explain(ExplainArgs),
-    /// Say what would move where if clusters were lost, tainted or cordoned, and change nothing. Looks at all namespaces unless
-    /// one is given. As on the hub, an object leaves a lost cluster only if other clusters can take all that it has there, and
-    /// leaves a cluster with a user's NoExecute taint in any case.
+    /// Show what would move if clusters were lost, drained, tainted or cordoned, and change nothing. Covers all
+    /// namespaces unless you give one. As on the hub, an object leaves a lost cluster only if other clusters can take
+    /// all that it has there. It leaves a cluster with a NoExecute taint of a user in any case.
     WhatIf(WhatIfArgs),
-    /// Print the address of the hub's page, by which one browser is logged in once within a minute, as whoever asks.
+    /// Print an address that logs one browser in to the hub's page as you. It is valid once, for a minute.
     Ui(UiArgs),
-    /// Keep new objects away from clusters; what is there stays.
+    /// Keep new objects away from clusters. Objects that are there stay.
     Cordon(CordonArgs),
-    /// Let objects come to clusters again.
+    /// Let the hub place objects on clusters again.
     Uncordon(CordonArgs),
-    /// Put taints on clusters, or take them off.
+    /// Add taints to clusters, or remove them.
     #[command(after_long_help = TAINT_HELP)]
     Taint(TaintArgs),
-    /// Move what runs on a cluster to others, with service kept throughout.
+    /// Move what runs on a cluster to other clusters, without an interruption of service.
     #[command(after_long_help = DRAIN_HELP)]
     Drain(DrainArgs),
-    /// Bring back what has left a cluster: its objects are placed anew.
+    /// Move back what has left a cluster: the hub schedules its objects again.
     Failback(FailbackArgs),
-    /// After a restore from a backup: tell agents that the hub is right, although they know more than it does.
+    /// After a restore from a backup: confirm to agents that the hub's state is right, although they know more than the
+    /// hub.
     #[command(after_long_help = CONFIRM_RESTORE_HELP)]
     ConfirmRestore(ConfirmRestoreArgs),
     /// Apply YAML files to the hub.
     Apply(ApplyArgs),
-    /// Have the hub itself work on a member cluster that it can dial (push mode): makes accounts there and a Cluster here, as
-    /// karmadactl join does. Members that the hub cannot dial join by an agent: token create.
+    /// Join a member cluster that the hub can dial (push mode). As karmadactl join does, this creates service accounts
+    /// on the member and a Cluster on the hub. Members that the hub cannot dial join with an agent: see token create.
     Join(JoinArgs),
-    /// Remove a cluster in push mode: first what the hub has put there, then the Cluster.
+    /// Remove a cluster in push mode: first what the hub has applied there, then the Cluster.
     Unjoin(UnjoinArgs),
-    /// Write a kubeconfig that reaches a member cluster through the hub, with the credentials that you have for the hub:
-    /// for kubectl, Helm, k9s and whatever else takes one.
+    /// Write a kubeconfig that reaches a member cluster through the hub, with your credentials for the hub. It is for
+    /// kubectl, Helm, k9s and other clients.
     Kubeconfig(KubeconfigArgs),
-    /// Print what a container on a member cluster has written, through the hub.
+    /// Print the logs of a container on a member cluster, through the hub.
     Logs(LogsArgs),
-    /// Run a command in a container on a member cluster, through the hub. Its exit code is the command's.
+    /// Run a command in a container on a member cluster, through the hub, and end with its exit code.
     #[command(after_long_help = EXEC_HELP)]
     Exec(ExecArgs),
-    /// Print what nodes or Pods of a member cluster use, through the hub.
+    /// Print the CPU and memory usage of nodes or Pods on a member cluster, through the hub.
     Top(TopArgs),
-    /// Have ports of this machine reach a Pod on a member cluster, through the hub, until it is interrupted.
+    /// Forward local ports to a Pod on a member cluster, through the hub, until you interrupt it.
     PortForward(PortForwardArgs),
 }
 
@@ -79,13 +81,13 @@ pub(crate) struct Args {
 /// Which server is asked.
 #[derive(Clone, Debug, Default, ClapArgs)]
 pub struct ServerArgs {
-    /// The kubeconfig to use; without it, $KUBECONFIG.
+    /// The kubeconfig to use. Without it: $KUBECONFIG.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The context to use of it.
+    /// The context to use in the kubeconfig. Without it: the current context.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// The namespace; without it, that of the context, or "default".
+    /// The namespace. Without it: that of the context, or "default".
     #[arg(short = 'n', long, value_name = "NS")]
     pub namespace: Option<String>,
 }
@@ -99,26 +101,26 @@ pub struct UiArgs {
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct JoinArgs {
-    /// What the cluster is to be called.
+    /// Name for the cluster.
     #[arg(value_name = "CLUSTER")]
     pub name: String,
-    /// A kubeconfig of the member, of somebody who may make accounts and roles there. The hub goes to the server that it
-    /// names, but by an account that is made for it.
+    /// A kubeconfig for the member, of a user who may create service accounts and roles there. The hub uses the server
+    /// of this kubeconfig, and a service account that the command creates.
     #[arg(long, value_name = "FILE")]
     pub cluster_kubeconfig: PathBuf,
-    /// The context to use of that.
+    /// The context to use in --cluster-kubeconfig.
     #[arg(long, value_name = "NAME")]
     pub cluster_context: Option<String>,
-    /// The cloud provider.
+    /// The cloud provider of the cluster.
     #[arg(long, value_name = "NAME")]
     pub cluster_provider: Option<String>,
-    /// The region.
+    /// The region of the cluster.
     #[arg(long, value_name = "NAME")]
     pub cluster_region: Option<String>,
-    /// Failure zones.
+    /// The failure zones of the cluster, separated by commas.
     #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
     pub cluster_zones: Vec<String>,
-    /// How long to wait until the hub has reached it.
+    /// How long to wait until the hub has reached the member.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = some_time)]
     pub wait: Duration,
     #[command(flatten)]
@@ -129,16 +131,17 @@ pub struct JoinArgs {
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct UnjoinArgs {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "CLUSTER")]
     pub name: String,
-    /// A kubeconfig of the member: with it, accounts and roles that join has made there go, too.
+    /// A kubeconfig for the member. With it, the command also deletes the service accounts and roles that join created
+    /// there.
     #[arg(long, value_name = "FILE")]
     pub cluster_kubeconfig: Option<PathBuf>,
-    /// The context to use of that.
+    /// The context to use in --cluster-kubeconfig.
     #[arg(long, value_name = "NAME", requires = "cluster_kubeconfig")]
     pub cluster_context: Option<String>,
-    /// How long to wait until the Cluster is gone.
+    /// How long to wait until the Cluster is deleted.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = some_time)]
     pub wait: Duration,
     #[command(flatten)]
@@ -149,10 +152,10 @@ pub struct UnjoinArgs {
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct KubeconfigArgs {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "CLUSTER")]
     pub name: String,
-    /// Write it to this file, which must not be there yet; without it, to standard output.
+    /// Write to this file, which must not exist yet. Without it: to standard output.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -161,48 +164,50 @@ pub struct KubeconfigArgs {
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct GetArgs {
-    /// Kinds as kubectl takes them: deploy, works, deployments.apps; several with commas; or KIND/NAME.
+    /// Kinds as in kubectl: deploy, works, deployments.apps; several separated by commas; or KIND/NAME.
     #[arg(value_name = "RESOURCE")]
     pub resource: String,
-    /// Names of objects; without them, all.
+    /// Names of objects. Without them: all objects.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Over all namespaces.
+    /// List objects of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
-    /// Only objects with these labels.
+    /// Only objects with these labels, such as app=web.
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
     pub selector: Option<String>,
-    /// Only objects whose fields hold this: metadata.name=web.
+    /// Only objects with these field values, such as metadata.name=web.
     #[arg(long, value_name = "SELECTOR", conflicts_with = "names")]
     pub field_selector: Option<String>,
-    /// Print what is there, then a line for every change, until interrupted. A lost connection is made anew.
+    /// Print the objects, then a line for every change, until you interrupt it. The command reconnects when the
+    /// connection is lost.
     #[arg(short = 'w', long)]
     pub watch: bool,
-    /// The same without what is there.
+    /// Print only changes, not the objects that exist now.
     #[arg(long)]
     pub watch_only: bool,
-    /// With --watch: say of each line whether it was added, modified or deleted.
+    /// With --watch: print for each line whether the object was added, modified or deleted.
     #[arg(long)]
     pub output_watch_events: bool,
-    /// Print no line of headings.
+    /// Print no column headings.
     #[arg(long)]
     pub no_headers: bool,
-    /// Print who owns which fields, too.
+    /// Print managedFields too.
     #[arg(long)]
     pub show_managed_fields: bool,
-    /// Print the copies on the member clusters instead of the hub's own objects: READY, whether the hub manages the copy
-    /// (ADOPTION), and the AGE of what is known. Members to which there is a way are asked themselves ("live"); of the others
-    /// it is what their agents last told. No member has to be reachable.
+    /// Print the copies on the member clusters instead of the hub's own objects: whether they are READY, whether the
+    /// hub manages them (ADOPTION), and the AGE of this information. The command asks the members that the hub can
+    /// reach (AGE is live). For the others it prints what their agents last reported, so no member needs to be
+    /// reachable.
     #[arg(long, conflicts_with_all = ["watch", "watch_only", "field_selector"])]
     pub members: bool,
     /// With --members: ask no member, and print what the hub knows.
     #[arg(long, requires = "members")]
     pub cached: bool,
-    /// With --members: only on these clusters.
+    /// With --members: only these clusters.
     #[arg(short = 'C', long, value_name = "CLUSTER", value_delimiter = ',', requires = "members")]
     pub clusters: Vec<String>,
-    /// What to print.
+    /// Output format. Without it: a table.
     #[arg(short = 'o', long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
     pub output: Output,
     #[command(flatten)]
@@ -228,10 +233,11 @@ impl Output {
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ApplyArgs {
-    /// A file, or a folder whose YAML and JSON files are taken in order of their names; may be given more than once.
+    /// A file, or a folder whose YAML and JSON files are applied in the order of their names. May be given more than
+    /// once.
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
-    /// Apply the status of objects too: what karmada-hub export wrote.
+    /// Also apply the status of objects, for the output of karmada-hub export.
     #[arg(long)]
     pub with_status: bool,
     #[command(flatten)]
@@ -248,23 +254,24 @@ pub struct ClusterArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// End the credentials of clusters' agents: all that were made so far, at once, also on connections that are open. What
-    /// runs on the members goes on. An agent comes back with what karmada-hub credentials makes from then on. On a stock
-    /// kube-apiserver: take back what the hub lets agents do that joined by tokens; they come back by a new token.
+    /// Revoke the credentials of clusters' agents: all that exist so far, at once, also on open connections. Workloads
+    /// on the members keep running. An agent can come back with new credentials from karmada-hub credentials. On a
+    /// stock kube-apiserver the command removes the permissions of agents that joined with tokens. They come back with
+    /// a new token.
     Revoke(RevokeArgs),
 }
 
 /// The order of things, for `ca --help`.
 const CA_HELP: &str = "\
-Each call of ca rotate does one step and says what the next one does; between them the hub may be stopped, restarted and
-restored from a backup. With --wait all steps are done, one after another.
+Each call of ca rotate does one step and says what the next one does. Between the steps you can stop or restart the hub,
+or restore it from a backup. With --wait the command does all steps, one after another.
 
-  settled      ca rotate makes a new authority. Both are in cluster-info, pki/ca.crt, kubeconfigs and Secrets of tokens.
-  introduced   ca rotate lets it sign. The hub shows a certificate of the new one, with one of the old one over it.
-  changed      ca rotate lets go of the old one, once all clusters have certificates of the new one (ca status counts
-               them), or with --force. Copies of admin.kubeconfig from before are of no use after that.
+  settled      ca rotate creates a new CA. Both are in cluster-info, pki/ca.crt, kubeconfigs and Secrets of tokens.
+  introduced   ca rotate lets it sign. The hub presents a certificate of the new CA, cross-signed by the old one.
+  changed      ca rotate removes the old CA once all clusters have certificates of the new one (ca status counts them),
+               or at once with --force. Older copies of admin.kubeconfig do not work after that.
 
-Keys of service accounts' tokens change by the same stages: ca rotate service-accounts.";
+The key for service account tokens changes in the same stages: ca rotate service-accounts.";
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct CaArgs {
@@ -274,9 +281,9 @@ pub struct CaArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum CaCommand {
-    /// Say how far a rotation is, and which clusters still have certificates of the old authority.
+    /// Show how far a rotation is, and which clusters still have certificates of the old CA.
     Status(CaStatusArgs),
-    /// Do the next step of a rotation, or begin one.
+    /// Start a rotation, or do its next step.
     Rotate(CaRotateArgs),
 }
 
@@ -290,10 +297,11 @@ pub struct CaStatusArgs {
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct CaRotateArgs {
-    /// What changes.
+    /// What to rotate.
     #[arg(value_enum, default_value_t = What::Authority)]
     pub what: What,
-    /// Drop the old authority or key although it is still used. Whoever has nothing else is locked out.
+    /// Remove the old CA or key although it is still in use. Clients that have only certificates of the old CA, or
+    /// tokens of the old key, are locked out.
     #[arg(long)]
     pub force: bool,
     /// Do all steps, and wait until each can be done.
@@ -313,24 +321,24 @@ pub struct TokenArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token by which the agent of one cluster, and of no other, gets its certificate. Prints the line by which it
-    /// joins; the token is shown this once.
+    /// Create a token with which the agent of one cluster, and no other, gets its certificate. Prints the command that
+    /// joins the cluster. The token is shown only once.
     Create(TokenCreateArgs),
-    /// Print the tokens that there are, karmadactl's too, without their secrets.
+    /// List the tokens without their secrets, including those of karmadactl.
     List(TokenListArgs),
-    /// Delete tokens; whoever has joined stays.
+    /// Delete tokens. Clusters that have joined stay.
     Delete(TokenDeleteArgs),
 }
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct TokenCreateArgs {
-    /// The cluster that may join by it.
+    /// Name of the cluster that may join with the token.
     #[arg(long, value_name = "NAME")]
     pub cluster: String,
     /// How long the token is valid.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = some_time)]
     pub ttl: Duration,
-    /// How many times an agent may join by it, each with a key of its own.
+    /// How many times an agent may join with the token. Attempts with the same key count once.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub uses: u32,
     #[command(flatten)]
@@ -349,7 +357,7 @@ pub struct TokenListArgs {
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct TokenDeleteArgs {
-    /// Tokens, or their ids: the first six characters.
+    /// Tokens, or their IDs (the first six characters).
     #[arg(value_name = "TOKEN", required = true)]
     pub tokens: Vec<String>,
     #[command(flatten)]
@@ -370,7 +378,7 @@ fn some_time(text: &str) -> Result<Duration, String> {
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct RevokeArgs {
-    /// The clusters.
+    /// Names of the clusters.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
     #[command(flatten)]

@@ -22,9 +22,9 @@ const SETTLED: &str = "settled";
 /// What changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum What {
-    /// The authority that signs the hub's certificate and those of agents and users.
+    /// The CA that signs the certificates of the hub, of agents and of users.
     Authority,
-    /// The key that tokens of service accounts are signed with.
+    /// The key that signs service account tokens.
     ServiceAccounts,
 }
 

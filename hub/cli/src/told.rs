@@ -18,7 +18,7 @@ pub enum Report {
 /// How a command tells what it did.
 #[derive(Clone, Copy, Debug, Default, ClapArgs)]
 pub struct Told {
-    /// How it is told: text for people, or json, one object a line for each thing that was done.
+    /// Output format: text for people, or json with one object per line for each thing that was done.
     #[arg(short = 'o', long, value_enum, default_value_t = Report::Text, hide_default_value = true)]
     pub output: Report,
 }

@@ -11,14 +11,16 @@ use crate::told::Told;
 /// What can be explained, for `explain --help`.
 pub const EXPLAIN_HELP: &str = "\
   karmada-hub explain deploy/web -n shop         a template by kind and name
-  karmada-hub explain shop/web                   everything of that name in a namespace
+  karmada-hub explain shop/web                   everything with that name in a namespace
   karmada-hub explain shop/web -r statefulset    a template by namespace and name
-  karmada-hub explain pp/web -n shop             a policy: what it selects, who has that, which clusters it means
+  karmada-hub explain pp/web -n shop             a policy: what it selects, which policy has each object, which clusters
+                                                 it means
   karmada-hub explain rb/web-deployment -n shop  the template of a binding
 
-It says which policies looked at the object and which has it; of every cluster whether the object goes there, by which
-field of the policy, and what was found on the cluster; what would be decided now, if that is something else than what
-is placed; and what to do. The decision is made by the functions that make it on the hub, from what the API shows.";
+The output says which policies were considered for the object, and which one applies. For every cluster it says whether
+the object goes there, which field of the policy decides that, and what was found on the cluster. If a decision now
+would differ from what is placed, it shows that too. It also says what to do. The command runs the hub's own decision
+functions on what the API shows.";
 
 /// How `explain` and `what-if` print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -32,16 +34,16 @@ pub enum Document {
 /// Arguments of `explain`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ExplainArgs {
-    /// KIND/NAME, NAMESPACE/NAME, or a NAME in the namespace; or a KIND before NAME.
+    /// KIND/NAME, NAMESPACE/NAME, or a NAME in the namespace. Or a KIND, followed by NAME.
     #[arg(value_name = "TARGET")]
     pub target: String,
-    /// With a KIND before it.
+    /// The name, if TARGET is a KIND.
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// The kind of TARGET, if that is a name alone or with its namespace: deploy, configmaps, clusters.example.com.
+    /// The kind, if TARGET does not name one: deploy, configmaps, clusters.example.com.
     #[arg(short = 'r', long, value_name = "KIND")]
     pub resource: Option<String>,
-    /// What to print.
+    /// Output format. Without it: text.
     #[arg(short = 'o', long, value_enum, default_value_t = Document::Text, hide_default_value = true)]
     pub output: Document,
     #[command(flatten)]
@@ -51,10 +53,10 @@ pub struct ExplainArgs {
 /// Arguments of `cordon` and `uncordon`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct CordonArgs {
-    /// Clusters.
+    /// Names of the clusters.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
-    /// Say what would be done, and do nothing.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -65,23 +67,24 @@ pub struct CordonArgs {
 
 /// What `confirm-restore` does, for its `--help`.
 pub const CONFIRM_RESTORE_HELP: &str = "\
-An agent that finds that the hub knows less than it does (restored from a backup, emptied, another one of that name) keeps
-its member as it was last told to, deletes nothing, and says so in the Cluster's condition HubOlderThanAgent, which names
-what differs. It goes on by itself when the hub has all of that again: apply what was lost first. What is to be as the hub
-has it now is confirmed:
+An agent with --hold-for-older-hubs notices when the hub knows less than the agent, because the hub was restored from a
+backup, emptied, or replaced by another hub of that name. The agent then keeps its member as the hub last wanted it, and
+deletes nothing. The Cluster's condition HubOlderThanAgent says so, and names what differs. The agent continues by
+itself when the hub has all of that again, so first apply what was lost. To confirm that the hub's present state is
+right:
 
   karmada-hub confirm-restore shop-17      one cluster
-  karmada-hub confirm-restore --all        all that the hub knows, also those that are away
+  karmada-hub confirm-restore --all        all clusters that the hub knows, including those that are silent now
 
-What an object on a member was made for later than the backup is spared all the same, and told by events ObjectSpared.";
+Objects that are newer than the backup stay in any case. Events ObjectSpared name them.";
 
 /// Arguments of `confirm-restore`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ConfirmRestoreArgs {
-    /// Clusters.
+    /// Names of the clusters.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// All clusters.
+    /// Confirm for all clusters.
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]
@@ -92,24 +95,24 @@ pub struct ConfirmRestoreArgs {
 
 /// How taints are written, for `taint --help`.
 pub const TAINT_HELP: &str = "\
-  karmada-hub taint shop-17 gpu=a100:NoSchedule       put a taint on
+  karmada-hub taint shop-17 gpu=a100:NoSchedule       add a taint
   karmada-hub taint shop-17 gpu=h100:NoSchedule --overwrite
-  karmada-hub taint shop-17 gpu:NoSchedule-           take it off
-  karmada-hub taint shop-17 shop-18 gpu-              take all taints of a key off several clusters
+  karmada-hub taint shop-17 gpu:NoSchedule-           remove it
+  karmada-hub taint shop-17 shop-18 gpu-              remove all taints with this key from several clusters
 
-NoSchedule keeps away what is not there and does not tolerate it (spec.placement.clusterTolerations); NoExecute drives
-away what is there, too, as soon as the hub evicts; PreferNoSchedule is kept and has no effect.";
+NoSchedule keeps away new objects that do not tolerate it (spec.placement.clusterTolerations). NoExecute also evicts
+what is there, unless the hub runs with --enable-no-execute-taint-eviction=false. PreferNoSchedule has no effect.";
 
 /// Arguments of `taint`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct TaintArgs {
-    /// Clusters, then key=value:Effect or key:Effect to put a taint on, key:Effect- or key- to take one off.
+    /// Names of clusters, then key=value:Effect or key:Effect to add a taint, key:Effect- or key- to remove one.
     #[arg(value_name = "NAME... TAINT", required = true)]
     pub words: Vec<String>,
-    /// Replace the value of a taint that is there.
+    /// Replace the value of a taint that exists.
     #[arg(long)]
     pub overwrite: bool,
-    /// Say what would be done, and do nothing.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -121,19 +124,19 @@ pub struct TaintArgs {
 /// Arguments of `what-if`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct WhatIfArgs {
-    /// These clusters were not heard of any more.
+    /// Assume that these clusters are lost.
     #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
     pub lose: Vec<String>,
-    /// These clusters were drained.
+    /// Assume that these clusters are drained.
     #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
     pub drain: Vec<String>,
-    /// This cluster had this taint; may be given more than once.
+    /// Assume that this cluster has this taint. May be given more than once.
     #[arg(long, value_name = "CLUSTER=key[=value]:Effect")]
     pub taint: Vec<String>,
-    /// These clusters were cordoned.
+    /// Assume that these clusters are cordoned.
     #[arg(long, value_name = "CLUSTER", value_delimiter = ',')]
     pub cordon: Vec<String>,
-    /// What to print.
+    /// Output format. Without it: text.
     #[arg(short = 'o', long, value_enum, default_value_t = Document::Text, hide_default_value = true)]
     pub output: Document,
     #[command(flatten)]
@@ -142,38 +145,39 @@ pub struct WhatIfArgs {
 
 /// What draining is, for `drain --help`.
 pub const DRAIN_HELP: &str = "\
-The cluster is cordoned, and everything that runs on it moves to the clusters that its policy allows. An old copy is
-removed when the new ones are healthy, not before: service is kept throughout. What no other cluster can take is left
-where it is and named, with the reason, and the exit code is 1; `karmada-hub what-if --drain NAME` and --dry-run show it
-beforehand. So it is with whatever runs there, CronJobs and custom resources of which nothing is known
-as well. ConfigMaps and the like that no other cluster takes stay, too, and are no failure: nothing of them runs. Nor are
-DaemonSets, as with `kubectl drain --ignore-daemonsets`: their Pods stay.
+The command cordons the cluster. The hub then moves everything that runs there to other clusters that the policies
+allow. It removes an old copy when the new copies are healthy, not before, so that service is not interrupted.
 
-The hub does the moving, whether it evicts by itself or not, and goes on when this command is interrupted. A cluster that
-is not heard of keeps its copies until it is back. Afterwards:
+Objects that no other cluster can take stay, and the command lists them with the reason and exits with code 1. This
+includes CronJobs, and custom resources of which the hub knows nothing. `karmada-hub what-if --drain NAME` and --dry-run
+show them beforehand. ConfigMaps and other objects that run nothing may stay too, which is not a failure. DaemonSets
+stay with their Pods, as with `kubectl drain --ignore-daemonsets`.
 
-  karmada-hub uncordon NAME              lets objects come to the cluster again
-  karmada-hub failback --cluster NAME    brings back what has left";
+The hub does the work, whatever its failover flags are, and continues when you interrupt this command. A cluster that is
+silent keeps its copies until it is back. Afterwards:
+
+  karmada-hub uncordon NAME              lets the hub place objects on the cluster again
+  karmada-hub failback --cluster NAME    moves back what has left";
 
 /// Arguments of `drain`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct DrainArgs {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Wait until everything that can move has left, and show how far it is.
+    /// Wait until everything that can move has left, and show the progress.
     #[arg(long)]
     pub wait: bool,
-    /// With --wait: for so long; 0 for as long as it takes.
+    /// With --wait: how long to wait at most. 0: until it is done.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, requires = "wait")]
     pub timeout: Option<Duration>,
-    /// Remove an old copy after this time even if the new ones are not healthy.
+    /// Remove an old copy after this time even if the new copies are not healthy.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub grace_period: Option<Duration>,
-    /// Have also leave what no other cluster can take: it ends there after the hub's --graceful-eviction-timeout.
+    /// Also remove objects that no other cluster can take, after the hub's --graceful-eviction-timeout.
     #[arg(long)]
     pub force: bool,
-    /// Say what would be done, and do nothing.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -190,13 +194,13 @@ pub struct FailbackArgs {
     /// KIND/NAME, NAMESPACE/NAME, or a NAME in the namespace.
     #[arg(value_name = "TARGET")]
     pub target: Option<String>,
-    /// The kind of TARGET, if that is a name alone or with its namespace.
+    /// The kind, if TARGET does not name one.
     #[arg(short = 'r', long, value_name = "KIND", requires = "target")]
     pub resource: Option<String>,
-    /// Everything of which this cluster would get more.
+    /// All objects of which this cluster would get more replicas.
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
-    /// Say what would be done, and do nothing.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]

@@ -10,28 +10,28 @@ use super::ServerArgs;
 /// Arguments of `logs`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct LogsArgs {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "CLUSTER")]
     pub cluster: String,
-    /// The Pod.
+    /// Name of the Pod.
     #[arg(value_name = "POD")]
     pub pod: String,
-    /// The container, where there are several.
+    /// The container, if the Pod has several.
     #[arg(short = 'c', long, value_name = "NAME")]
     pub container: Option<String>,
-    /// Go on with what is written from now on.
+    /// Keep printing new log lines.
     #[arg(short = 'f', long)]
     pub follow: bool,
-    /// What the container before this one has written.
+    /// Print the logs of the previous instance of the container.
     #[arg(short = 'p', long)]
     pub previous: bool,
-    /// The last lines alone.
+    /// Print only this many of the last lines.
     #[arg(long, value_name = "LINES")]
     pub tail: Option<u32>,
-    /// What is no older, like 10m.
+    /// Print only lines that are not older than this, such as 10m.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub since: Option<Duration>,
-    /// Put a time before each line.
+    /// Print a timestamp before each line.
     #[arg(long)]
     pub timestamps: bool,
     #[command(flatten)]
@@ -40,28 +40,28 @@ pub struct LogsArgs {
 
 /// How commands are run, for `exec --help`.
 pub const EXEC_HELP: &str = "\
-  karmada-hub exec shop-17 web-5d4b9 -- ls /var/log          a command, and what it writes
+  karmada-hub exec shop-17 web-5d4b9 -- ls /var/log          run a command and print its output
   karmada-hub exec shop-17 web-5d4b9 -it -- sh               a shell in this terminal
-  tar c . | karmada-hub exec shop-17 web-5d4b9 -i -- tar x   bytes into it
+  tar c . | karmada-hub exec shop-17 web-5d4b9 -i -- tar x   send data to its standard input
 
-A link that is cut ends it with exit code 1; what runs in the container may go on.";
+If the link is cut, this command ends with exit code 1. The command in the container may keep running.";
 
 /// Arguments of `exec`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct ExecArgs {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "CLUSTER")]
     pub cluster: String,
-    /// The Pod.
+    /// Name of the Pod.
     #[arg(value_name = "POD")]
     pub pod: String,
-    /// The command, with its arguments.
+    /// The command and its arguments.
     #[arg(value_name = "COMMAND", last = true, required = true)]
     pub command: Vec<String>,
-    /// The container, where there are several.
+    /// The container, if the Pod has several.
     #[arg(short = 'c', long, value_name = "NAME")]
     pub container: Option<String>,
-    /// Pass standard input on.
+    /// Pass standard input to the command.
     #[arg(short = 'i', long)]
     pub stdin: bool,
     /// Give the command a terminal.
@@ -83,16 +83,16 @@ pub enum Used {
 /// Arguments of `top`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct TopArgs {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "CLUSTER")]
     pub cluster: String,
-    /// By what.
+    /// What to print the usage of.
     #[arg(value_enum, default_value_t = Used::Pods)]
     pub what: Used,
-    /// Over all namespaces.
+    /// List Pods of all namespaces.
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
-    /// Only what has these labels.
+    /// Only objects with these labels.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
     #[command(flatten)]
@@ -102,13 +102,13 @@ pub struct TopArgs {
 /// Arguments of `port-forward`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct PortForwardArgs {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "CLUSTER")]
     pub cluster: String,
-    /// The Pod.
+    /// Name of the Pod.
     #[arg(value_name = "POD")]
     pub pod: String,
-    /// Ports: LOCAL:REMOTE, one for both, or :REMOTE for any local one.
+    /// Ports as LOCAL:REMOTE, one number for both, or :REMOTE for any free local port.
     #[arg(value_name = "PORTS", required = true, value_parser = ports)]
     pub ports: Vec<(u16, u16)>,
     #[command(flatten)]
