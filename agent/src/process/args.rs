@@ -106,34 +106,37 @@ impl Source {
     }
 }
 
-/// The agent of a member cluster: pulls its Works from the hub, applies them, reports.
+/// The agent of a member cluster: it pulls Works from the hub, applies them, and reports their status.
 ///
-/// `karmada-agent join` takes --hub, --token and --ca-cert-hash, as karmada-hub token create prints them. It gets a certificate,
-/// keeps it in --state-dir, and goes on as the agent. If it cannot join, it ends and says why; without `join` the agent would go on
-/// trying.
+/// `karmada-agent join` takes --hub, --token and --ca-cert-hash, as karmada-hub token create prints them. It gets a
+/// certificate, stores it in --state-dir, and continues as the agent. If it cannot join, it exits and says why. Without
+/// `join` the agent keeps trying.
 ///
-/// `karmada-agent leave` takes the arguments of the agent, and takes the member out of the fleet, whether or not its agent runs. It
-/// deletes the Cluster on the hub, removes what was applied here (unless the policy says to keep it), and forgets the credential.
+/// `karmada-agent leave` takes the arguments of the agent. It removes the member from the fleet, whether or not its
+/// agent runs: it deletes the Cluster on the hub, removes the objects that were applied here (unless the policy says to
+/// keep them), and deletes the credential.
 ///
-/// `karmada-agent status` shows what the agent of this machine knows. `karmada-agent hold on` holds the hub's changes back.
-/// `karmada-agent support-bundle FILE` writes a file for somebody who helps. Each of these has arguments of its own: see its --help.
-/// `karmada-agent doctor` takes the arguments of the agent, looks at everything that it needs, and says what to do.
+/// `karmada-agent status` shows what the agent on this machine knows. `karmada-agent hold on` holds back the hub's
+/// changes. `karmada-agent support-bundle FILE` writes a file for support. Each of these has its own arguments: see its
+/// --help. `karmada-agent doctor` takes the arguments of the agent, checks everything that the agent needs, and says
+/// what to do.
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent", version, disable_help_subcommand = true)]
 struct Flags {
     /// Name of the member cluster on the hub.
     #[arg(long, value_name = "NAME")]
     cluster_name: String,
-    /// The hub to join, if there is no credential yet.
+    /// Address of the hub to join, if the agent has no credential yet.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "karmada_kubeconfig", requires = "ca_cert_hash")]
     hub: Option<String>,
-    /// The token by which this cluster joins. Others on this machine can see it in the process list: --token-file hides it.
+    /// The token with which this cluster joins. Other users of this machine can see it in the process list; use
+    /// --token-file to avoid that.
     #[arg(long, value_name = "ID.SECRET", requires = "hub", conflicts_with = "token_file")]
     token: Option<String>,
-    /// A file with that token.
+    /// A file that contains the token.
     #[arg(long, value_name = "FILE", requires = "hub")]
     token_file: Option<PathBuf>,
-    /// The digest of the key of the hub's authority; may be given more than once.
+    /// Digest of the public key of the hub's CA. May be given more than once.
     #[arg(
         long,
         alias = "discovery-token-ca-cert-hash",
@@ -142,49 +145,53 @@ struct Flags {
         requires = "hub"
     )]
     ca_cert_hash: Vec<String>,
-    /// The proxy to the hub, http://… or socks5://…. Without it: HTTPS_PROXY and NO_PROXY, or proxy-url in the hub's kubeconfig.
+    /// The proxy to the hub, http://… or socks5://…. Without it: proxy-url in the hub's kubeconfig, or else HTTPS_PROXY
+    /// and NO_PROXY.
     #[arg(long, value_name = "URL")]
     proxy_url: Option<String>,
-    /// Further addresses of the hub, beside the one of --hub or its kubeconfig. They are tried in turn, and the agent stays with the
-    /// one that works. At each the hub has to prove that it is the same.
+    /// More addresses of the hub, in addition to that of --hub or of its kubeconfig. The agent tries them in turn and
+    /// stays with one that works. At each address the hub must prove that it is the same hub.
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     hub_addresses: Vec<Address>,
-    /// With join: end when the credential is kept.
+    /// With join: exit when the credential is stored.
     #[arg(long, requires = "hub")]
     join_only: bool,
-    /// With leave: how long it may take until the Cluster is gone from the hub.
+    /// With leave: how long to wait at most until the Cluster is deleted on the hub.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
     wait: Duration,
-    /// Kubeconfig of the hub. If --state-dir or the Secret holds a credential that was issued later, that one is used.
+    /// Kubeconfig for the hub. If --state-dir or the Secret contains a credential that was issued later, the agent uses
+    /// that one.
     #[arg(long, value_name = "FILE")]
     karmada_kubeconfig: Option<PathBuf>,
-    /// Context in the hub's kubeconfig; its current one if not given.
+    /// Context in the hub's kubeconfig. Without it: the current context.
     #[arg(long, value_name = "NAME")]
     karmada_context: Option<String>,
-    /// Kubeconfig of the member; in a pod, the pod's own account if not given. With join, without it, kubectl's.
+    /// Kubeconfig for the member. Without it: the Pod's service account. With join: the kubeconfig that kubectl uses.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Context in the member's kubeconfig.
+    /// Context in the member's kubeconfig. Without it: the current context.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// A Secret of the member that keeps the credential for the hub, instead of --state-dir. In a pod that joins:
-    /// karmada-kubeconfig.
+    /// A Secret on the member in which the agent stores the credential for the hub, instead of in --state-dir. Default
+    /// in a Pod that joins: karmada-kubeconfig.
     #[arg(long, value_name = "NAME")]
     karmada_kubeconfig_secret: Option<String>,
     /// The namespace of that Secret.
     #[arg(long, value_name = "NAME", default_value = "karmada-system")]
     karmada_kubeconfig_namespace: String,
-    /// Folder for what must outlive the process; with join, /var/lib/karmada-agent/NAME without it.
+    /// Folder for what must outlive the process. Default with join: /var/lib/karmada-agent/NAME.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Where the agent keeps what the hub said, so that it goes on after a restart while the hub is away: in --state-dir, in Secrets
-    /// of the member, or nowhere (off). Without this flag: in --state-dir, if there is one.
+    /// Where the agent stores what it received from the hub, so that it can continue after a restart while the hub is
+    /// away: in --state-dir (dir), in Secrets on the member (secrets), or not at all (off). Without this flag: in
+    /// --state-dir, if there is one.
     #[arg(long, value_name = "WHERE", value_enum)]
     state: Option<StateIn>,
-    /// A file with the key that seals --state-dir: 32 bytes, plain or in base64. Without it the key is in a Secret of the member.
+    /// A file with the key that encrypts --state-dir: 32 bytes, plain or in base64. Without it, the key is in a Secret
+    /// on the member.
     #[arg(long, value_name = "FILE")]
     state_key_file: Option<PathBuf>,
-    /// Address of the member's API, for people who look at the Cluster.
+    /// Address of the member's API, shown in the Cluster for information.
     #[arg(long, value_name = "URL", default_value = "")]
     cluster_api_endpoint: String,
     /// Cloud provider of the member.
@@ -193,59 +200,61 @@ struct Flags {
     /// Region of the member.
     #[arg(long, value_name = "NAME", default_value = "")]
     cluster_region: String,
-    /// Failure zones of the member, with commas.
+    /// Failure zones of the member, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     cluster_zones: Vec<String>,
-    /// How often the member's status is collected.
+    /// How often the agent collects the member's status.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     cluster_status_update_frequency: Duration,
-    /// Which part of the lease's duration passes between renewals; half of it at most, so that one that is lost can be
-    /// made up for.
+    /// The agent renews the Lease after this fraction of its duration, at most 0.5, so that it can repeat a lost
+    /// renewal in time.
     #[arg(long, value_name = "PART", default_value_t = 0.25)]
     cluster_lease_renew_interval_fraction: f64,
-    /// How long the member must be well before it is reported as ready again.
+    /// How long the member must be healthy before the agent reports it as ready again.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     cluster_success_threshold: Duration,
-    /// How long the member must be unwell before it is reported as not ready.
+    /// How long the member must be unhealthy before the agent reports it as not ready.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     cluster_failure_threshold: Duration,
-    /// Works that are carried out at a time.
+    /// How many Works the agent applies at the same time.
     #[arg(long, value_name = "N", default_value_t = 5)]
     concurrent_work_syncs: usize,
-    /// Whether the member's nodes are counted by grade.
+    /// Whether the agent reports resource models (nodes counted by grade).
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     enable_cluster_resource_modeling: bool,
-    /// The namespaces of the member in which the agent works, if not in all. They have to exist. Manifests elsewhere, and those in no
-    /// namespace, are not applied, and the status of their Work says so.
+    /// The namespaces of the member in which the agent works. They must exist. Without it: all namespaces. The agent
+    /// does not apply manifests for other namespaces or without a namespace, and says so in the status of their Work.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     namespaces: Vec<String>,
-    /// A removal of more than this part of the objects that the agent manages, within an hour, and of more than five, waits
-    /// until it is confirmed on the Cluster, whose condition RemovalsHeld says how; 100: none does. 50 is a good choice where
-    /// nobody could put things back soon.
+    /// If more than this percentage of the agent's objects, and more than five, would be removed within an hour, the
+    /// agent waits for a confirmation on the Cluster. The condition RemovalsHeld says how to confirm. 100: never waits.
+    /// 50 is a good choice where nobody could restore things soon.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
     hold_removals_above: u8,
-    /// How long it waits if nobody confirms it; 0: until somebody does.
+    /// How long the agent waits if nobody confirms the removal. 0: until somebody does.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     hold_removals_for: Duration,
-    /// Whether the agent waits for a confirmation before it follows a hub that knows less than it does: one that was restored from
-    /// a backup, emptied or moved. The Cluster's condition HubOlderThanAgent says so; `karmada-hub confirm-restore` confirms.
+    /// Whether the agent waits for a confirmation before it follows a hub that knows less than the agent: one that was
+    /// restored from a backup, emptied or moved. The Cluster's condition HubOlderThanAgent says so, and `karmada-hub
+    /// confirm-restore` confirms.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     hold_for_older_hubs: bool,
-    /// The namespace on the member in which the agent keeps its Lease, what is fenced, and what the hub said (or the key for it).
+    /// The namespace on the member for the Lease of the agent, its record of fenced workloads, and what it received
+    /// from the hub (or the key for that).
     #[arg(long, value_name = "NAME", default_value = "karmada-system")]
     leader_elect_resource_namespace: String,
-    /// Where the agent serves its health (/healthz, /readyz); 0: nowhere.
+    /// Address on which the agent serves its health (/healthz, /readyz). 0: off.
     #[arg(long, value_name = "ADDR:PORT", default_value = ":10357")]
     health_probe_bind_address: String,
-    /// Where the agent serves its metrics (/metrics); 0: nowhere.
+    /// Address on which the agent serves its metrics (/metrics). 0: off.
     #[arg(long, value_name = "ADDR:PORT", default_value = ":8080")]
     metrics_bind_address: String,
-    /// How much is logged: 0 the usual, 4 details, 6 everything.
+    /// How much the agent logs: 0 is normal, 4 adds details, 6 everything.
     #[arg(short = 'v', long = "v", value_name = "N", default_value_t = 0)]
     verbosity: u8,
-    /// How logs are written.
+    /// Format of log lines.
     #[arg(long, alias = "logging-format", value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LogFormat,
     #[command(flatten)]

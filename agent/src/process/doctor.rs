@@ -35,14 +35,15 @@ use super::{
 use crate::hub::credential::{Credential, Keep};
 
 const HELP: &str = "\
-Looks at everything that the agent needs: clock, names, proxy, TLS, rights, disk, versions, ports; changes nothing
+Check everything that the agent needs: clock, DNS, proxy, TLS, rights, disk, versions and ports. Changes nothing.
 
 Usage: karmada-agent doctor [--output json] [ARGUMENTS OF THE AGENT]
 
-With the arguments of the agent that is to run, or that does. Without any, those of the agent that runs on this machine are
-taken, if its process may be looked at.
+Takes the arguments of the agent that you want to check. Without arguments, doctor uses those of the agent that runs on
+this machine, if it may read them from the process.
 
-Each line is a check: what was found, what is wanted, what to do, and where hub/docs/doctor.md explains it. No secret is shown.
+Each line is the result of one check. For a problem it says what was found, what is wanted, what to do, and where
+hub/docs/doctor.md explains it. The output contains no secrets.
 
 Options:
   -o, --output FORMAT  text or json [default: text]
@@ -69,9 +70,9 @@ pub(super) fn command() -> clap::Command {
         .value_name("FORMAT")
         .value_parser(["text", "json"]);
     super::args::command()
-        .about("Look whether everything is there that the agent needs")
+        .about("Check everything that the agent needs, and change nothing")
         .long_about(None)
-        .arg(output.help("How it is printed"))
+        .arg(output.help("Output format"))
 }
 
 /// The command. `arguments` begin after the word.

@@ -25,36 +25,37 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest hold with an end.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Holds changes of the hub's back on this member, for as long as somebody works there.
+/// Hold back the hub's changes on this member, for example while somebody works there.
 ///
-/// What comes from the hub waits, deletions included; what was applied before is kept as it is, drift included, also while the
-/// hub is away. The removal of the whole cluster waits for nothing. The agent follows within ten seconds, and says so in
-/// karmada-agent status and in the Cluster's condition ChangesHeld.
+/// Changes from the hub wait, including deletions. The agent keeps the objects as it has applied them and corrects
+/// drift, also while the hub is away. The removal of the whole cluster does not wait. The hold takes effect within ten
+/// seconds. karmada-agent status and the Cluster's condition ChangesHeld show it.
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent hold", disable_help_subcommand = true)]
 struct Flags {
-    /// Whether changes are held back from now on.
+    /// on: hold changes back from now on. off: end the hold. show: print whether there is a hold.
     #[arg(value_enum)]
     what: What,
-    /// Why, for those who wonder.
+    /// The reason, which the hub shows.
     #[arg(long, value_name = "TEXT", default_value = "")]
     why: String,
-    /// No longer than this.
+    /// End the hold after this time. Without it: the hold lasts until karmada-agent hold off.
     #[arg(long = "for", value_name = "TIME", value_parser = args::duration)]
     lasts: Option<Duration>,
-    /// Name of the member cluster on the hub; the agent of this machine is asked for it if it is not given.
+    /// Name of the member cluster on the hub. Without it, the command asks the agent on this machine at --address.
     #[arg(long, value_name = "NAME")]
     cluster_name: Option<String>,
-    /// Where that agent tells its health.
+    /// Address on which that agent serves its health.
     #[arg(long, value_name = "HOST:PORT", default_value = status::ADDRESS)]
     address: String,
-    /// Kubeconfig of the member; in a pod, the pod's own account if not given, and kubectl's elsewhere.
+    /// Kubeconfig for the member. Without it: the Pod's service account, or outside of a Pod the kubeconfig that
+    /// kubectl uses.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Context in it.
+    /// Context in that kubeconfig. Without it: the current context.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// The namespace on the member in which the agent keeps its Lease, as its flag of that name says.
+    /// The namespace on the member for the agent's Lease, as in the agent's flag of the same name.
     #[arg(long, value_name = "NAME", default_value = "karmada-system")]
     leader_elect_resource_namespace: String,
 }
@@ -63,7 +64,7 @@ struct Flags {
 enum What {
     On,
     Off,
-    /// Only says what is so.
+    /// Print whether there is a hold.
     Show,
 }
 

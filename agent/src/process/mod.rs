@@ -116,8 +116,8 @@ pub fn command() -> clap::Command {
     let like =
         |name: &'static str, about: &'static str| args::command().name(name).about(about).long_about(None);
     agent
-        .subcommand(like("join", "Get a certificate by a token, and go on as the agent"))
-        .subcommand(like("leave", "Take the member out of the fleet"))
+        .subcommand(like("join", "Get a certificate with a token, and continue as the agent"))
+        .subcommand(like("leave", "Remove the member from the fleet"))
         .subcommand(status::command().name("status"))
         .subcommand(hold::command().name("hold"))
         .subcommand(support::command().name("support-bundle"))

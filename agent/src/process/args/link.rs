@@ -12,21 +12,23 @@ use karmada_meta::Quantity;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The link to the hub")]
 pub(super) struct LinkFlags {
-    /// The kind of link: lan, cellular, satellite, or scheduled, which is there at certain times (--link-windows). It sets how often
-    /// the agent gives a sign of life, how soon it notices a dead link, how long it gathers reports, and what they may cost.
-    /// Without it the agent behaves as for cellular. The hub shows the kind and waits accordingly.
+    /// The kind of link to the hub: lan, cellular, satellite, or scheduled (up only at certain times, see
+    /// --link-windows). It sets how often the agent gives a sign of life, how soon it notices a dead connection, how
+    /// long it collects reports before it sends them, and how many bytes they may take. The hub shows the kind and
+    /// waits accordingly. Without it: as for cellular.
     #[arg(long, value_name = "KIND")]
     link: Option<Link>,
-    /// Bytes that reports of status and events may take in an hour, like 256Ki; 0: any number. Without it: what --link sets.
+    /// How many bytes of status reports and Events the agent sends in an hour, such as 256Ki. 0: no limit. Without it:
+    /// as --link sets it.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     link_budget: Option<u64>,
-    /// When the link is there, like 'Mon-Fri 02:00-04:00 Europe/Berlin' (the form of maintenance windows). At other times the hub
-    /// does not take silence for a loss. Counts when the cluster registers; afterwards change the Cluster's annotation
-    /// cluster.karmada.io/link-windows.
+    /// When a scheduled link is up, such as 'Mon-Fri 02:00-04:00 Europe/Berlin' (the format of maintenance windows). At
+    /// other times the hub does not treat a silent cluster as lost. The flag counts only when the cluster registers.
+    /// Later, change the annotation cluster.karmada.io/link-windows of the Cluster.
     #[arg(long, value_name = "WINDOWS", value_parser = windows)]
     link_windows: Option<String>,
-    /// How long the agent's Lease on the hub is valid. The hub waits at least so long for a sign of life, up to its
-    /// --cluster-max-lease-duration. Without it: 40s, or 10m with --link=satellite or scheduled.
+    /// How long the agent's Lease on the hub is valid. The hub waits for a sign of life at least that long, up to its
+    /// --cluster-max-lease-duration. Without it: 40s, or 10m with --link=satellite or --link=scheduled.
     #[arg(long, value_name = "TIME", value_parser = super::duration)]
     pub(super) cluster_lease_duration: Option<Duration>,
 }

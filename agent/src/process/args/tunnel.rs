@@ -8,27 +8,29 @@ use crate::tunnel::Settings;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Reaching the member through the hub")]
 pub(super) struct TunnelFlags {
-    /// What users of the hub may do on the member, through a connection that the agent dials when they ask: nothing (off), read
-    /// objects and logs (read-only), or whatever the member's own RBAC allows (full). This is the limit; the Cluster's annotation
-    /// cluster.karmada.io/tunnel may ask for less. Needs manifests/agent/tunnel.yaml.
+    /// What users of the hub may do on the member: nothing (off), read objects and logs (read-only), or whatever the
+    /// member's RBAC allows them (full). The agent dials a connection for this when a user sends a request. The
+    /// Cluster's annotation cluster.karmada.io/tunnel can restrict this further, but not extend it. Needs
+    /// manifests/agent/tunnel.yaml.
     #[arg(long, value_name = "HOW", default_value = "off")]
     tunnel: Mode,
-    /// Only these kinds, such as pods, pods/log, deployments.apps, *.apps. Without it: all.
+    /// Allow only these kinds, such as pods, pods/log, deployments.apps, *.apps. Without it: all kinds.
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     tunnel_allow: Vec<Pattern>,
-    /// Never these kinds, whatever other flags allow.
+    /// Never allow these kinds, whatever other flags allow.
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     tunnel_deny: Vec<Pattern>,
-    /// Only in these namespaces, and nothing at cluster scope. Without it: those of --namespaces.
+    /// Allow only these namespaces, and nothing at cluster scope. Without it: the namespaces of --namespaces.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tunnel_namespaces: Vec<String>,
-    /// Lets administrators of the hub, who are in the group system:masters, do everything here.
+    /// Let administrators of the hub (group system:masters) do everything that --tunnel allows.
     #[arg(long)]
     tunnel_masters: bool,
-    /// Lets these users in although their names begin with system:. No flag lets in ServiceAccounts of the hub.
+    /// Let in these users although their names begin with system:. No flag lets in ServiceAccounts of the hub.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tunnel_users: Vec<String>,
-    /// Lets in members of these groups although the groups' names begin with system:, or are kubeadm:cluster-admins.
+    /// Let in members of these groups although the names of the groups begin with system:, or are
+    /// kubeadm:cluster-admins.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tunnel_groups: Vec<String>,
 }

@@ -22,26 +22,27 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest answer that is read.
 const LARGEST: u64 = 16 << 20;
 
-/// Shows what the agent of this machine knows, without the hub: what is wanted here and how it stands, and since when the hub
-/// was last heard.
+/// Show what the agent on this machine knows, without asking the hub: which Works are wanted here, how far they are,
+/// and when the agent last heard from the hub.
 ///
 /// In a Pod: kubectl -n karmada-system exec deploy/karmada-agent -- karmada-agent status
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent status", disable_help_subcommand = true)]
 struct Flags {
-    /// Where the agent tells its health: its --health-probe-bind-address. It answers this on the loopback alone.
+    /// Address on which the agent serves its health (its --health-probe-bind-address). The agent answers this on
+    /// loopback addresses only.
     #[arg(long, value_name = "HOST:PORT", default_value = ADDRESS)]
     address: String,
-    /// How it is shown.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
     output: Output,
-    /// Also Works that are applied as they are wanted.
+    /// Also list Works without problems.
     #[arg(long)]
     all: bool,
-    /// So many Works at most.
+    /// List at most this many Works (1 to 1000).
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// The Works that come after this one.
+    /// List the Works that come after this one.
     #[arg(long, value_name = "WORK")]
     after: Option<String>,
 }

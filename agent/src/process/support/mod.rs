@@ -126,16 +126,16 @@ fn files(folder: &Path) -> Vec<(String, u64)> {
     files
 }
 
-/// Writes what the agent of this machine knows of itself into one file, for somebody who helps: its status, metrics, the last
-/// lines of its log, how it was told to behave. Nothing of what Secrets hold, and no credential.
+/// Write a file for support with what the agent on this machine knows about itself: its status, its metrics, the last
+/// lines of its log, and its settings. The file contains no data of Secrets and no credentials.
 ///
 /// In a Pod: kubectl -n karmada-system exec deploy/karmada-agent -- karmada-agent support-bundle - > bundle.tar.gz
 #[derive(Debug, Parser)]
 #[command(name = "karmada-agent support-bundle", disable_help_subcommand = true)]
 struct Flags {
-    /// The file, which must not be there yet; - for standard output.
+    /// The file to write, which must not exist yet. -: standard output.
     file: PathBuf,
-    /// Where the agent tells its health: its --health-probe-bind-address.
+    /// Address on which the agent serves its health (its --health-probe-bind-address).
     #[arg(long, value_name = "HOST:PORT", default_value = status::ADDRESS)]
     address: String,
 }
