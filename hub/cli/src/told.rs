@@ -8,10 +8,10 @@ use super::{Failure, print};
 /// How something is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Report {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 

@@ -308,9 +308,9 @@ impl From<Purge> for karmada_api::policy::PurgeMode {
 #[derive(Clone, Debug, ClapArgs)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
-    /// Concurrent read requests, without watches. One identity may have a quarter of them. Further requests wait, and
-    /// the hub answers 429 when too many wait. Requests of administrators (system:masters) are never refused. 0: no
-    /// limit.
+    /// How many read requests, without watches, the hub handles at the same time. One identity may have a quarter of
+    /// them. Further requests wait, and the hub answers 429 when too many wait. Requests of administrators
+    /// (system:masters) are never refused. 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub max_requests_inflight: usize,
     /// The same for write requests. A quarter of them is reserved for Leases.
@@ -323,17 +323,17 @@ pub struct LimitArgs {
     /// back at once.
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = positive)]
     pub min_request_timeout: Duration,
-    /// Total size of the lists of more than a megabyte that the hub prepares or sends at the same time. It answers
-    /// requests for more with 429. 0: no limit.
+    /// Limit for the total size of the lists of more than a megabyte that the hub prepares or sends at the same time.
+    /// It answers requests for more with 429. 0: no limit.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub max_list_bytes: usize,
     /// How long the hub keeps an Event after the last write to it. 0: for ever.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub event_ttl: Duration,
-    /// Size of all objects together, such as 2Gi, 500Mi or plain bytes (512 bytes are added for each object). All
-    /// objects are also in memory. At 80% the log, the metrics and /readyz?verbose say so. When the quota is used up,
-    /// the hub answers writes that need more space with 507. Deletions, status updates and Leases still work. 0: no
-    /// limit. [default: a quarter of the memory that the hub may use, at most 2Gi]
+    /// Limit for the size of all objects together, such as 2Gi, 500Mi or plain bytes (512 bytes are added for each
+    /// object). All objects are also in memory. At 80% the log, the metrics and /readyz?verbose say so. When the quota
+    /// is used up, the hub answers writes that need more space with 507. Deletions, status updates and Leases still
+    /// work. 0: no limit. [default: a quarter of the memory that the hub may use, at most 2Gi]
     #[arg(long, value_name = "BYTES", value_parser = numbers::bytes)]
     pub storage_quota: Option<u64>,
     /// How much of --storage-quota one agent may use by its own writes: the objects in its cluster's namespace, its
@@ -341,12 +341,14 @@ pub struct LimitArgs {
     /// of --storage-quota]
     #[arg(long, value_name = "BYTES", value_parser = numbers::bytes)]
     pub agent_storage_quota: Option<u64>,
-    /// Node ports for Services, both ends included. The hub assigns them, so that all members open the same ports.
+    /// Range of node ports for Services, both ends included. The hub assigns the ports, so that all members open the
+    /// same ones.
     #[arg(long, value_name = "FIRST-LAST", default_value_t = PortRange::DEFAULT)]
     pub service_node_port_range: PortRange,
-    /// Concurrent connections. When all are in use, the hub closes an idle unauthenticated connection for a new one. If
-    /// there is none, it closes the new one. The limit is never higher than the number of files that the process may
-    /// open (RLIMIT_NOFILE), less 256 for everything else and an eighth for connections to members. 0: no other limit.
+    /// How many connections the hub accepts at the same time. When all are in use, the hub closes an idle
+    /// unauthenticated connection for a new one. If there is none, it closes the new one. The limit is never higher
+    /// than the number of files that the process may open (RLIMIT_NOFILE), less 256 for everything else and an eighth
+    /// for connections to members. 0: no other limit.
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     pub max_connections: usize,
     /// How many of these may come without a valid certificate or token, from addresses where none was seen within a
@@ -359,18 +361,18 @@ pub struct LimitArgs {
     /// limit.
     #[arg(long, value_name = "N", default_value_t = 1_024)]
     pub max_connections_per_address: usize,
-    /// Concurrent connections of one user, by certificate or token, from all addresses together. Beyond it the hub
-    /// closes the user's connection that has been idle longest, or the new one if all are busy. Members of
-    /// system:masters are not counted. 0: no limit.
+    /// How many connections one user may have at the same time, by certificate or token, from all addresses together.
+    /// Beyond it the hub closes the user's connection that has been idle longest, or the new one if all are busy.
+    /// Members of system:masters are not counted. 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub max_connections_per_identity: usize,
-    /// Concurrent watches of one user, over all connections. The hub answers further ones with 429. A user that
-    /// impersonates others is counted as one user: raise the limit for a dashboard or proxy that watches for all its
-    /// users. Members of system:masters are not counted. 0: no limit.
+    /// How many watches one user may have at the same time, over all connections. The hub answers further ones with
+    /// 429. A user that impersonates others is counted as one user: raise the limit for a dashboard or proxy that
+    /// watches for all its users. Members of system:masters are not counted. 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub max_watches_per_identity: usize,
-    /// Concurrent HTTP/2 streams (requests and watches) of one connection. Connections without a client certificate may
-    /// have at most 100.
+    /// How many HTTP/2 streams (requests and watches) one connection may have at the same time. Connections without a
+    /// client certificate may have at most 100.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub http2_max_streams_per_connection: u32,
     /// How long the hub keeps serving after SIGTERM while it reports not ready, so that load balancers notice. Then it

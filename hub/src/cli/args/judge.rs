@@ -13,8 +13,8 @@ use super::numbers::positive;
 #[command(next_help_heading = "Flaky links")]
 pub struct JudgeArgs {
     /// The longest grace period that the hub learns from how long a link is usually silent. The Cluster's annotation
-    /// cluster.karmada.io/grace-period may set any other. If this is not longer than --cluster-monitor-grace-period,
-    /// the hub learns none.
+    /// cluster.karmada.io/grace-period may set any other value. If this is not longer than
+    /// --cluster-monitor-grace-period, the hub learns none.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse)]
     pub cluster_monitor_max_grace_period: Duration,
     /// The longest leaseDurationSeconds of an agent's Lease (the agent's --cluster-lease-duration) that the hub accepts

@@ -20,13 +20,13 @@ pub struct PushArgs {
     /// How long a member must be unhealthy, or not answer, before its Cluster is no longer Ready.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub cluster_failure_threshold: Duration,
-    /// Requests per second to each member in push mode, on average. 0 or inf: no limit.
+    /// How many requests per second to each member in push mode the hub makes on average. 0 or inf: no limit.
     #[arg(long = "cluster-api-qps", value_name = "N", default_value_t = 40.0, value_parser = rate)]
     pub cluster_api_qps: f64,
     /// How many requests to each member in push mode may follow each other without delay after a pause.
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub cluster_api_burst: u32,
-    /// Concurrent requests to each member in push mode, without watches.
+    /// How many requests to each member in push mode the hub makes at the same time, without watches.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     pub cluster_api_requests: u32,
     /// Memory for responses of all members in push mode together while the hub reads them. Responses of up to 64Ki are
