@@ -366,8 +366,8 @@ pub struct LimitArgs {
     /// Members of system:masters are not counted. 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub max_connections_per_identity: usize,
-    /// How many watches one user may have at the same time, over all connections. The hub answers further ones with
-    /// 429. A user that impersonates others is counted as one user: raise the limit for a dashboard or proxy that
+    /// How many watches one user may have at the same time, over all connections. The hub answers any further watch
+    /// with 429. A user that impersonates others is counted as one user: raise the limit for a dashboard or proxy that
     /// watches for all its users. Members of system:masters are not counted. 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub max_watches_per_identity: usize,
