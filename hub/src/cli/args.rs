@@ -323,8 +323,8 @@ pub struct LimitArgs {
     /// back at once.
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = positive)]
     pub min_request_timeout: Duration,
-    /// Limit for the total size of the lists of more than a megabyte that the hub prepares or sends at the same time.
-    /// It answers requests for more with 429. 0: no limit.
+    /// Limit for the total size in bytes of the lists of more than a megabyte that the hub prepares or sends at the
+    /// same time. One identity may have a quarter of it. The hub answers requests for more with 429. 0: no limit.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub max_list_bytes: usize,
     /// How long the hub keeps an Event after the last write to it. 0: for ever.

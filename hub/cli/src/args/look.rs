@@ -174,7 +174,8 @@ pub struct DrainArgs {
     /// Remove an old copy after this time even if the new copies are not healthy.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub grace_period: Option<Duration>,
-    /// Also remove objects that no other cluster can take, after the hub's --graceful-eviction-timeout.
+    /// Also remove objects that no other cluster can take. The hub then removes every old copy after --grace-period, or
+    /// without it after its --graceful-eviction-timeout, even if the new copies are not healthy.
     #[arg(long)]
     pub force: bool,
     /// Print what would be done, and change nothing.
@@ -197,7 +198,7 @@ pub struct FailbackArgs {
     /// The kind, if TARGET does not name one.
     #[arg(short = 'r', long, value_name = "KIND", requires = "target")]
     pub resource: Option<String>,
-    /// All objects of which this cluster would get more replicas.
+    /// All objects that this cluster would get, or of which it would get more replicas.
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
     /// Print what would be done, and change nothing.
