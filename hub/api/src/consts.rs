@@ -255,7 +255,10 @@ pub mod extension {
     pub const FEDERATED_HPA_NAME: &str = "federatedhpa.karmada.io/name";
     /// On the FederatedHPA in such a Work: how it is sampled, if not as usual.
     pub const SAMPLING: &str = "federatedhpa.karmada.io/sampling";
-    /// Condition of a FederatedHPA: some of its clusters are silent, so nothing is scaled down; which, and why.
+    /// On the FederatedHPA in such a Work: since when the cluster is heard. One that has been away is asked anew.
+    pub const HEARD_SINCE: &str = "federatedhpa.karmada.io/heard-since";
+    /// Condition of a FederatedHPA: some of its clusters are silent, or cannot measure something, so nothing is scaled down; which,
+    /// and why.
     pub const CLUSTERS_SILENT: &str = "ClustersSilent";
     /// Condition of a binding: whether the override policies exist that its policy depends on.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";

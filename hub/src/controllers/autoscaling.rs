@@ -8,7 +8,7 @@
 //!
 //! Answers change nothing by themselves: each FederatedHPA has its turn once in a period, and the turns are spread over it. A
 //! cluster is silent whose agent is not heard, or that has not answered what is asked now; agents tell of what changes, so an
-//! answer holds as long as its agent is heard.
+//! answer holds as long as its agent is heard. One that was away is asked anew when it is back.
 
 mod answers;
 
@@ -40,10 +40,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use self::answers::silence;
+use self::answers::{Answer, Witness, silence};
 use super::{Context, Next, work};
 use crate::{
-    known::heads::{HpaHead, SampleHead},
+    known::heads::{ClusterHead, HpaHead, SampleHead},
     write::works::{self, Made, Maker},
 };
 
@@ -55,6 +55,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST: Duration = Duration::from_secs(3);
 /// For so long after the template's replicas have changed, what clusters report of theirs may be from before.
 const SETTLES: Duration = Duration::from_secs(120);
+/// A cluster that is back is asked anew after this time: one that comes and goes all the time is asked no more often.
+const RETURNS: Duration = Duration::from_secs(2);
 /// Who reports.
 const COMPONENT: &str = component::FEDERATED_HPA;
 
@@ -85,8 +87,20 @@ struct Kept {
     history: History,
     /// The template's replicas, and when they became so.
     replicas: (i64, Duration),
-    /// Why the answers of clusters do not count, that was told.
-    refused: BTreeMap<String, String>,
+    /// What is known of its clusters.
+    clusters: BTreeMap<String, Witness>,
+    /// A change of the template that was sent and not answered.
+    sent: Option<Sent>,
+    /// Why the template cannot be changed, that was told.
+    failed: Option<String>,
+}
+
+/// A change of replicas, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sent {
+    from: i64,
+    to: i64,
+    why: String,
 }
 
 /// A target, as it stands.
@@ -145,6 +159,19 @@ impl Autoscaling {
             let scaled = context.known.hpas.group(&binding.to_string());
             scaled.into_iter().for_each(|(key, _)| ask.add(key));
         });
+        let (ask, shared) = (asked.clone(), Arc::downgrade(context));
+        context.known.clusters.listen(move |change| {
+            let since = |head: &Arc<ClusterHead>| head.heard_since();
+            let now = change.new.and_then(since);
+            if now.is_none() || change.old.and_then(since) == now {
+                return;
+            }
+            let Some(context) = shared.upgrade() else { return };
+            let group = SampleHead::of_cluster(&names::execution_namespace(&change.key.name));
+            let works = context.known.works.group(&group).into_iter();
+            let hpas = works.filter_map(|(_, head)| Some(head.sample.as_ref()?.hpa.clone()));
+            hpas.for_each(|hpa| ask.add_after(hpa, RETURNS));
+        });
         let ask = asked.clone();
         context.known.works.listen(move |change| {
             let asks = change.last().sample.as_ref();
@@ -197,8 +224,9 @@ impl Autoscaling {
                 next = next.sooner(PATIENCE);
                 continue;
             }
+            let since = self.heard_since(cluster, &at);
             let build = |existing: Option<&Value>, id: &str| {
-                question::work(hpa, cluster, self.settings.sampling, existing, id)
+                question::work(hpa, (cluster, since.as_deref()), self.settings.sampling, existing, id)
             };
             next = match works::ensure(&context.writer, &at, &Maker::Hpa(&key), build).await? {
                 Made::Unchanged | Made::Written => next,
@@ -221,6 +249,16 @@ impl Autoscaling {
             }
         }
         Ok(next)
+    }
+
+    /// Since when a cluster is heard that is asked by this Work; of one that is silent, what the Work says.
+    fn heard_since(&self, cluster: &str, work: &Key) -> Option<String> {
+        let known = &self.context.known;
+        let head = known.clusters.get(&Key::cluster_scoped(cluster));
+        match head.and_then(|head| head.heard_since()) {
+            Some(since) => Some(since.to_string()),
+            None => Some(known.works.get(work)?.sample.as_ref()?.since.as_ref()?.to_string()),
+        }
     }
 
     /// A FederatedHPA has its turn. Whatever fails, the next comes when it is due.
@@ -259,23 +297,34 @@ impl Autoscaling {
         let current = target.scale["spec"]["replicas"].as_i64().unwrap_or_default();
         let now = self.context.env.now();
         let mut kept = self.kept(key, &live, current, now);
-        let (reports, silent) = self.reports(key, &spec, (current, &target.binding), &mut kept);
-        let clusters: Vec<Cluster<'_>> = reports
+        let mut scaled_at = None;
+        let mut news = Vec::new();
+        // The answer to it was lost, and it was done.
+        if let Some(Sent { from, to, why }) = kept.sent.take().filter(|sent| sent.to == current) {
+            tracing::info!(federatedhpa = %key, from, to, why, "scaled, as it turns out");
+            kept.history.scaled(now, from, to);
+            scaled_at = Some(Time::now(&self.context.env).to_string());
+            news.push((true, event::SUCCESSFUL_RESCALE, rescaled(to, &why)));
+        }
+        let (answers, mut silent) = self.answers(key, &spec, (current, &target), &mut kept).await?;
+        let clusters: Vec<Cluster<'_>> = answers
             .iter()
-            .map(|(assigned, report)| Cluster { assigned: *assigned, report: report.as_deref() })
+            .map(|Answer { given, replicas, report }| Cluster {
+                given,
+                replicas: *replicas,
+                report: report.as_deref(),
+            })
             .collect();
-        let assigned: i64 = clusters.iter().map(|cluster| cluster.assigned).sum();
+        let placed = &target.binding.clusters;
+        let assigned: i64 = placed.iter().map(|target| i64::from(target.replicas)).sum();
         let settles = now.saturating_sub(kept.replicas.1) < SETTLES && target.binding.replicas > 0;
         let settling =
             settles.then(|| assigned as f64 / f64::from(target.binding.replicas)).filter(|c| *c > 0.0);
-        let requests = target.binding.replica_requirements.as_ref().map(|needs| &needs.resource_request);
-        let request = |name: &str| {
-            requests.and_then(|all| all.get(name)).map_or(0, karmada_meta::quantity::Quantity::milli)
-        };
         let view = View { spec: &spec, current, settling, clusters: &clusters };
-        let mut outcome = look::look(view, &mut kept.history, &self.settings, now, request);
-        let mut scaled_at = None;
-        let mut news = Vec::new();
+        let mut outcome = look::look(view, &mut kept.history, &self.settings, now);
+        for (place, why) in &outcome.unmeasured {
+            silent.entry(placed[*place].name.clone()).or_insert_with(|| why.clone());
+        }
         if let Some(why) = outcome.rescale.clone() {
             let size = outcome.replicas;
             target.scale["spec"]["replicas"] = json!(size);
@@ -284,19 +333,27 @@ impl Autoscaling {
                     tracing::info!(federatedhpa = %key, from = current, to = size, why, "scaled");
                     let message = format!("the HPA controller was able to update the target scale to {size}");
                     outcome.said.push(Said::new(ABLE, true, "SucceededRescale", message));
-                    news.push((true, event::SUCCESSFUL_RESCALE, format!("New size: {size}; reason: {why}")));
+                    news.push((true, event::SUCCESSFUL_RESCALE, rescaled(size, &why)));
                     kept.history.scaled(now, current, size);
+                    kept.failed = None;
                     kept.replicas = (size, now);
                     scaled_at = Some(Time::now(&self.context.env).to_string());
                 }
-                // Somebody else has just written it: the next look decides anew.
-                Err(error) if error.is_conflict() || error.is_transient() => return Err(error),
+                // Somebody else has just written it, or nobody knows: the next look decides anew.
+                Err(error) if error.is_conflict() || error.is_transient() => {
+                    kept.sent = Some(Sent { from: current, to: size, why });
+                    self.kept.lock().insert(key.clone(), kept);
+                    return Err(error);
+                }
                 Err(error) => {
                     let message =
                         format!("the HPA controller was unable to update the target scale: {error}");
                     outcome.said.push(Said::new(ABLE, false, "FailedUpdateScale", message));
-                    let why = format!("New size: {size}; reason: {why}; error: {error}");
-                    news.push((false, event::FAILED_RESCALE, why));
+                    let why = format!("{}; error: {error}", rescaled(size, &why));
+                    if kept.failed.as_ref() != Some(&why) {
+                        news.push((false, event::FAILED_RESCALE, why.clone()));
+                        kept.failed = Some(why);
+                    }
                     outcome.replicas = current;
                 }
             }
@@ -376,7 +433,7 @@ impl Autoscaling {
                 uid: object::uid(live).to_owned(),
                 history: History::resume(now, current, since),
                 replicas: (current, now),
-                refused: BTreeMap::new(),
+                ..Kept::default()
             };
         };
         if kept.replicas.0 != current {
@@ -447,6 +504,11 @@ impl Autoscaling {
         self.context.writer.objects.modify(&FEDERATED_HPAS, &key, Part::Status, change).await?;
         Ok(amiss)
     }
+}
+
+/// What people are told when replicas were changed.
+fn rescaled(size: i64, why: &str) -> String {
+    format!("New size: {size}; reason: {why}")
 }
 
 /// Where in a period a key has its turn.
