@@ -8,6 +8,9 @@
 //!
 //! A provider or consumer that is silent keeps what it has and gets what is new when it is back: its Works wait for it.
 
+mod dispatch;
+mod tell;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -15,13 +18,13 @@ use std::{
 };
 
 use karmada_api::{
-    conditions::{self, Condition},
-    consts::{component, condition, event, extension, finalizer, reason},
+    conditions,
+    consts::{component, condition, event, finalizer},
 };
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     names,
-    services::{ServiceName, multi, slices},
+    services::{ServiceName, multi},
 };
 use karmada_meta::{object, time::Time};
 use karmada_objects::{
@@ -31,7 +34,7 @@ use karmada_objects::{
     scope::BindingKey,
 };
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{Context, Next, work};
@@ -49,8 +52,6 @@ const WORKERS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Who reports.
 const COMPONENT: &str = component::MULTI_CLUSTER_SERVICE;
-/// So many Works of one MultiClusterService are a warning.
-const MANY: usize = 10_000;
 
 /// Sees to MultiClusterServices.
 pub(crate) struct Multi {
@@ -388,296 +389,10 @@ impl Multi {
         if going { Next::Done } else { Next::After(Duration::from_millis(500)) }
     }
 
-    /// What a collected Work is to bring to consumers, or why nothing.
-    fn wanted(&self, source: &Key, live: &Value) -> Result<Option<Dispatch>, String> {
-        let Some(provider) = names::cluster_of_namespace(&source.namespace) else { return Ok(None) };
-        let Some(service) = slices::multi(live).filter(|_| object::deletion_timestamp(live).is_none()) else {
-            return Ok(None);
-        };
-        if !slices::asked(live).multi_cluster {
-            return Ok(None);
-        }
-        let head = self.context.known.multi.get(&key_of(&service));
-        if head.as_ref().is_some_and(|head| head.deleting) {
-            // Its agent is about to hear of it.
-            return Ok(None);
-        }
-        let Some((head, spec)) = head.as_ref().and_then(|head| Some((head, head.spec.as_ref()?))) else {
-            return Err(format!("there is no MultiClusterService {service}"));
-        };
-        if !spec.is_cross_cluster() || !spec.is_provided_by(provider) {
-            return Err(format!("cluster {provider} is no provider of MultiClusterService {service}"));
-        }
-        let told = slices::told(live, &service)?;
-        let mut consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
-        consumers.remove(provider);
-        let (withdrawn, again) = self.withdrawn(provider, &service, head);
-        let slices = told.into_iter().cloned().collect();
-        Ok(Some(Dispatch { provider: provider.to_owned(), service, slices, consumers, withdrawn, again }))
-    }
-
     /// Since when a provider is silent, as far as its Cluster says.
     fn silent_since(&self, cluster: &str) -> Option<Time> {
         let head = self.context.known.clusters.get(&Key::cluster_scoped(cluster))?;
         let ready = conditions::find(head.conditions(), condition::READY)?;
         (!head.reporting()).then_some(ready.last_transition_time)
     }
-
-    /// Whether the endpoints of a provider are withdrawn, and else when to ask again. Never the last ones, nor while so many
-    /// clusters are silent that the hub may be the one that is cut off.
-    fn withdrawn(&self, provider: &str, service: &ServiceName, head: &MultiHead) -> (bool, Option<Duration>) {
-        let Some(since) = self.silent_since(provider) else { return (false, None) };
-        let Some(until) = head.withdraw_after.and_then(|after| multi::later(since, after)) else {
-            return (false, None);
-        };
-        let now = self.context.env.wall();
-        let left = std::time::SystemTime::from(until.timestamp()).duration_since(now).unwrap_or_default();
-        if !left.is_zero() {
-            return (false, Some(left));
-        }
-        let held = self
-            .context
-            .known
-            .clusters
-            .get(&Key::cluster_scoped(provider))
-            .is_some_and(|head| conditions::is_true(head.conditions(), extension::EVICTIONS_HELD));
-        let others = self.context.known.works.group(&SliceHead::of_multi(service));
-        let others_are_ready = others.iter().any(|(work, head)| {
-            let cluster = names::cluster_of_namespace(&work.namespace).unwrap_or_default();
-            let ready = head
-                .slice
-                .as_ref()
-                .is_some_and(|slice| slice.carries == Carries::Collected && slice.ready > 0);
-            ready && cluster != provider && !head.deleting && self.silent_since(cluster).is_none()
-        });
-        match !held && others_are_ready {
-            // They may become the last ones.
-            true => (true, Some(PATIENCE)),
-            false => (false, Some(PATIENCE)),
-        }
-    }
-
-    async fn dispatch(&self, source: Key) -> Result<Next, Error> {
-        let objects = &self.context.writer.objects;
-        let live = objects.get(&WORKS, &source).await?;
-        let made = self.context.known.works.group(&SliceHead::of_source(&source));
-        let wanted = match live.as_ref().map(|live| self.wanted(&source, live)) {
-            None => None,
-            Some(Ok(wanted)) => wanted,
-            Some(Err(why)) => {
-                if let Some(work) = live.as_ref().filter(|_| made.is_empty()) {
-                    tracing::info!(work = %source, why, "what an agent tells of a Service does not count");
-                    self.context.writer.warning(
-                        component::ENDPOINT_SLICE,
-                        work,
-                        event::ENDPOINT_SLICE_REFUSED,
-                        why,
-                    );
-                }
-                None
-            }
-        };
-        let mut next = Next::Done;
-        let mut kept: BTreeSet<Key> = BTreeSet::new();
-        if let Some(wanted) = &wanted {
-            let service = key_of(&wanted.service);
-            for consumer in &wanted.consumers {
-                for slice in &wanted.slices {
-                    let name = multi::dispatched_work(
-                        &wanted.service.namespace,
-                        &wanted.provider,
-                        object::name(slice),
-                    );
-                    let at = Key::new(names::execution_namespace(consumer), name);
-                    kept.insert(at.clone());
-                    if self
-                        .context
-                        .known
-                        .namespaces
-                        .get(&Key::cluster_scoped(at.namespace.as_str()))
-                        .is_none()
-                    {
-                        next = next.sooner(PATIENCE);
-                        continue;
-                    }
-                    let between = (wanted.provider.as_str(), consumer.as_str());
-                    let build = |existing: Option<&Value>, id: &str| {
-                        multi::dispatched(slice, &wanted.service, between, wanted.withdrawn, existing, id)
-                    };
-                    let made =
-                        works::ensure(&self.context.writer, &at, &Maker::Multi(&service), build).await?;
-                    self.note(&service, &at, &made);
-                    next = self.heed(next, &at, made);
-                }
-            }
-            if let Some(again) = wanted.again {
-                next = next.sooner(again);
-            }
-        }
-        for (work, head) in made.iter().filter(|(work, _)| !kept.contains(work)) {
-            if !head.deleting {
-                self.delete(work).await?;
-            }
-            if let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()) {
-                self.note(&key_of(service), work, &Made::Unchanged);
-            }
-        }
-        let Some(live) = live else { return Ok(next) };
-        let finalizer = finalizer::MCS_ENDPOINT_SLICE_DISPATCH;
-        let ended =
-            |work: &Value| object::deletion_timestamp(work).is_some() || !slices::asked(work).multi_cluster;
-        if wanted.is_none() && ended(&live) && object::finalizers(&live).contains(&finalizer) {
-            let uid = object::uid(&live).to_owned();
-            let release = |live: &mut Value| {
-                object::uid(live) == uid && ended(live) && object::remove_finalizer(live, finalizer)
-            };
-            objects.modify(&WORKS, &source, Part::Main, release).await?;
-        }
-        Ok(next)
-    }
-
-    /// Notes how making a Work went.
-    fn note(&self, service: &Key, work: &Key, made: &Made) {
-        let mut wrong = self.wrong.lock();
-        let Some(known) = wrong.get_mut(service) else { return };
-        let news = match made {
-            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
-                known.works.insert(work.clone(), why.clone()).as_ref() != Some(why)
-            }
-            _ => known.works.remove(work).is_some(),
-        };
-        if news {
-            self.told.add(service.clone());
-        }
-    }
-
-    /// Says in conditions how a MultiClusterService stands.
-    async fn tell(&self, key: Key) -> Result<Next, Error> {
-        let wrong = self.wrong.lock().get(&key).filter(|wrong| wrong.served).cloned();
-        let (Some(wrong), Some(head)) = (wrong, self.context.known.multi.get(&key)) else {
-            return Ok(Next::Done);
-        };
-        if head.deleting {
-            return Ok(Next::Done);
-        }
-        let dispatched = self.works_of(&key, |slice| matches!(slice.carries, Carries::Dispatched(_)));
-        if dispatched.len() > MANY {
-            tracing::warn!(multiclusterservice = %key, works = dispatched.len(), "its slices take many Works: name fewer consumers");
-        }
-        let now = Time::now(&self.context.env);
-        let applied = match &wrong.service {
-            None => Condition::new(
-                SERVICE_APPLIED,
-                true,
-                reason::SERVICE_APPLIED,
-                reason::SERVICE_APPLIED_MESSAGE,
-                now,
-            ),
-            Some(why) => Condition::new(SERVICE_APPLIED, false, "ServiceAppliedFailed", why.as_str(), now),
-        };
-        let mut wanted = vec![applied];
-        if let Some((work, why)) = wrong.works.first_key_value() {
-            let message = format!("Work {work}: {why}");
-            wanted.push(Condition::new(DISPATCHED, false, "EndpointSliceDispatchedFailed", message, now));
-        } else if !dispatched.is_empty() {
-            wanted.push(Condition::new(
-                DISPATCHED,
-                true,
-                reason::SLICES_DISPATCHED,
-                reason::SLICES_DISPATCHED_MESSAGE,
-                now,
-            ));
-        }
-        let stale = self.stale(&key);
-        if let Some(message) = &stale {
-            wanted.push(Condition::new(
-                extension::ENDPOINTS_STALE,
-                true,
-                "ProviderSilent",
-                message.as_str(),
-                now,
-            ));
-        }
-        let mut news = Vec::new();
-        let change = |live: &mut Value| {
-            news.clear();
-            if object::deletion_timestamp(live).is_some() {
-                return false;
-            }
-            let Some(mut known) = key::conditions(live) else { return false };
-            let before = known.clone();
-            for condition in &wanted {
-                let said = conditions::find(&known, &condition.type_);
-                if said
-                    .is_none_or(|said| (said.status, &said.message) != (condition.status, &condition.message))
-                {
-                    news.push(condition.clone());
-                }
-                conditions::set(&mut known, condition.clone(), now);
-            }
-            if stale.is_none() {
-                known.retain(|condition| condition.type_ != extension::ENDPOINTS_STALE);
-            }
-            if known == before {
-                return false;
-            }
-            object::ensure_map(live, "status").insert("conditions".into(), json!(known));
-            true
-        };
-        let written =
-            self.context.writer.objects.modify(&MULTI_CLUSTER_SERVICES, &key, Part::Status, change).await?;
-        let Some(live) = written else { return Ok(Next::Done) };
-        for condition in news {
-            let (good, message) = (condition.status.as_str() == "True", condition.message.clone());
-            let writer = &self.context.writer;
-            match (condition.type_.as_str(), good) {
-                (SERVICE_APPLIED, true) => {
-                    writer.normal(COMPONENT, &live, event::SYNC_SERVICE_SUCCEED, message)
-                }
-                (SERVICE_APPLIED, false) => {
-                    writer.warning(COMPONENT, &live, event::SYNC_SERVICE_FAILED, message)
-                }
-                (DISPATCHED, true) => {
-                    writer.normal(DISPATCHER, &live, event::DISPATCH_SLICE_SUCCEED, message)
-                }
-                (DISPATCHED, false) => {
-                    writer.warning(DISPATCHER, &live, event::DISPATCH_SLICE_FAILED, message)
-                }
-                _ => {}
-            }
-        }
-        Ok(Next::Done)
-    }
-
-    /// Which providers are silent whose endpoints are in use.
-    fn stale(&self, key: &Key) -> Option<String> {
-        let sources = self.works_of(key, |slice| slice.carries == Carries::Collected && slice.ready > 0);
-        let clusters: BTreeSet<&str> =
-            sources.iter().filter_map(|work| names::cluster_of_namespace(&work.namespace)).collect();
-        let silent: Vec<String> = clusters
-            .into_iter()
-            .filter_map(|cluster| Some(format!("{cluster} (since {})", self.silent_since(cluster)?)))
-            .collect();
-        (!silent.is_empty()).then(|| {
-            format!(
-                "nothing is heard of {}: endpoints there are those of the last report; {} withdraws them after a time",
-                silent.join(", "),
-                extension::WITHDRAW_AFTER
-            )
-        })
-    }
 }
-
-/// What a collected Work brings to consumers.
-struct Dispatch {
-    provider: String,
-    service: ServiceName,
-    slices: Vec<Value>,
-    consumers: BTreeSet<String>,
-    withdrawn: bool,
-    again: Option<Duration>,
-}
-
-const SERVICE_APPLIED: &str = "ServiceApplied";
-const DISPATCHED: &str = "EndpointSliceDispatched";
-const DISPATCHER: &str = component::ENDPOINT_SLICE_DISPATCH;
