@@ -241,6 +241,8 @@ pub mod extension {
     /// On a MultiClusterService, by users: endpoints of a silent provider are taken out of use after this time, such as `5m`.
     /// Without it they stay.
     pub const WITHDRAW_AFTER: &str = "multiclusterservice.karmada.io/withdraw-after";
+    /// On a Work that brings a provider's slice to a consumer under another name than Karmada's, which is taken: the slice's name.
+    pub const PROVIDED_SLICE: &str = "multiclusterservice.karmada.io/provided-slice";
     /// Condition of a MultiClusterService: some of its endpoints belong to providers that are silent; which, and since when.
     pub const ENDPOINTS_STALE: &str = "EndpointsStale";
     /// Condition of a binding: its Works cannot be made as they should be, and why.

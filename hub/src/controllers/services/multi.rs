@@ -37,7 +37,11 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Context, Next, work};
+use super::{
+    super::{Context, Next, work},
+    at_the_edge,
+    said::Said,
+};
 use crate::{
     known::heads::{Carries, ClusterHead, MultiHead, SliceHead},
     write::{
@@ -62,6 +66,11 @@ pub(crate) struct Multi {
     told: WorkQueue<Key>,
     /// What is wrong, by MultiClusterService: with its Service, and with the Works of each source.
     wrong: Mutex<BTreeMap<Key, Wrong>>,
+    /// Collected Works that are too much, with their MultiClusterService.
+    refused: Mutex<BTreeMap<Key, Key>>,
+    /// Clusters that are heard again, and since when by the hub's clock.
+    returned: Arc<Mutex<BTreeMap<String, Duration>>>,
+    said: Said,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -70,6 +79,8 @@ struct Wrong {
     works: BTreeMap<Key, String>,
     /// It was looked at.
     served: bool,
+    /// It takes very many Works.
+    many: bool,
 }
 
 fn key_of(service: &ServiceName) -> Key {
@@ -101,6 +112,7 @@ impl Multi {
         let again = served.clone();
         context.resync.tell(&context.known.multi, move |key, _| again.add(key.clone()));
         let (dispatch, tell, serve) = (dispatched.clone(), told.clone(), served.clone());
+        let shared = Arc::downgrade(context);
         context.known.works.listen(move |change| {
             let differs = change.differs(|head| &head.content) || change.differs(|head| &head.deleting);
             let sides = [change.old, change.new].into_iter().flatten().filter(|_| differs);
@@ -116,16 +128,43 @@ impl Multi {
                     .iter()
                     .for_each(|service| tell.add_after(key_of(service), Duration::from_millis(200)));
             }
+            if let Some(context) = shared.upgrade() {
+                at_the_edge(&context, change).into_iter().for_each(|work| dispatch.add(work));
+            }
         });
         let (serve, shared) = (served.clone(), Arc::downgrade(context));
         context.known.clusters.listen(move |change| {
-            let of = |head: &Arc<ClusterHead>| (head.deleting, head.reporting(), head.serves_slices());
+            let of = |head: &Arc<ClusterHead>| (head.deleting, head.serves_slices());
             if change.old.map(of) == change.new.map(of) {
                 return;
             }
             let Some(context) = shared.upgrade() else { return };
             for group in [MultiHead::ALL.to_owned(), MultiHead::of_cluster(&change.key.name)] {
                 context.known.multi.group(&group).into_iter().for_each(|(key, _)| serve.add(key));
+            }
+        });
+        let returned: Arc<Mutex<BTreeMap<String, Duration>>> = Arc::default();
+        let (back, dispatch, tell) = (returned.clone(), dispatched.clone(), told.clone());
+        let shared = Arc::downgrade(context);
+        // Whether a cluster is heard is a matter of the Services of which it tells, and of no others.
+        context.known.clusters.listen(move |change| {
+            let is_heard = |head: &Arc<ClusterHead>| head.reporting();
+            let (before, now) = (change.old.is_some_and(is_heard), change.new.is_some_and(is_heard));
+            let Some(context) = shared.upgrade().filter(|_| before != now) else { return };
+            match now {
+                true => back.lock().insert(change.key.name.clone(), context.env.now()),
+                false => back.lock().remove(&change.key.name),
+            };
+            let group = SliceHead::of_cluster(&names::execution_namespace(&change.key.name));
+            for (work, head) in context.known.works.group(&group) {
+                let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()) else {
+                    continue;
+                };
+                tell.add(key_of(service));
+                let multi = context.known.multi.get(&key_of(service));
+                if multi.is_some_and(|multi| multi.withdraw_after.is_some()) {
+                    dispatch.add(work);
+                }
             }
         });
         let (serve, shared) = (served.clone(), Arc::downgrade(context));
@@ -137,7 +176,9 @@ impl Multi {
                 serve.add(change.key.clone());
             }
         });
-        Self { context: context.clone(), served, dispatched, told, wrong: Mutex::default() }
+        let (context, said) = (context.clone(), Said::default());
+        let (wrong, refused) = (Mutex::default(), Mutex::default());
+        Self { context, served, dispatched, told, wrong, refused, returned, said }
     }
 
     /// Runs until told to stop.
@@ -182,6 +223,7 @@ impl Multi {
         let live = objects.get(&MULTI_CLUSTER_SERVICES, &key).await?;
         let Some(live) = live else {
             self.wrong.lock().remove(&key);
+            self.said.forget(&key);
             return self.end(&key).await;
         };
         let Some(spec) = key::read::<multi::Spec>(&live, "spec") else { return Ok(Next::Done) };
@@ -205,7 +247,7 @@ impl Multi {
         };
         let providers = self.clusters(multi::Spec::named(&spec.provider_clusters));
         let consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
-        self.name_missing(&live, &spec);
+        self.name_missing(&key, &live, &spec);
         let mut next = self.mark(&key, &live, &providers).await?;
         let all: BTreeSet<String> = providers.union(&consumers).cloned().collect();
         let failure = self.propagate(&key, &live, &all).await?;
@@ -233,23 +275,27 @@ impl Multi {
         Ok(next)
     }
 
-    /// Says which clusters cannot take part.
-    fn name_missing(&self, live: &Value, spec: &multi::Spec) {
+    /// Says which clusters cannot take part, when that changes.
+    fn name_missing(&self, key: &Key, live: &Value, spec: &multi::Spec) {
+        let mut missing = Vec::new();
         for (what, selectors) in
             [("Provider", &spec.provider_clusters), ("Consumer", &spec.consumer_clusters)]
         {
             for name in selectors.iter().map(|cluster| cluster.name.as_str()) {
                 let head = self.context.known.clusters.get(&Key::cluster_scoped(name));
-                let (reason, message) = match head {
-                    None => (event::CLUSTER_NOT_FOUND, format!("{what} cluster {name} is not found")),
-                    Some(head) if !head.serves_slices() => (
+                match head {
+                    None => missing
+                        .push((event::CLUSTER_NOT_FOUND, format!("{what} cluster {name} is not found"))),
+                    Some(head) if !head.serves_slices() => missing.push((
                         event::API_INCOMPATIBLE,
                         format!("{what} cluster {name} does not support EndpointSlice"),
-                    ),
-                    Some(_) => continue,
-                };
-                self.context.writer.warning(COMPONENT, live, reason, message);
+                    )),
+                    Some(_) => {}
+                }
             }
+        }
+        for (reason, message) in self.said.news(key, missing) {
+            self.context.writer.warning(COMPONENT, live, reason, message);
         }
     }
 
@@ -278,11 +324,16 @@ impl Multi {
 
     fn heed(&self, next: Next, at: &Key, made: Made) -> Next {
         match made {
-            Made::Unchanged | Made::Written => next,
+            Made::Unchanged | Made::Written => {
+                self.said.forget(at);
+                next
+            }
             Made::Going => next.sooner(PATIENCE),
             Made::Withheld(wait) => next.sooner(wait),
             Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
-                tracing::warn!(work = %at, why, "a Work of a MultiClusterService cannot be made");
+                if self.said.is_new(at, &why) {
+                    tracing::warn!(work = %at, why, "a Work of a MultiClusterService cannot be made");
+                }
                 next.sooner(PATIENCE * 12)
             }
         }

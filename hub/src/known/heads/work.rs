@@ -190,7 +190,7 @@ impl WorkHead {
             .iter()
             .map(ToString::to_string)
             .chain(quota)
-            .chain(head.slice.iter().flat_map(|slice| slice.groups()))
+            .chain(head.slice.iter().flat_map(|slice| slice.groups(&key.namespace)))
             .chain(
                 head.sample.iter().flat_map(|sample| {
                     [SampleHead::of_hpa(&sample.hpa), SampleHead::of_cluster(&key.namespace)]

@@ -15,11 +15,27 @@ use karmada_meta::object;
 use karmada_objects::{Part, key::Key, kinds::WORKS};
 use serde_json::Value;
 
-use super::{super::super::Next, Multi, PATIENCE, key_of};
+use super::{
+    super::{super::Next, counts},
+    Multi, PATIENCE, key_of,
+};
 use crate::{
-    known::heads::{Carries, MultiHead, SliceHead},
+    known::heads::{Carries, MultiHead, SliceHead, WorkHead},
     write::works::{self, Made, Maker},
 };
+
+/// So long a provider that is back has for telling what is other than before, which its agent does first of all.
+const RETURNS: Duration = Duration::from_secs(5);
+/// So many Works that cannot be made are remembered of a MultiClusterService.
+const WRONG: usize = 64;
+
+/// Where a slice goes on a consumer.
+struct Place {
+    /// Its Work.
+    at: Key,
+    /// Its name on the member.
+    name: String,
+}
 
 /// What a collected Work brings to consumers.
 struct Dispatch {
@@ -52,18 +68,35 @@ impl Multi {
         if !spec.is_cross_cluster() || !spec.is_provided_by(provider) {
             return Err(format!("cluster {provider} is no provider of MultiClusterService {service}"));
         }
+        counts(&self.context, source, provider, &service)
+            .and_then(|()| slices::told(live, &service).map(drop))
+            .inspect_err(|why| {
+                self.refused.lock().insert(source.clone(), key_of(&service));
+                self.note(&key_of(&service), source, &Made::Refused(why.clone()));
+            })?;
         let told = slices::told(live, &service)?;
         let mut consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
         consumers.remove(provider);
-        let (withdrawn, again) = self.withdrawn(provider, &service, head);
+        let (withdrawn, again) = self.withdrawn((provider, source), &service, head);
         let slices = told.into_iter().cloned().collect();
         Ok(Some(Dispatch { provider: provider.to_owned(), service, slices, consumers, withdrawn, again }))
     }
 
     /// Whether the endpoints of a provider are withdrawn, and else when to ask again. Never the last ones, nor while so many
     /// clusters are silent that the hub may be the one that is cut off.
-    fn withdrawn(&self, provider: &str, service: &ServiceName, head: &MultiHead) -> (bool, Option<Duration>) {
-        let Some(since) = self.silent_since(provider) else { return (false, None) };
+    fn withdrawn(
+        &self,
+        (provider, source): (&str, &Key),
+        service: &ServiceName,
+        head: &MultiHead,
+    ) -> (bool, Option<Duration>) {
+        let Some(since) = self.silent_since(provider) else {
+            let left = self.returned_for(provider).filter(|_| {
+                // What it told before it was away does not count yet.
+                head.withdraw_after.is_some() && self.is_withdrawn(source)
+            });
+            return (left.is_some(), left);
+        };
         let Some(until) = head.withdraw_after.and_then(|after| multi::later(since, after)) else {
             return (false, None);
         };
@@ -94,15 +127,69 @@ impl Multi {
         }
     }
 
+    /// How long a provider that is back has to tell what is other than before.
+    fn returned_for(&self, provider: &str) -> Option<Duration> {
+        let mut returned = self.returned.lock();
+        let since = *returned.get(provider)?;
+        let left = (since + RETURNS).checked_sub(self.context.env.now()).filter(|left| !left.is_zero());
+        if left.is_none() {
+            returned.remove(provider);
+        }
+        left
+    }
+
+    /// Whether consumers have what a Work tells with no endpoint that takes requests.
+    fn is_withdrawn(&self, source: &Key) -> bool {
+        let known = &self.context.known.works;
+        let ready = |head: &WorkHead| head.slice.as_ref().map_or(0, |slice| slice.ready);
+        let brought = known.group(&SliceHead::of_source(source));
+        known.get(source).is_some_and(|head| ready(&head) > 0)
+            && !brought.is_empty()
+            && brought.iter().all(|(_, head)| ready(head) == 0)
+    }
+
+    /// Where a slice goes on a consumer, and its name there: Karmada's, unless that is another provider's. One that has the
+    /// other name keeps it.
+    fn place(&self, (wanted, source): (&Dispatch, &Key), consumer: &str, slice: &str) -> Place {
+        let of = |name: String| {
+            let work = multi::dispatched_work(&wanted.service.namespace, &name);
+            let at = Key::new(names::execution_namespace(consumer), work);
+            let known = self.context.known.works.get(&at);
+            let ours = known.map(|head| {
+                let slice = head.slice.as_ref();
+                slice.is_some_and(|slice| slice.brings(source, &wanted.service))
+            });
+            (Place { at, name }, ours)
+        };
+        let (usual, is_usual) = of(multi::dispatched_name(&wanted.provider, slice));
+        let (other, is_other) = of(multi::other_name(&wanted.provider, slice));
+        match (is_other, is_usual) {
+            (Some(true), _) | (_, Some(false)) => other,
+            _ => usual,
+        }
+    }
+
     pub(super) async fn dispatch(&self, source: Key) -> Result<Next, Error> {
         let objects = &self.context.writer.objects;
         let live = objects.get(&WORKS, &source).await?;
         let made = self.context.known.works.group(&SliceHead::of_source(&source));
-        let wanted = match live.as_ref().map(|live| self.wanted(&source, live)) {
-            None => None,
-            Some(Ok(wanted)) => wanted,
+        let refused = self.refused.lock().remove(&source);
+        let wanted = live.as_ref().map(|live| self.wanted(&source, live));
+        if let Some(service) = refused.filter(|_| !self.refused.lock().contains_key(&source)) {
+            self.note(&service, &source, &Made::Unchanged);
+        }
+        let wanted = match wanted {
+            None => {
+                self.said.forget(&source);
+                None
+            }
+            Some(Ok(wanted)) => {
+                self.said.forget(&source);
+                wanted
+            }
             Some(Err(why)) => {
-                if let Some(work) = live.as_ref().filter(|_| made.is_empty()) {
+                let nothing = made.is_empty();
+                if let Some(work) = live.as_ref().filter(|_| nothing && self.said.is_new(&source, &why)) {
                     tracing::info!(work = %source, why, "what an agent tells of a Service does not count");
                     self.context.writer.warning(
                         component::ENDPOINT_SLICE,
@@ -118,14 +205,10 @@ impl Multi {
         let mut kept: BTreeSet<Key> = BTreeSet::new();
         if let Some(wanted) = &wanted {
             let service = key_of(&wanted.service);
+            let maker = Maker::Slice(&wanted.service, &source);
             for consumer in &wanted.consumers {
                 for slice in &wanted.slices {
-                    let name = multi::dispatched_work(
-                        &wanted.service.namespace,
-                        &wanted.provider,
-                        object::name(slice),
-                    );
-                    let at = Key::new(names::execution_namespace(consumer), name);
+                    let Place { at, name } = self.place((wanted, &source), consumer, object::name(slice));
                     kept.insert(at.clone());
                     if self
                         .context
@@ -139,10 +222,10 @@ impl Multi {
                     }
                     let between = (wanted.provider.as_str(), consumer.as_str());
                     let build = |existing: Option<&Value>, id: &str| {
+                        let slice = (slice, name.as_str());
                         multi::dispatched(slice, &wanted.service, between, wanted.withdrawn, existing, id)
                     };
-                    let made =
-                        works::ensure(&self.context.writer, &at, &Maker::Multi(&service), build).await?;
+                    let made = works::ensure(&self.context.writer, &at, &maker, build).await?;
                     self.note(&service, &at, &made);
                     next = self.heed(next, &at, made);
                 }
@@ -178,6 +261,11 @@ impl Multi {
         let mut wrong = self.wrong.lock();
         let Some(known) = wrong.get_mut(service) else { return };
         let news = match made {
+            Made::Taken(_) | Made::TooLarge(_) | Made::Refused(_)
+                if known.works.len() >= WRONG && !known.works.contains_key(work) =>
+            {
+                false
+            }
             Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
                 known.works.insert(work.clone(), why.clone()).as_ref() != Some(why)
             }

@@ -21,6 +21,8 @@ use crate::known::heads::Carries;
 
 /// So many Works of one MultiClusterService are a warning.
 const MANY: usize = 10_000;
+/// How many silent providers are named.
+const NAMED: usize = 5;
 
 const SERVICE_APPLIED: &str = "ServiceApplied";
 const DISPATCHED: &str = "EndpointSliceDispatched";
@@ -37,7 +39,11 @@ impl Multi {
             return Ok(Next::Done);
         }
         let dispatched = self.works_of(&key, |slice| matches!(slice.carries, Carries::Dispatched(_)));
-        if dispatched.len() > MANY {
+        let many = dispatched.len() > MANY;
+        if let Some(known) = self.wrong.lock().get_mut(&key) {
+            known.many = many;
+        }
+        if many && !wrong.many {
             tracing::warn!(multiclusterservice = %key, works = dispatched.len(), "its slices take many Works: name fewer consumers");
         }
         let now = Time::now(&self.context.env);
@@ -136,8 +142,9 @@ impl Multi {
             .collect();
         (!silent.is_empty()).then(|| {
             format!(
-                "nothing is heard of {}: endpoints there are those of the last report; {} withdraws them after a time",
-                silent.join(", "),
+                "nothing is heard of {}{}: endpoints there are those of the last report; {} withdraws them after a time",
+                silent[..silent.len().min(NAMED)].join(", "),
+                silent.len().checked_sub(NAMED).filter(|more| *more > 0).map_or(String::new(), |more| format!(" and {more} more")),
                 extension::WITHDRAW_AFTER
             )
         })
