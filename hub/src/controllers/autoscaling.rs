@@ -76,6 +76,8 @@ pub(crate) struct Autoscaling {
     context: Arc<Context>,
     settings: Settings,
     asked: WorkQueue<Key>,
+    /// Works that ask a cluster which was away.
+    returned: WorkQueue<Key>,
     looked: WorkQueue<Key>,
     kept: Mutex<BTreeMap<Key, Kept>>,
 }
@@ -133,6 +135,7 @@ impl Autoscaling {
             queue
         };
         let (asked, looked) = (queue("federatedhpa-questions"), queue("federatedhpa"));
+        let returned = queue("federatedhpa-returns");
         let period = settings.sampling.every;
         let (ask, look, shared) = (asked.clone(), looked.clone(), Arc::downgrade(context));
         context.known.hpas.listen(move |change| {
@@ -159,7 +162,7 @@ impl Autoscaling {
             let scaled = context.known.hpas.group(&binding.to_string());
             scaled.into_iter().for_each(|(key, _)| ask.add(key));
         });
-        let (ask, shared) = (asked.clone(), Arc::downgrade(context));
+        let (again, shared) = (returned.clone(), Arc::downgrade(context));
         context.known.clusters.listen(move |change| {
             let since = |head: &Arc<ClusterHead>| head.heard_since();
             let now = change.new.and_then(since);
@@ -169,8 +172,7 @@ impl Autoscaling {
             let Some(context) = shared.upgrade() else { return };
             let group = SampleHead::of_cluster(&names::execution_namespace(&change.key.name));
             let works = context.known.works.group(&group).into_iter();
-            let hpas = works.filter_map(|(_, head)| Some(head.sample.as_ref()?.hpa.clone()));
-            hpas.for_each(|hpa| ask.add_after(hpa, RETURNS));
+            works.for_each(|(work, _)| again.add_after(work, RETURNS));
         });
         let ask = asked.clone();
         context.known.works.listen(move |change| {
@@ -178,7 +180,7 @@ impl Autoscaling {
             let Some(sample) = asks.filter(|_| change.differs(|head| &head.content)) else { return };
             ask.add(sample.hpa.clone());
         });
-        Self { context: context.clone(), settings, asked, looked, kept: Mutex::default() }
+        Self { context: context.clone(), settings, asked, returned, looked, kept: Mutex::default() }
     }
 
     /// Runs until told to stop.
@@ -191,6 +193,7 @@ impl Autoscaling {
         known.namespaces.synced().await;
         tokio::join!(
             work("federatedhpa-questions", &self.asked, WORKERS, &stop, |key: Key| self.ask(key)),
+            work("federatedhpa-returns", &self.returned, WORKERS, &stop, |work: Key| self.ask_again(work)),
             work("federatedhpa", &self.looked, WORKERS, &stop, |key: Key| self.turn(key)),
         );
     }
@@ -218,24 +221,10 @@ impl Autoscaling {
         let clusters = head.filter(|_| live.is_some()).map(|head| self.clusters(&head)).unwrap_or_default();
         let (mut next, mut kept) = (Next::Done, Vec::new());
         for (cluster, hpa) in clusters.iter().filter_map(|cluster| Some((cluster, live.as_ref()?))) {
-            let name = question::work_name(&key.namespace, &key.name);
-            let at = Key::new(names::execution_namespace(cluster), name);
-            if context.known.namespaces.get(&Key::cluster_scoped(at.namespace.as_str())).is_none() {
-                next = next.sooner(PATIENCE);
-                continue;
-            }
-            let since = self.heard_since(cluster, &at);
-            let build = |existing: Option<&Value>, id: &str| {
-                question::work(hpa, (cluster, since.as_deref()), self.settings.sampling, existing, id)
-            };
-            next = match works::ensure(&context.writer, &at, &Maker::Hpa(&key), build).await? {
-                Made::Unchanged | Made::Written => next,
-                Made::Going => next.sooner(PATIENCE),
-                Made::Withheld(wait) => next.sooner(wait),
-                Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
-                    tracing::warn!(work = %at, why, "a Work of a FederatedHPA cannot be made");
-                    next.sooner(PATIENCE * 12)
-                }
+            let at = Self::question(&key, cluster);
+            next = match self.ask_one(&key, hpa, cluster, &at).await? {
+                Next::Done => next,
+                Next::After(wait) => next.sooner(wait),
             };
             kept.push(at);
         }
@@ -249,6 +238,53 @@ impl Autoscaling {
             }
         }
         Ok(next)
+    }
+
+    /// The Work that asks a cluster.
+    fn question(hpa: &Key, cluster: &str) -> Key {
+        Key::new(names::execution_namespace(cluster), question::work_name(&hpa.namespace, &hpa.name))
+    }
+
+    /// Has one cluster asked.
+    async fn ask_one(&self, key: &Key, hpa: &Value, cluster: &str, at: &Key) -> Result<Next, Error> {
+        let context = &self.context;
+        if context.known.namespaces.get(&Key::cluster_scoped(at.namespace.as_str())).is_none() {
+            return Ok(Next::After(PATIENCE));
+        }
+        let since = self.heard_since(cluster, at);
+        let build = |existing: Option<&Value>, id: &str| {
+            question::work(hpa, (cluster, since.as_deref()), self.settings.sampling, existing, id)
+        };
+        Ok(match works::ensure(&context.writer, at, &Maker::Hpa(key), build).await? {
+            Made::Unchanged | Made::Written => Next::Done,
+            Made::Going => Next::After(PATIENCE),
+            Made::Withheld(wait) => Next::After(wait),
+            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
+                tracing::warn!(work = %at, why, "a Work of a FederatedHPA cannot be made");
+                Next::After(PATIENCE * 12)
+            }
+        })
+    }
+
+    /// Asks a cluster anew that was away, and no other.
+    async fn ask_again(&self, work: Key) -> Result<Next, Error> {
+        let known = &self.context.known;
+        let sample =
+            known.works.get(&work).filter(|head| !head.deleting).and_then(|head| head.sample.clone());
+        let (Some(sample), Some(cluster)) = (sample, names::cluster_of_namespace(&work.namespace)) else {
+            return Ok(Next::Done);
+        };
+        if known.hpas.get(&sample.hpa).is_none_or(|head| head.deleting)
+            || Self::question(&sample.hpa, cluster) != work
+        {
+            return Ok(Next::Done);
+        }
+        match self.context.writer.objects.get(&FEDERATED_HPAS, &sample.hpa).await? {
+            Some(hpa) if object::deletion_timestamp(&hpa).is_none() => {
+                self.ask_one(&sample.hpa, &hpa, cluster, &work).await
+            }
+            _ => Ok(Next::Done),
+        }
     }
 
     /// Since when a cluster is heard that is asked by this Work; of one that is silent, what the Work says.

@@ -64,6 +64,8 @@ pub(crate) struct Multi {
     /// Collected Works, by their keys, also such as are gone.
     dispatched: WorkQueue<Key>,
     told: WorkQueue<Key>,
+    /// Clusters that are heard, or are not any more.
+    heard: WorkQueue<Key>,
     /// What is wrong, by MultiClusterService: with its Service, and with the Works of each source.
     wrong: Mutex<BTreeMap<Key, Wrong>>,
     /// Collected Works that are too much, with their MultiClusterService.
@@ -144,28 +146,19 @@ impl Multi {
             }
         });
         let returned: Arc<Mutex<BTreeMap<String, Duration>>> = Arc::default();
-        let (back, dispatch, tell) = (returned.clone(), dispatched.clone(), told.clone());
-        let shared = Arc::downgrade(context);
-        // Whether a cluster is heard is a matter of the Services of which it tells, and of no others.
+        let heard = queue("multiclusterservice-clusters");
+        let (back, hear, env) = (returned.clone(), heard.clone(), context.env.clone());
         context.known.clusters.listen(move |change| {
             let is_heard = |head: &Arc<ClusterHead>| head.reporting();
             let (before, now) = (change.old.is_some_and(is_heard), change.new.is_some_and(is_heard));
-            let Some(context) = shared.upgrade().filter(|_| before != now) else { return };
+            if before == now {
+                return;
+            }
             match now {
-                true => back.lock().insert(change.key.name.clone(), context.env.now()),
+                true => back.lock().insert(change.key.name.clone(), env.now()),
                 false => back.lock().remove(&change.key.name),
             };
-            let group = SliceHead::of_cluster(&names::execution_namespace(&change.key.name));
-            for (work, head) in context.known.works.group(&group) {
-                let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()) else {
-                    continue;
-                };
-                tell.add(key_of(service));
-                let multi = context.known.multi.get(&key_of(service));
-                if multi.is_some_and(|multi| multi.withdraw_after.is_some()) {
-                    dispatch.add(work);
-                }
-            }
+            hear.add(change.key.clone());
         });
         let (serve, shared) = (served.clone(), Arc::downgrade(context));
         context.known.templates.listen(move |kind, change| {
@@ -178,7 +171,7 @@ impl Multi {
         });
         let (context, said) = (context.clone(), Said::default());
         let (wrong, refused) = (Mutex::default(), Mutex::default());
-        Self { context, served, dispatched, told, wrong, refused, returned, said }
+        Self { context, served, dispatched, told, heard, wrong, refused, returned, said }
     }
 
     /// Runs until told to stop.
@@ -191,8 +184,26 @@ impl Multi {
         tokio::join!(
             work("multiclusterservice", &self.served, WORKERS, &stop, |key: Key| self.serve(key)),
             work("endpointslice-dispatch", &self.dispatched, WORKERS, &stop, |key: Key| self.dispatch(key)),
+            work("multiclusterservice-clusters", &self.heard, 1, &stop, |cluster: Key| self.hear(cluster)),
             work("multiclusterservice-status", &self.told, WORKERS, &stop, |key: Key| self.tell(key)),
         );
+    }
+
+    /// A cluster is heard, or is not any more: a matter of the Services of which it tells, and of no others.
+    async fn hear(&self, cluster: Key) -> Result<Next, Error> {
+        let known = &self.context.known;
+        let group = SliceHead::of_cluster(&names::execution_namespace(&cluster.name));
+        for (work, head) in known.works.group(&group) {
+            let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()).map(key_of) else {
+                continue;
+            };
+            let Some(multi) = known.multi.get(&service) else { continue };
+            self.told.add(service);
+            if multi.withdraw_after.is_some() {
+                self.dispatched.add(work);
+            }
+        }
+        Ok(Next::Done)
     }
 
     /// The clusters that a list of them means, which are there to stay.
