@@ -5,7 +5,11 @@
 //!   the Work that asks it ─▶ its report ───────────────────┴─▶ checked, new enough ─▶ Answer, or why there is none
 //! ```
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use karmada_api::{
@@ -70,7 +74,8 @@ impl Autoscaling {
         kept: &mut Kept,
     ) -> Result<(Vec<Answer>, BTreeMap<String, String>), Error> {
         let binding = &target.binding;
-        kept.clusters.retain(|name, _| binding.clusters.iter().any(|target| target.name == *name));
+        let placed: BTreeSet<&str> = binding.clusters.iter().map(|target| target.name.as_str()).collect();
+        kept.clusters.retain(|name, _| placed.contains(name.as_str()));
         let template: Requests = Arc::new(requests(binding.replica_requirements.as_ref()));
         let kinds = &binding.resource;
         let work = names::work_name(&kinds.kind, &kinds.namespace, &kinds.name);

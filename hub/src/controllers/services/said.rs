@@ -49,10 +49,8 @@ mod tests {
         assert_eq!(said.news(&web, words(&["c", "a"])), words(&["a"]));
         assert_eq!(said.news(&web, words(&[])), words(&[]));
         assert_eq!(said.news(&web, words(&["c"])), words(&["c"]));
-        assert!(
-            !said.is_new(&Key::new("demo", "api"), "x") == false
-                && !said.is_new(&Key::new("demo", "api"), "x")
-        );
+        let api = Key::new("demo", "api");
+        assert!(said.is_new(&api, "x") && !said.is_new(&api, "x") && said.is_new(&api, "y"));
         said.forget(&web);
         assert_eq!(said.0.lock().len(), 1);
     }
