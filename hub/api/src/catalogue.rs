@@ -187,7 +187,7 @@ pub const CONDITIONS: [Entry; 46] = [
     entry(
         "FederatedHPA",
         extension::CLUSTERS_SILENT,
-        "Some clusters of its workload are silent, so nothing is scaled down: which, and why.",
+        "Some clusters of its workload are silent or cannot measure it, so nothing is scaled down: which, and why.",
     ),
     // Declared by Karmada; nobody writes them.
     entry("Work", condition::PROGRESSING, "Declared by Karmada. Nobody writes it."),

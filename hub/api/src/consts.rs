@@ -241,6 +241,8 @@ pub mod extension {
     /// On a MultiClusterService, by users: endpoints of a silent provider are taken out of use after this time, such as `5m`.
     /// Without it they stay.
     pub const WITHDRAW_AFTER: &str = "multiclusterservice.karmada.io/withdraw-after";
+    /// On a Work that brings a provider's slice to a consumer under another name than Karmada's, which is taken: the slice's name.
+    pub const PROVIDED_SLICE: &str = "multiclusterservice.karmada.io/provided-slice";
     /// Condition of a MultiClusterService: some of its endpoints belong to providers that are silent; which, and since when.
     pub const ENDPOINTS_STALE: &str = "EndpointsStale";
     /// Condition of a binding: its Works cannot be made as they should be, and why.
@@ -255,7 +257,10 @@ pub mod extension {
     pub const FEDERATED_HPA_NAME: &str = "federatedhpa.karmada.io/name";
     /// On the FederatedHPA in such a Work: how it is sampled, if not as usual.
     pub const SAMPLING: &str = "federatedhpa.karmada.io/sampling";
-    /// Condition of a FederatedHPA: some of its clusters are silent, so nothing is scaled down; which, and why.
+    /// On the FederatedHPA in such a Work: since when the cluster is heard. One that has been away is asked anew.
+    pub const HEARD_SINCE: &str = "federatedhpa.karmada.io/heard-since";
+    /// Condition of a FederatedHPA: some of its clusters are silent, or cannot measure something, so nothing is scaled down; which,
+    /// and why.
     pub const CLUSTERS_SILENT: &str = "ClustersSilent";
     /// Condition of a binding: whether the override policies exist that its policy depends on.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";

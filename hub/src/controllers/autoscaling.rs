@@ -8,7 +8,9 @@
 //!
 //! Answers change nothing by themselves: each FederatedHPA has its turn once in a period, and the turns are spread over it. A
 //! cluster is silent whose agent is not heard, or that has not answered what is asked now; agents tell of what changes, so an
-//! answer holds as long as its agent is heard.
+//! answer holds as long as its agent is heard. One that was away is asked anew when it is back.
+
+mod answers;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,7 +26,6 @@ use karmada_core::{
         hpa::{Cluster, Spec},
         look::{self, ABLE, ACTIVE, Outcome, Said, Settings, View},
         question,
-        report::Report,
     },
     names,
 };
@@ -39,9 +40,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use self::answers::{Answer, Witness, silence};
 use super::{Context, Next, work};
 use crate::{
-    known::heads::{HpaHead, SampleHead},
+    known::heads::{ClusterHead, HpaHead, SampleHead},
     write::works::{self, Made, Maker},
 };
 
@@ -53,6 +55,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST: Duration = Duration::from_secs(3);
 /// For so long after the template's replicas have changed, what clusters report of theirs may be from before.
 const SETTLES: Duration = Duration::from_secs(120);
+/// A cluster that is back is asked anew after this time: one that comes and goes all the time is asked no more often.
+const RETURNS: Duration = Duration::from_secs(2);
 /// Who reports.
 const COMPONENT: &str = component::FEDERATED_HPA;
 
@@ -72,6 +76,8 @@ pub(crate) struct Autoscaling {
     context: Arc<Context>,
     settings: Settings,
     asked: WorkQueue<Key>,
+    /// Works that ask a cluster which was away.
+    returned: WorkQueue<Key>,
     looked: WorkQueue<Key>,
     kept: Mutex<BTreeMap<Key, Kept>>,
 }
@@ -83,12 +89,21 @@ struct Kept {
     history: History,
     /// The template's replicas, and when they became so.
     replicas: (i64, Duration),
-    /// Why the answers of clusters do not count, that was told.
-    refused: BTreeMap<String, String>,
+    /// What is known of its clusters.
+    clusters: BTreeMap<String, Witness>,
+    /// A change of the template that was sent and not answered.
+    sent: Option<Sent>,
+    /// Why the template cannot be changed, that was told.
+    failed: Option<String>,
 }
 
-/// Of each cluster the replicas that it has by the binding, and its report, if it counts.
-type Answers = Vec<(i64, Option<Arc<Report>>)>;
+/// A change of replicas, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sent {
+    from: i64,
+    to: i64,
+    why: String,
+}
 
 /// A target, as it stands.
 struct Target {
@@ -120,6 +135,7 @@ impl Autoscaling {
             queue
         };
         let (asked, looked) = (queue("federatedhpa-questions"), queue("federatedhpa"));
+        let returned = queue("federatedhpa-returns");
         let period = settings.sampling.every;
         let (ask, look, shared) = (asked.clone(), looked.clone(), Arc::downgrade(context));
         context.known.hpas.listen(move |change| {
@@ -146,13 +162,25 @@ impl Autoscaling {
             let scaled = context.known.hpas.group(&binding.to_string());
             scaled.into_iter().for_each(|(key, _)| ask.add(key));
         });
+        let (again, shared) = (returned.clone(), Arc::downgrade(context));
+        context.known.clusters.listen(move |change| {
+            let since = |head: &Arc<ClusterHead>| head.heard_since();
+            let now = change.new.and_then(since);
+            if now.is_none() || change.old.and_then(since) == now {
+                return;
+            }
+            let Some(context) = shared.upgrade() else { return };
+            let group = SampleHead::of_cluster(&names::execution_namespace(&change.key.name));
+            let works = context.known.works.group(&group).into_iter();
+            works.for_each(|(work, _)| again.add_after(work, RETURNS));
+        });
         let ask = asked.clone();
         context.known.works.listen(move |change| {
             let asks = change.last().sample.as_ref();
             let Some(sample) = asks.filter(|_| change.differs(|head| &head.content)) else { return };
             ask.add(sample.hpa.clone());
         });
-        Self { context: context.clone(), settings, asked, looked, kept: Mutex::default() }
+        Self { context: context.clone(), settings, asked, returned, looked, kept: Mutex::default() }
     }
 
     /// Runs until told to stop.
@@ -165,6 +193,7 @@ impl Autoscaling {
         known.namespaces.synced().await;
         tokio::join!(
             work("federatedhpa-questions", &self.asked, WORKERS, &stop, |key: Key| self.ask(key)),
+            work("federatedhpa-returns", &self.returned, WORKERS, &stop, |work: Key| self.ask_again(work)),
             work("federatedhpa", &self.looked, WORKERS, &stop, |key: Key| self.turn(key)),
         );
     }
@@ -192,23 +221,10 @@ impl Autoscaling {
         let clusters = head.filter(|_| live.is_some()).map(|head| self.clusters(&head)).unwrap_or_default();
         let (mut next, mut kept) = (Next::Done, Vec::new());
         for (cluster, hpa) in clusters.iter().filter_map(|cluster| Some((cluster, live.as_ref()?))) {
-            let name = question::work_name(&key.namespace, &key.name);
-            let at = Key::new(names::execution_namespace(cluster), name);
-            if context.known.namespaces.get(&Key::cluster_scoped(at.namespace.as_str())).is_none() {
-                next = next.sooner(PATIENCE);
-                continue;
-            }
-            let build = |existing: Option<&Value>, id: &str| {
-                question::work(hpa, cluster, self.settings.sampling, existing, id)
-            };
-            next = match works::ensure(&context.writer, &at, &Maker::Hpa(&key), build).await? {
-                Made::Unchanged | Made::Written => next,
-                Made::Going => next.sooner(PATIENCE),
-                Made::Withheld(wait) => next.sooner(wait),
-                Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
-                    tracing::warn!(work = %at, why, "a Work of a FederatedHPA cannot be made");
-                    next.sooner(PATIENCE * 12)
-                }
+            let at = Self::question(&key, cluster);
+            next = match self.ask_one(&key, hpa, cluster, &at).await? {
+                Next::Done => next,
+                Next::After(wait) => next.sooner(wait),
             };
             kept.push(at);
         }
@@ -222,6 +238,63 @@ impl Autoscaling {
             }
         }
         Ok(next)
+    }
+
+    /// The Work that asks a cluster.
+    fn question(hpa: &Key, cluster: &str) -> Key {
+        Key::new(names::execution_namespace(cluster), question::work_name(&hpa.namespace, &hpa.name))
+    }
+
+    /// Has one cluster asked.
+    async fn ask_one(&self, key: &Key, hpa: &Value, cluster: &str, at: &Key) -> Result<Next, Error> {
+        let context = &self.context;
+        if context.known.namespaces.get(&Key::cluster_scoped(at.namespace.as_str())).is_none() {
+            return Ok(Next::After(PATIENCE));
+        }
+        let since = self.heard_since(cluster, at);
+        let build = |existing: Option<&Value>, id: &str| {
+            question::work(hpa, (cluster, since.as_deref()), self.settings.sampling, existing, id)
+        };
+        Ok(match works::ensure(&context.writer, at, &Maker::Hpa(key), build).await? {
+            Made::Unchanged | Made::Written => Next::Done,
+            Made::Going => Next::After(PATIENCE),
+            Made::Withheld(wait) => Next::After(wait),
+            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
+                tracing::warn!(work = %at, why, "a Work of a FederatedHPA cannot be made");
+                Next::After(PATIENCE * 12)
+            }
+        })
+    }
+
+    /// Asks a cluster anew that was away, and no other.
+    async fn ask_again(&self, work: Key) -> Result<Next, Error> {
+        let known = &self.context.known;
+        let sample =
+            known.works.get(&work).filter(|head| !head.deleting).and_then(|head| head.sample.clone());
+        let (Some(sample), Some(cluster)) = (sample, names::cluster_of_namespace(&work.namespace)) else {
+            return Ok(Next::Done);
+        };
+        if known.hpas.get(&sample.hpa).is_none_or(|head| head.deleting)
+            || Self::question(&sample.hpa, cluster) != work
+        {
+            return Ok(Next::Done);
+        }
+        match self.context.writer.objects.get(&FEDERATED_HPAS, &sample.hpa).await? {
+            Some(hpa) if object::deletion_timestamp(&hpa).is_none() => {
+                self.ask_one(&sample.hpa, &hpa, cluster, &work).await
+            }
+            _ => Ok(Next::Done),
+        }
+    }
+
+    /// Since when a cluster is heard that is asked by this Work; of one that is silent, what the Work says.
+    fn heard_since(&self, cluster: &str, work: &Key) -> Option<String> {
+        let known = &self.context.known;
+        let head = known.clusters.get(&Key::cluster_scoped(cluster));
+        match head.and_then(|head| head.heard_since()) {
+            Some(since) => Some(since.to_string()),
+            None => Some(known.works.get(work)?.sample.as_ref()?.since.as_ref()?.to_string()),
+        }
     }
 
     /// A FederatedHPA has its turn. Whatever fails, the next comes when it is due.
@@ -260,23 +333,34 @@ impl Autoscaling {
         let current = target.scale["spec"]["replicas"].as_i64().unwrap_or_default();
         let now = self.context.env.now();
         let mut kept = self.kept(key, &live, current, now);
-        let (reports, silent) = self.reports(key, &spec, (current, &target.binding), &mut kept);
-        let clusters: Vec<Cluster<'_>> = reports
+        let mut scaled_at = None;
+        let mut news = Vec::new();
+        // The answer to it was lost, and it was done.
+        if let Some(Sent { from, to, why }) = kept.sent.take().filter(|sent| sent.to == current) {
+            tracing::info!(federatedhpa = %key, from, to, why, "scaled, as it turns out");
+            kept.history.scaled(now, from, to);
+            scaled_at = Some(Time::now(&self.context.env).to_string());
+            news.push((true, event::SUCCESSFUL_RESCALE, rescaled(to, &why)));
+        }
+        let (answers, mut silent) = self.answers(key, &spec, (current, &target), &mut kept).await?;
+        let clusters: Vec<Cluster<'_>> = answers
             .iter()
-            .map(|(assigned, report)| Cluster { assigned: *assigned, report: report.as_deref() })
+            .map(|Answer { given, replicas, report }| Cluster {
+                given,
+                replicas: *replicas,
+                report: report.as_deref(),
+            })
             .collect();
-        let assigned: i64 = clusters.iter().map(|cluster| cluster.assigned).sum();
+        let placed = &target.binding.clusters;
+        let assigned: i64 = placed.iter().map(|target| i64::from(target.replicas)).sum();
         let settles = now.saturating_sub(kept.replicas.1) < SETTLES && target.binding.replicas > 0;
         let settling =
             settles.then(|| assigned as f64 / f64::from(target.binding.replicas)).filter(|c| *c > 0.0);
-        let requests = target.binding.replica_requirements.as_ref().map(|needs| &needs.resource_request);
-        let request = |name: &str| {
-            requests.and_then(|all| all.get(name)).map_or(0, karmada_meta::quantity::Quantity::milli)
-        };
         let view = View { spec: &spec, current, settling, clusters: &clusters };
-        let mut outcome = look::look(view, &mut kept.history, &self.settings, now, request);
-        let mut scaled_at = None;
-        let mut news = Vec::new();
+        let mut outcome = look::look(view, &mut kept.history, &self.settings, now);
+        for (place, why) in &outcome.unmeasured {
+            silent.entry(placed[*place].name.clone()).or_insert_with(|| why.clone());
+        }
         if let Some(why) = outcome.rescale.clone() {
             let size = outcome.replicas;
             target.scale["spec"]["replicas"] = json!(size);
@@ -285,19 +369,27 @@ impl Autoscaling {
                     tracing::info!(federatedhpa = %key, from = current, to = size, why, "scaled");
                     let message = format!("the HPA controller was able to update the target scale to {size}");
                     outcome.said.push(Said::new(ABLE, true, "SucceededRescale", message));
-                    news.push((true, event::SUCCESSFUL_RESCALE, format!("New size: {size}; reason: {why}")));
+                    news.push((true, event::SUCCESSFUL_RESCALE, rescaled(size, &why)));
                     kept.history.scaled(now, current, size);
+                    kept.failed = None;
                     kept.replicas = (size, now);
                     scaled_at = Some(Time::now(&self.context.env).to_string());
                 }
-                // Somebody else has just written it: the next look decides anew.
-                Err(error) if error.is_conflict() || error.is_transient() => return Err(error),
+                // Somebody else has just written it, or nobody knows: the next look decides anew.
+                Err(error) if error.is_conflict() || error.is_transient() => {
+                    kept.sent = Some(Sent { from: current, to: size, why });
+                    self.kept.lock().insert(key.clone(), kept);
+                    return Err(error);
+                }
                 Err(error) => {
                     let message =
                         format!("the HPA controller was unable to update the target scale: {error}");
                     outcome.said.push(Said::new(ABLE, false, "FailedUpdateScale", message));
-                    let why = format!("New size: {size}; reason: {why}; error: {error}");
-                    news.push((false, event::FAILED_RESCALE, why));
+                    let why = format!("{}; error: {error}", rescaled(size, &why));
+                    if kept.failed.as_ref() != Some(&why) {
+                        news.push((false, event::FAILED_RESCALE, why.clone()));
+                        kept.failed = Some(why);
+                    }
                     outcome.replicas = current;
                 }
             }
@@ -377,73 +469,13 @@ impl Autoscaling {
                 uid: object::uid(live).to_owned(),
                 history: History::resume(now, current, since),
                 replicas: (current, now),
-                refused: BTreeMap::new(),
+                ..Kept::default()
             };
         };
         if kept.replicas.0 != current {
             kept.replicas = (current, now);
         }
         kept
-    }
-
-    /// What clusters say: with the replicas that each has by the binding, its report, if it counts; and why those do not that do
-    /// not.
-    fn reports(
-        &self,
-        key: &Key,
-        spec: &Spec,
-        (current, binding): (i64, &ResourceBindingSpec),
-        kept: &mut Kept,
-    ) -> (Answers, BTreeMap<String, String>) {
-        let known = &self.context.known;
-        let (mut reports, mut silent) = (Vec::new(), BTreeMap::new());
-        for target in &binding.clusters {
-            let assigned = i64::from(target.replicas);
-            let name = question::work_name(&key.namespace, &key.name);
-            let at = Key::new(names::execution_namespace(&target.name), name);
-            let cluster = known.clusters.get(&Key::cluster_scoped(target.name.as_str()));
-            let work = known.works.get(&at).filter(|work| !work.deleting);
-            let sample =
-                work.as_ref().and_then(|work| work.sample.as_ref()).filter(|sample| sample.hpa == *key);
-            let counts = match (cluster, sample.and_then(|sample| Some((sample, sample.told.as_ref()?)))) {
-                (None, _) => Err("there is no such cluster".to_owned()),
-                (Some(cluster), _) if !cluster.reporting() => Err("nothing is heard of it".to_owned()),
-                (_, None) => Err("it has not answered: its agent may be Karmada's, or older".to_owned()),
-                (_, Some((sample, Ok(report)))) if report.generation != sample.generation => {
-                    Err("it has not answered yet what is asked now".to_owned())
-                }
-                (_, Some((_, told))) => told.clone().and_then(|report| {
-                    let most = look::plausible(spec, current, assigned);
-                    match report.check(spec.metrics.len(), most) {
-                        Ok(()) => Ok(report),
-                        Err(why) => {
-                            self.refuse(kept, &target.name, &at, (&report, &why));
-                            Err(why)
-                        }
-                    }
-                }),
-            };
-            if counts.is_ok() {
-                kept.refused.remove(&target.name);
-            }
-            let report = counts.map_err(|why| silent.insert(target.name.clone(), why)).ok();
-            reports.push((assigned, report));
-        }
-        (reports, silent)
-    }
-
-    /// Says once that the answer of a cluster cannot be.
-    fn refuse(&self, kept: &mut Kept, cluster: &str, at: &Key, (report, why): (&Report, &str)) {
-        if !report.error.is_empty() || kept.refused.get(cluster).is_some_and(|told| told == why) {
-            return;
-        }
-        kept.refused.insert(cluster.to_owned(), why.to_owned());
-        tracing::warn!(work = %at, why, "what an agent tells of a workload's use does not count");
-        let work = json!({
-            "apiVersion": WORKS.api_version(), "kind": WORKS.kind,
-            "metadata": {"namespace": at.namespace, "name": at.name},
-        });
-        self.context.writer.warning(COMPONENT, &work, event::SAMPLES_REFUSED, why);
     }
 
     /// Says that there is nothing to be scaled.
@@ -510,27 +542,15 @@ impl Autoscaling {
     }
 }
 
+/// What people are told when replicas were changed.
+fn rescaled(size: i64, why: &str) -> String {
+    format!("New size: {size}; reason: {why}")
+}
+
 /// Where in a period a key has its turn.
 fn place(key: &Key, period: Duration) -> Duration {
     let millis = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
     Duration::from_millis(names::fnv64a(key.to_string().as_bytes()) % millis)
-}
-
-/// How many clusters are named.
-const NAMED: usize = 5;
-
-/// Of which clusters nothing is known, and what follows from that.
-fn silence(silent: &BTreeMap<String, String>) -> Option<String> {
-    let named: Vec<String> =
-        silent.iter().take(NAMED).map(|(cluster, why)| format!("{cluster}: {why}")).collect();
-    let more = silent.len().saturating_sub(NAMED);
-    let and = if more > 0 { format!("; and {more} more") } else { String::new() };
-    (!named.is_empty()).then(|| {
-        format!(
-            "nothing is scaled down while clusters are silent, whose replicas count: {}{and}",
-            named.join("; ")
-        )
-    })
 }
 
 #[cfg(test)]
@@ -546,14 +566,5 @@ mod tests {
             seconds[usize::try_from(at.as_secs()).unwrap()] += 1;
         }
         assert!(seconds.iter().all(|n| (60..150).contains(n)), "{seconds:?}");
-    }
-
-    #[test]
-    fn silent_clusters_are_named() {
-        assert_eq!(silence(&BTreeMap::new()), None);
-        let many: BTreeMap<String, String> =
-            (0..7).map(|n| (format!("m{n}"), "nothing is heard of it".to_owned())).collect();
-        let text = silence(&many).unwrap();
-        assert!(text.contains("m4: nothing is heard of it; and 2 more") && !text.contains("m5"), "{text}");
     }
 }

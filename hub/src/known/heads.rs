@@ -19,7 +19,7 @@ use karmada_api::{
 };
 use karmada_client::lease;
 use karmada_core::{health::Ready, names, remedy, scaling};
-use karmada_meta::{gvk::GroupVersionKind, object};
+use karmada_meta::{gvk::GroupVersionKind, object, time::Time};
 use karmada_objects::{
     key::{Key, TemplateKey},
     scope::Scope,
@@ -96,6 +96,12 @@ impl ClusterHead {
         let ready = conditions::find(self.conditions(), condition::READY);
         matches!(self.ready(), Ready::True | Ready::False)
             && ready.is_some_and(|ready| ready.reason != reason::STATUS_COLLECTION_FAILED)
+    }
+
+    /// Since when its agent is heard, if it is.
+    pub(crate) fn heard_since(&self) -> Option<Time> {
+        let ready = conditions::find(self.conditions(), condition::READY)?;
+        self.reporting().then_some(ready.last_transition_time)
     }
 
     /// Whether it knows EndpointSlices, as far as is known.

@@ -10,7 +10,9 @@ use karmada_client::Error;
 use karmada_core::{
     admit::agent::work::release,
     delete::{self, Orphan, Wishes},
-    names, work,
+    names,
+    services::ServiceName,
+    work,
 };
 use karmada_meta::{
     object,
@@ -48,8 +50,10 @@ pub(crate) enum Maker<'a> {
     Cluster(&'a str),
     /// The quota controller's, for this FederatedResourceQuota.
     Quota(&'a Key),
-    /// That of this MultiClusterService.
+    /// That of this MultiClusterService, which marks a provider.
     Multi(&'a Key),
+    /// That of this MultiClusterService, which brings to a consumer what a collected Work tells.
+    Slice(&'a ServiceName, &'a Key),
     /// That of this FederatedHPA.
     Hpa(&'a Key),
 }
@@ -217,6 +221,10 @@ fn taken(live: &Value, maker: &Maker<'_>) -> Option<String> {
         (Maker::Quota(_), _) => Some(format!("Work {key} is not that of the quota")),
         (Maker::Multi(ours), _) if is_of_multi(&head, ours) => None,
         (Maker::Multi(ours), _) => Some(format!("Work {key} is not that of MultiClusterService {ours}")),
+        (Maker::Slice(ours, source), _) if head.slice.as_ref().is_some_and(|s| s.brings(source, ours)) => {
+            None
+        }
+        (Maker::Slice(_, source), _) => Some(format!("Work {key} does not bring what Work {source} tells")),
         (Maker::Hpa(ours), _) if head.sample.as_ref().is_some_and(|sample| sample.hpa == **ours) => None,
         (Maker::Hpa(ours), _) => Some(format!("Work {key} is not that of FederatedHPA {ours}")),
         // The binding of a Namespace takes over what the namespace controller made for it.
@@ -229,7 +237,7 @@ fn taken(live: &Value, maker: &Maker<'_>) -> Option<String> {
 }
 
 fn is_of_multi(head: &WorkHead, service: &Key) -> bool {
-    let of = head.slice.as_ref().filter(|slice| slice.carries != Carries::Collected);
+    let of = head.slice.as_ref().filter(|slice| slice.carries == Carries::Marker);
     of.and_then(|slice| slice.multi.as_ref())
         .is_some_and(|of| (&of.namespace, &of.name) == (&service.namespace, &service.name))
 }

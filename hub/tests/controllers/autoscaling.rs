@@ -7,11 +7,11 @@ use std::{
 
 use karmada_client::{Patch, Resource};
 use karmada_meta::object;
-use karmada_objects::kinds::{CLUSTERS, FEDERATED_HPAS, PROPAGATION_POLICIES, WORKS};
+use karmada_objects::kinds::{CLUSTERS, FEDERATED_HPAS, OVERRIDE_POLICIES, PROPAGATION_POLICIES, WORKS};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::common::{Member, World, condition, deployment, deployments, policy};
+use crate::common::{Member, World, condition, deployment, deployments, override_policy, policy};
 
 fn hpa(name: &str, more: Value) -> Value {
     let mut spec = json!({
@@ -182,7 +182,16 @@ async fn nothing_is_scaled_down_on_silence() {
     assert!(replicas(&world).await > 8);
     // With all of them heard it comes down.
     world.post_ready("m2", "True").await;
-    pass(&[&one, &two], 2).await;
+    pass(&[&one, &two], 16).await;
+    assert!(replicas(&world).await > 8, "what it has said before it was away does not count");
+    let told = read(&world).await;
+    assert!(
+        condition(&told, "ClustersSilent")["message"]
+            .as_str()
+            .unwrap()
+            .contains("m2: it has not answered yet"),
+        "{told}"
+    );
     answer(&world, &one, 4, 10).await;
     answer(&world, &two, 4, 10).await;
     pass(&[&one, &two], 31).await;
@@ -214,6 +223,14 @@ async fn an_agent_speaks_for_its_cluster_and_within_reason() {
             "less than nothing",
             json!({"specReplicas": -2, "metrics": [{"sums": {"ready": {"pods": 2, "usage": 0, "requests": 2000}}}]}),
         ),
+        (
+            "more Pods than it was given",
+            json!({"specReplicas": 2, "metrics": [{"sums": {"ready": {"pods": 9, "usage": 9, "requests": 9000}}}]}),
+        ),
+        (
+            "requests that nobody made",
+            json!({"specReplicas": 2, "metrics": [{"sums": {"ready": {"pods": 2, "usage": 1000, "requests": 900_000_000}}}]}),
+        ),
         ("no metrics", json!({"specReplicas": 2, "metrics": []})),
         ("no report", json!({"specReplicas": "two"})),
         ("many metrics", json!({"specReplicas": 2, "metrics": vec![json!({}); 10_000]})),
@@ -238,6 +255,81 @@ async fn an_agent_speaks_for_its_cluster_and_within_reason() {
             (object::uid(&now) != object::uid(&work)).then_some(())
         })
         .await;
+    world.stop().await;
+}
+
+/// Karmada's agent takes the place of ours: what ours has said stays there, and its Lease is renewed.
+#[tokio::test(start_paused = true)]
+async fn a_report_that_nobody_renews_scales_once() {
+    let (world, one, two) = two(4, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    answer(&world, &one, 2, 900).await;
+    answer(&world, &two, 2, 900).await;
+    pass(&[&one, &two], 400).await;
+    assert_eq!(replicas(&world).await, 8);
+    let told = read(&world).await;
+    let message = condition(&told, "ClustersSilent")["message"].as_str().unwrap();
+    assert!(message.contains("m1: it was given 4 replicas and has reported 2 ever since"), "{message}");
+    answer(&world, &one, 4, 500).await;
+    answer(&world, &two, 4, 500).await;
+    pass(&[&one, &two], 31).await;
+    assert_eq!(replicas(&world).await, 8);
+    assert!(condition(&read(&world).await, "ClustersSilent").is_null());
+    world.stop().await;
+}
+
+/// What a cluster was given is what its Work says.
+#[tokio::test(start_paused = true)]
+async fn overrides_are_what_a_cluster_was_given() {
+    let (world, one, two) = two(4, divided()).await;
+    let path = "/spec/template/spec/containers/0/resources/requests/cpu";
+    world.create(&OVERRIDE_POLICIES, override_policy("o", "m2", path, json!("20"))).await;
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    answer(&world, &one, 2, 500).await;
+    let sums = json!({"ready": {"pods": 2, "usage": 20_000, "requests": 40_000}});
+    tell(&world, &two, json!({"specReplicas": 2, "statusReplicas": 2, "metrics": [{"sums": sums}]})).await;
+    pass(&[&one, &two], 31).await;
+    let told = read(&world).await;
+    assert!(condition(&told, "ClustersSilent").is_null(), "{told}");
+    assert_eq!(replicas(&world).await, 4);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_cannot_measure_holds_nobody_back() {
+    let (world, one, two) = two(8, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    let none =
+        json!({"specReplicas": 4, "statusReplicas": 4, "metrics": [{"error": "has it a metrics-server?"}]});
+    tell(&world, &two, none).await;
+    answer(&world, &one, 4, 2000).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(replicas(&world).await, 16);
+    let told = read(&world).await;
+    assert_eq!(reason(&told, "ScalingActive"), "ValidMetricFound");
+    let message = condition(&told, "ClustersSilent")["message"].as_str().unwrap();
+    assert!(message.contains("m2: cpu resource utilization (percentage of request): has it a"), "{message}");
+    world.stop().await;
+}
+
+/// What was written is remembered although nobody has said so.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_is_no_change_that_is_forgotten() {
+    let slow =
+        json!({"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 600}]}}});
+    let (world, one, two) = two(4, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", slow)).await;
+    answer(&world, &one, 2, 1000).await;
+    answer(&world, &two, 2, 1000).await;
+    world.asked.lose("deployments/web/scale");
+    pass(&[&one, &two], 21).await;
+    assert_eq!(replicas(&world).await, 6);
+    answer(&world, &one, 3, 1000).await;
+    answer(&world, &two, 3, 1000).await;
+    pass(&[&one, &two], 61).await;
+    assert_eq!(replicas(&world).await, 6, "two in ten minutes");
+    world.event("web", "SuccessfulRescale", "New size: 6").await;
+    assert!(read(&world).await["status"]["lastScaleTime"].is_string());
     world.stop().await;
 }
 

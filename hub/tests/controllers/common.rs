@@ -43,7 +43,11 @@ impl Clock for Paused {
 
 /// What the hub's controllers have asked of the API, and what of it is held up on its way.
 #[derive(Clone, Default)]
-pub(crate) struct Asked(Arc<Mutex<Vec<(Method, String)>>>, Arc<Mutex<Option<(String, Duration)>>>);
+pub(crate) struct Asked(
+    Arc<Mutex<Vec<(Method, String)>>>,
+    Arc<Mutex<Option<(String, Duration)>>>,
+    Arc<Mutex<Option<String>>>,
+);
 
 impl Asked {
     /// A client that counts.
@@ -55,12 +59,20 @@ impl Asked {
                 asked.1.lock().clone().filter(|(part, _)| {
                     request.method() == Method::PUT && request.uri().path().ends_with(part)
                 });
+            let ends = |part: &mut String| {
+                request.method() == Method::PUT && request.uri().path().ends_with(part.as_str())
+            };
+            let lost = asked.2.lock().take_if(ends);
             let client = client.clone();
             async move {
                 if let Some((_, wait)) = held {
                     sleep(wait).await;
                 }
-                client.send(request).await
+                let answer = client.send(request).await;
+                match lost {
+                    Some(part) => Err(kube::Error::Service(format!("the answer of {part} is lost").into())),
+                    None => answer,
+                }
             }
         });
         Client::new(service, "default")
@@ -69,6 +81,11 @@ impl Asked {
     /// Holds up writes to paths that end so, from now on.
     pub(crate) fn hold(&self, part: &str, wait: Duration) {
         *self.1.lock() = Some((part.to_owned(), wait));
+    }
+
+    /// The next write to a path that ends so is done, and nobody hears of it.
+    pub(crate) fn lose(&self, part: &str) {
+        *self.2.lock() = Some(part.to_owned());
     }
 
     /// The paths that were written to, in their order.

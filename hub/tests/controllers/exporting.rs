@@ -223,3 +223,39 @@ async fn nothing_is_left_over_in_whatever_order_things_go() {
     world.gone(&ENDPOINT_SLICES, "default", "imported-m1-web-1").await;
     world.stop().await;
 }
+
+/// A hyphen may be in the names of clusters and of slices.
+#[tokio::test(start_paused = true)]
+async fn two_slices_of_one_name_live_side_by_side() {
+    let world = World::start().await;
+    let (one, two) = (world.join("edge", json!({})).await, world.join("edge-eu", json!({})).await);
+    let placement = on(&["edge", "edge-eu"]);
+    world.create(&PROPAGATION_POLICIES, policy("exports", GROUP, "ServiceExport", "", placement)).await;
+    world.create(&service_exports(), export()).await;
+    world.until("the export is there", || two.work("ServiceExport", "web")).await;
+    world.until("the export is there", || one.work("ServiceExport", "web")).await;
+    tell(&two, &slice("web-1", &["10.0.1.1"])).await.expect("told");
+    let usual = "imported-edge-eu-web-1";
+    let has = async |name: &str, count: usize| {
+        let slice = world.get(&ENDPOINT_SLICES, "default", name).await?;
+        (addresses(&slice) == count).then_some(())
+    };
+    world.until("the first", || has(usual, 1)).await;
+    let other = slices::other_imported_name("edge", "eu-web-1");
+    tell(&one, &slice("eu-web-1", &["10.0.0.1", "10.0.0.2"])).await.expect("told");
+    world.until("the second", || has(&other, 2)).await;
+    tell(&two, &slice("web-1", &["10.0.1.1", "10.0.1.2", "10.0.1.3"])).await.expect("told");
+    world.until("the first changes", || has(usual, 3)).await;
+    world.settle().await;
+    world.asked.forget();
+    world.settle().await;
+    assert_eq!(world.asked.count(&Method::PUT, &["endpointslices"]), 0, "they leave one another alone");
+    assert_eq!(names(&world).await, [usual.to_owned(), other.clone()]);
+    let told = WORKS.object(Some("karmada-es-edge-eu"), &slices::work_name("default", "web-1"));
+    two.rest.delete(&told, &json!({})).await.expect("deleted");
+    world.gone(&ENDPOINT_SLICES, "default", usual).await;
+    tell(&one, &slice("eu-web-1", &["10.0.0.1"])).await.expect("told");
+    world.until("the second changes", || has(&other, 1)).await;
+    assert_eq!(names(&world).await, [other]);
+    world.stop().await;
+}

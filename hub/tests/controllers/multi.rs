@@ -240,8 +240,10 @@ async fn endpoints_of_a_silent_provider_stay_and_are_withdrawn_if_somebody_asks(
     };
     world.change(&MULTI_CLUSTER_SERVICES, "default", "web", ask).await;
     is_brought(&world, &three, &[("m1-web-1", 0), ("m2-web-1", 1)]).await;
-    // It is back.
+    // It is back, and what it told before does not count before it had time to tell another.
     world.post_ready("m1", "True").await;
+    sleep(Duration::from_secs(3)).await;
+    is_brought(&world, &three, &[("m1-web-1", 0), ("m2-web-1", 1)]).await;
     is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 1)]).await;
     let fresh = |multi: &Value| condition(multi, "EndpointsStale").is_null();
     world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", fresh).await;
@@ -261,5 +263,126 @@ async fn endpoints_of_a_silent_provider_stay_and_are_withdrawn_if_somebody_asks(
     };
     world.until("the cluster is gone", gone).await;
     is_brought(&world, &three, &[("m1-web-1", 1)]).await;
+    world.stop().await;
+}
+
+/// Who is heard is no matter of Services of which it does not tell, and nobody is told twice what is wrong.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_comes_and_goes_serves_nobody() {
+    let (world, one, _, three) = three().await;
+    world.create(&SERVICES, service()).await;
+    world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1", "m9"], &[])).await;
+    world.until("a marker", || async { world.get(&WORKS, "karmada-es-m1", &marker()).await }).await;
+    tell(&one, &slice("web-1", &["10.0.0.1"])).await.expect("told");
+    is_brought(&world, &three, &[("m1-web-1", 1)]).await;
+    world.event("web", "ClusterNotFound", "Provider cluster m9 is not found").await;
+    world.settle().await;
+    world.asked.forget();
+    for _ in 0..5 {
+        for status in ["Unknown", "True"] {
+            world.post_ready("m2", status).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+    let path = "namespaces/default/services/web";
+    assert_eq!(world.asked.count(&Method::GET, &[path]), 0, "nobody is served");
+    let stale = |multi: &Value| !condition(multi, "EndpointsStale").is_null();
+    world.post_ready("m1", "Unknown").await;
+    world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", stale).await;
+    assert_eq!(world.asked.count(&Method::GET, &[path]), 0, "it is told, and nobody is served");
+    for n in 0..3 {
+        let touch = |multi: &mut Value| object::set_annotation(multi, "n", n.to_string());
+        world.change(&MULTI_CLUSTER_SERVICES, "default", "web", touch).await;
+        sleep(Duration::from_secs(15)).await;
+    }
+    let event = world.event("web", "ClusterNotFound", "Provider cluster m9 is not found").await;
+    assert_eq!(event["count"], 1, "{event}");
+    world.stop().await;
+}
+
+/// A hyphen may be in the names of clusters and of slices.
+#[tokio::test(start_paused = true)]
+async fn two_slices_of_one_name_live_side_by_side() {
+    let world = World::start().await;
+    let (one, two) = (world.join("edge", json!({})).await, world.join("edge-eu", json!({})).await);
+    let three = world.join("m3", json!({})).await;
+    world.create(&SERVICES, service()).await;
+    world.create(&MULTI_CLUSTER_SERVICES, multi(&["edge", "edge-eu"], &["m3"])).await;
+    world.until("a marker", || async { world.get(&WORKS, "karmada-es-edge-eu", &marker()).await }).await;
+    tell(&two, &slice("web-1", &["10.0.1.1"])).await.expect("told");
+    is_brought(&world, &three, &[("edge-eu-web-1", 1)]).await;
+    let other = multi::other_name("edge", "eu-web-1");
+    tell(&one, &slice("eu-web-1", &["10.0.0.1", "10.0.0.2"])).await.expect("told");
+    is_brought(&world, &three, &[("edge-eu-web-1", 1), (&other, 2)]).await;
+    // Each goes its way, and keeps its name when the other has gone.
+    tell(&two, &slice("web-1", &["10.0.1.1", "10.0.1.2", "10.0.1.3"])).await.expect("told");
+    tell(&one, &slice("eu-web-1", &["10.0.0.1"])).await.expect("told");
+    is_brought(&world, &three, &[("edge-eu-web-1", 3), (&other, 1)]).await;
+    let told = WORKS.object(Some("karmada-es-edge-eu"), &slices::work_name("default", "web-1"));
+    two.rest.delete(&told, &json!({})).await.expect("deleted");
+    is_brought(&world, &three, &[(&other, 1)]).await;
+    tell(&one, &slice("eu-web-1", &["10.0.0.1", "10.0.0.3"])).await.expect("told");
+    is_brought(&world, &three, &[(&other, 2)]).await;
+    let three_acts = || async {
+        three.act().await;
+        let gone =
+            world.get(&WORKS, "karmada-es-m3", &multi::dispatched_work("default", "edge-eu-web-1")).await;
+        gone.is_none().then_some(())
+    };
+    world.until("the first is gone", three_acts).await;
+    tell(&two, &slice("web-1", &["10.0.1.1"])).await.expect("told");
+    is_brought(&world, &three, &[("edge-eu-web-1", 1), (&other, 2)]).await;
+    world.stop().await;
+}
+
+/// A cluster tells of a Service by so many Works, and further ones wait until one of them goes.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_does_not_tell_at_any_length() {
+    let (world, one, _, three) = three().await;
+    world.create(&SERVICES, service()).await;
+    world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1"], &["m3"])).await;
+    world.until("a marker", || async { world.get(&WORKS, "karmada-es-m1", &marker()).await }).await;
+    let name = |n: usize| format!("web-{n:03}");
+    for n in 1..=slices::WORKS {
+        tell(&one, &slice(&name(n), &["10.0.0.1"])).await.expect("told");
+    }
+    let all = || async { (brought(&three).await.len() == slices::WORKS).then_some(()) };
+    world.until("all of them", all).await;
+    let failed = |multi: &Value| condition(multi, "EndpointSliceDispatched")["status"] == "False";
+    // One more, before all others in order.
+    tell(&one, &slice(&name(0), &["10.0.0.1"])).await.expect("told");
+    let live = world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", failed).await;
+    let message = condition(&live, "EndpointSliceDispatched")["message"].as_str().unwrap();
+    assert!(
+        message.contains("tells of Service default/web by 101 Works, and the first 100 count"),
+        "{message}"
+    );
+    let has = async |n: usize| {
+        let want = format!("m1-{}", name(n));
+        brought(&three).await.iter().any(|(slice, _)| *slice == want)
+    };
+    world
+        .until("the last one waits", || async { (has(0).await && !has(slices::WORKS).await).then_some(()) })
+        .await;
+    let told = WORKS.object(Some("karmada-es-m1"), &slices::work_name("default", &name(50)));
+    one.rest.delete(&told, &json!({})).await.expect("deleted");
+    let has_its_turn = || async {
+        // What it had of it is to be gone first.
+        three.act().await;
+        has(slices::WORKS).await.then_some(())
+    };
+    world.until("it has its turn", has_its_turn).await;
+    let well = |multi: &Value| condition(multi, "EndpointSliceDispatched")["status"] == "True";
+    world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", well).await;
+    // And of so many endpoints in each.
+    let mut long = slice(&name(1), &["10.0.0.1"]);
+    long["endpoints"] = (0..=slices::ENDPOINTS).map(|_| json!({"addresses": ["10.0.0.1"]})).collect();
+    tell(&one, &long).await.expect("told");
+    let live = world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", failed).await;
+    let message = condition(&live, "EndpointSliceDispatched")["message"].as_str().unwrap();
+    assert!(message.contains("it tells of 1001 endpoints, and 1000 is the most"), "{message}");
+    let told = WORKS.object(Some("karmada-es-m1"), &slices::work_name("default", &name(1)));
+    one.rest.delete(&told, &json!({})).await.expect("deleted");
+    world.becomes("it is gone", &MULTI_CLUSTER_SERVICES, "default", "web", well).await;
     world.stop().await;
 }

@@ -12,6 +12,7 @@ use super::{
     hub::{names, number, targets},
     ledger::{Intent, Ledger, value_of},
     plan::{Spread, Want},
+    services,
 };
 use crate::{
     fleet::condition,
@@ -20,10 +21,13 @@ use crate::{
 };
 
 /// What does not agree yet: nothing when everything does.
-pub(super) async fn disagreement(world: &World, ledger: &Ledger) -> Result<(), String> {
+pub(super) async fn disagreement(world: &World, ledger: &Ledger, services: bool) -> Result<(), String> {
     let intent = ledger.intent();
     let (api, members) = (&world.api(), world.members.len());
     clusters(api, members, &intent).await?;
+    if services {
+        services::disagreement(world, |member| intent.is_away(member)).await?;
+    }
     let works = works(api).await?;
     let known: BTreeSet<String> = (0..9).map(|n| format!("w{n}")).collect();
     for name in &known {

@@ -27,7 +27,7 @@ use super::{
     ledger::{GRACE, Ledger, value_of},
     member,
     plan::{Act, Cut, Keeps, Plan, Spread, Want},
-    stranger,
+    services, stranger,
 };
 use crate::{
     fleet::{cluster_path, collection},
@@ -82,6 +82,7 @@ pub(super) struct Driver {
     /// The same, if the hub is to use its revisions a second time.
     snapshot: Option<engine::Memory>,
     rewinds: bool,
+    services: bool,
     /// Members whose agents' state is lost when they are killed.
     forgetful: BTreeSet<usize>,
     modes: Vec<Mode>,
@@ -118,7 +119,10 @@ impl Driver {
             member::furnish(&member.api, &env).await;
             members.spawn(member::deployments(n, client.clone(), env.clone(), ledger.clone()));
             members.spawn(member::pods(n, client.clone(), env.clone(), ledger.clone()));
-            members.spawn(member::config_maps(n, client, env, ledger.clone()));
+            members.spawn(member::config_maps(n, client.clone(), env.clone(), ledger.clone()));
+            if plan.services {
+                members.spawn(services::run(n, client, env, ledger.clone()));
+            }
         }
         let observers = hub::observe(world.api().client(), world.env(), &ledger);
         let modes = vec![Mode::Pass; plan.members];
@@ -136,6 +140,7 @@ impl Driver {
             copy: None,
             snapshot: None,
             rewinds: plan.rewinds,
+            services: plan.services,
             forgetful: (0..plan.members)
                 .filter(|n| plan.keeps.get(*n) == Some(&Keeps::UntilKilled))
                 .collect(),
@@ -153,6 +158,9 @@ impl Driver {
     pub(super) async fn run(mut self, plan: &Plan) -> Outcome {
         let wrong = self.ledger.wrong.clone();
         let lived = async {
+            for (path, object) in services::objects().iter().filter(|_| plan.services) {
+                self.world.api().post(path, object).await.expect("a user may make it");
+            }
             for (name, want) in &plan.wants {
                 self.set(name, want).await;
             }
@@ -200,7 +208,7 @@ impl Driver {
     async fn agree(&mut self, when: &str) -> Duration {
         let begin = Instant::now();
         loop {
-            let told = disagreement(&self.world, &self.ledger).await;
+            let told = disagreement(&self.world, &self.ledger, self.services).await;
             let Err(missing) = told else {
                 self.ledger.tell(format!("everything agrees {when}"));
                 self.ledger.settled();

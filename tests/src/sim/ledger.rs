@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     member,
     plan::{Spread, Want},
+    services::stays,
 };
 
 /// How long after the end of a disturbance a cluster may still turn Unknown because of it: the grace and a look.
@@ -160,6 +161,10 @@ struct State {
     /// Where workloads do not do their job, and since when they do again.
     ailing: BTreeMap<(usize, String), Option<Duration>>,
     objects: BTreeMap<(usize, String), Seen>,
+    /// By consumer and provider: the endpoint that stays is there.
+    endpoints: BTreeSet<(usize, usize)>,
+    /// Members that were away once: what they provide went with their Clusters.
+    were_away: BTreeSet<usize>,
     disturbed: BTreeMap<usize, Disturbed>,
     /// Since when the hub's machine stands still.
     hub_still: Option<Duration>,
@@ -249,7 +254,28 @@ impl Ledger {
         let mut state = self.state.lock();
         let before = state.intent.clone();
         change(&mut state.intent);
+        let left = state.intent.left.clone();
+        state.were_away.extend(left);
         state.reason(&before);
+    }
+
+    /// On a member there is a provider's slice, with these endpoints that take requests, or none any more.
+    pub(super) fn brought(&self, member: usize, provider: usize, ready: Option<&BTreeSet<String>>) {
+        let mut state = self.state.lock();
+        let is_there = ready.is_some_and(|ready| ready.contains(&stays(provider)));
+        let was_there = match is_there {
+            true => !state.endpoints.insert((member, provider)),
+            false => state.endpoints.remove(&(member, provider)),
+        };
+        let may = state.were_away.contains(&member) || state.were_away.contains(&provider);
+        drop(state);
+        let (consumer, of) = (member + 1, provider + 1);
+        self.tell(format!("member{consumer} has of member{of} {ready:?}"));
+        if member == provider {
+            self.accuse(format!("member{consumer} was brought a slice of its own"));
+        } else if was_there && !is_there && !may {
+            self.accuse(format!("an endpoint that member{of} has went from member{consumer}: {ready:?}"));
+        }
     }
 
     /// A copy of the hub is made. Members have not yet taken away what is `going`.
@@ -344,6 +370,7 @@ impl Ledger {
         let mut wanted: BTreeSet<String> = wants.map(|(name, _)| name.clone()).collect();
         wanted.extend(state.objects.keys().filter(|(at, _)| *at == member).map(|(_, name)| name.clone()));
         state.taken.insert(member, Taken { is: false, going, wanted });
+        state.were_away.insert(member);
         let before = state.intent.clone();
         state.intent.taken.insert(member);
         state.reason(&before);

@@ -189,7 +189,7 @@ pub(super) async fn config_maps(member: usize, client: kube::Client, env: Env, l
     }
 }
 
-fn watch(client: kube::Client, root: &str, plural: &str, env: Env) -> Watcher<Value> {
+pub(super) fn watch(client: kube::Client, root: &str, plural: &str, env: Env) -> Watcher<Value> {
     let path = format!("{root}/namespaces/{}/{plural}", World::NAMESPACE);
     let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|e| e.to_string());
     // A namespace that is not there yet is an empty one.

@@ -19,7 +19,8 @@
 //!   user drives it away, or it does not do its job, and the grace period is over, or a user drives it away and there is
 //!   no other place, or its policy says Directly and its cluster can be heard;
 //! - what is evicted where its policy says Never stays until a user says otherwise;
-//! - no cluster is taken for lost that could have been heard.
+//! - no cluster is taken for lost that could have been heard;
+//! - an endpoint that a provider has does not go from a consumer that knows it, whoever is silent or begins anew, and is there once.
 //!
 //! And what must come to be, once every fault has ended, by [`agree`]: wishes, bindings, Works, members and reports
 //! agree within a bounded time, and so once more after everything was asked to change.
@@ -35,6 +36,7 @@ mod hub;
 pub mod ledger;
 mod member;
 pub mod plan;
+mod services;
 mod stranger;
 
 use std::{any::Any, fmt, panic::AssertUnwindSafe, sync::Arc};

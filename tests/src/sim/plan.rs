@@ -246,6 +246,8 @@ pub struct Plan {
     pub taint_policy: bool,
     /// Whether a hub that is made anew of a copy uses its revisions a second time, as an etcd that is restored does.
     pub rewinds: bool,
+    /// Whether there is a Service that all members provide and use.
+    pub services: bool,
     /// What agents keep over restarts, by member; those that are not named keep nothing.
     pub keeps: Vec<Keeps>,
     /// What is wanted at first, by name.
@@ -259,7 +261,8 @@ impl fmt::Display for Plan {
         let failover = if self.failover { ", failover" } else { "" };
         let policy = if self.taint_policy { ", taints by policy" } else { "" };
         let rewinds = if self.rewinds { ", copies without a jump" } else { "" };
-        writeln!(f, "seed {}: {} members{failover}{policy}{rewinds}", self.seed, self.members)?;
+        let services = if self.services { ", a Service" } else { "" };
+        writeln!(f, "seed {}: {} members{failover}{policy}{rewinds}{services}", self.seed, self.members)?;
         writeln!(f, "  agents keep {:?}", self.keeps)?;
         for (name, want) in &self.wants {
             writeln!(f, "  {name}: {want:?}")?;
@@ -662,9 +665,10 @@ impl Plan {
         take(&dice, &mut acts, members, &free);
         let keeps =
             (0..members).map(|_| dice.one_of(&[Keeps::Nothing, Keeps::All, Keeps::UntilKilled])).collect();
+        let services = dice.chance(25);
         acts.sort_by_key(|(at, _)| *at);
         let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();
-        Self { seed, members, failover, taint_policy, rewinds, keeps, wants, acts }
+        Self { seed, members, failover, taint_policy, rewinds, services, keeps, wants, acts }
     }
 }
 

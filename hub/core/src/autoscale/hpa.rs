@@ -5,7 +5,8 @@
 //!   hub:    Reports, silent clusters ─ propose ─▶ the highest of all metrics ─ behavior ─▶ spec.replicas
 //! ```
 //!
-//! A cluster that is silent has its replicas as Pods that nobody has measured, and as long as one is, nothing is scaled down.
+//! A cluster that is silent has its replicas as Pods that nobody has measured, and as long as one is, nothing is scaled down. So it
+//! is with one that cannot measure a metric, for that metric.
 
 use karmada_api::autoscaling::CrossVersionObjectReference;
 use karmada_meta::{
@@ -19,6 +20,7 @@ use super::{
     behavior::{Behavior, Rules},
     metrics::{Proposal, Scale, Sums, Target, Tolerance, calibration},
     report::{Report, Sample},
+    trust::{self, Given},
 };
 
 /// What is scaled, by what, and how far.
@@ -165,8 +167,10 @@ fn shared(target: &Value) -> Result<Shared, String> {
 /// A cluster that the workload is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster<'a> {
-    /// The replicas that it has by its binding.
-    pub assigned: i64,
+    /// What it was given of it.
+    pub given: &'a Given,
+    /// For how many replicas it stands: see [`trust::Evidence::weigh`].
+    pub replicas: i64,
     /// What it reports; nothing of one that is silent.
     pub report: Option<&'a Report>,
 }
@@ -193,6 +197,9 @@ pub struct Wish {
     pub current: Vec<Value>,
     /// Of the first metric that cannot be had: reason and message. The others go only up then.
     pub failure: Option<(&'static str, String)>,
+    /// Clusters that are heard and cannot measure something, by their place: what, and why. Their Pods count as those of silent
+    /// clusters do.
+    pub unmeasured: Vec<(usize, String)>,
 }
 
 impl Spec {
@@ -226,8 +233,68 @@ pub struct Scaled {
     pub tolerance: Tolerance,
 }
 
-/// What metrics ask for. `request` is what a Pod of the workload asks for of a resource, in thousandths, for those of which nobody
-/// reports.
+/// What clusters say of one metric.
+#[derive(Default)]
+struct Heard<'a> {
+    /// Those that have measured it.
+    samples: Vec<(&'a Given, &'a Sample)>,
+    /// Those of which nothing is known: silent ones, and such as cannot measure it.
+    unknown: Vec<&'a Given>,
+    /// Who cannot, by its place, and why.
+    cannot: Vec<(usize, &'a str)>,
+}
+
+impl<'a> Heard<'a> {
+    fn of(clusters: &[Cluster<'a>], at: usize) -> Self {
+        let mut heard = Self::default();
+        for (place, cluster) in clusters.iter().enumerate() {
+            match cluster.report.and_then(|report| report.metrics.get(at)) {
+                None => heard.unknown.push(cluster.given),
+                Some(sample) if sample.error.is_empty() => heard.samples.push((cluster.given, sample)),
+                Some(sample) => {
+                    heard.unknown.push(cluster.given);
+                    heard.cannot.push((place, &sample.error));
+                }
+            }
+        }
+        heard
+    }
+
+    /// How many Pods there are of which nothing is known.
+    fn missing(&self) -> i64 {
+        self.unknown.iter().map(|given| given.replicas).fold(0, i64::saturating_add)
+    }
+
+    /// The sums of all, as they count and as they were measured.
+    fn sums(&self, target: Target, resource: Option<&str>) -> (Sums, Sums) {
+        let (mut counted, mut measured) = (Sums::default(), Sums::default());
+        let request = |given: &Given| resource.and_then(|resource| given.request(resource));
+        for (given, sums) in self.samples.iter().filter_map(|(given, sample)| Some((given, sample.sums?))) {
+            counted += trust::weighed(sums, target, request(given));
+            measured += sums;
+        }
+        for given in &self.unknown {
+            counted.missing += trust::unknown(given.replicas, request(given));
+        }
+        (counted, measured)
+    }
+
+    /// What all of them say together.
+    fn value(&self) -> Result<i64, String> {
+        let values: Vec<i64> = self.samples.iter().filter_map(|(_, sample)| sample.value).collect();
+        match values.is_empty() {
+            true => Err("no cluster reports it".to_owned()),
+            false => Ok(values.into_iter().fold(0, i64::saturating_add)),
+        }
+    }
+
+    /// By how many Pods that is to be divided.
+    fn ready(&self) -> i64 {
+        self.samples.iter().filter_map(|(_, sample)| sample.ready).fold(self.missing(), i64::saturating_add)
+    }
+}
+
+/// What metrics ask for.
 ///
 /// # Errors
 /// When none of them says anything: reason and message.
@@ -235,22 +302,24 @@ pub fn propose(
     spec: &Spec,
     scaled: Scaled,
     clusters: &[Cluster<'_>],
-    request: impl Fn(&str) -> i64,
 ) -> Result<Wish, (&'static str, String)> {
-    let silent: i64 =
-        clusters.iter().filter(|cluster| cluster.report.is_none()).map(|cluster| cluster.assigned).sum();
-    let members: i64 =
-        clusters.iter().filter_map(|cluster| cluster.report).map(|report| report.spec_replicas).sum();
+    let members = clusters.iter().map(|cluster| cluster.replicas).fold(0, i64::saturating_add);
     let Scaled { current, settling, tolerance } = scaled;
-    let calibration = settling.unwrap_or_else(|| calibration(members + silent, current));
+    let calibration = settling.unwrap_or_else(|| calibration(members, current));
     let scale = Scale { current, calibration, tolerance };
     let mut asks: Vec<Asks> = Vec::new();
-    let mut failure = None;
+    let (mut failure, mut unmeasured) = (None, Vec::new());
     for (at, metric) in spec.metrics.iter().enumerate() {
         let asked = Metric::read(metric).and_then(|metric| {
-            let samples = samples(clusters, at);
-            let of = |why: String| (metric.failed(), why);
-            ask(&metric, &scale, &samples, silent, &request).map_err(of)
+            let heard = Heard::of(clusters, at);
+            let asked = ask(&metric, &scale, &heard);
+            let cannot = heard.cannot.iter();
+            unmeasured.extend(cannot.map(|(place, why)| (*place, format!("{}: {why}", metric.title()))));
+            asked.map_err(|why| {
+                // Whoever could say something says why it cannot.
+                let why = heard.cannot.first().map_or(why, |(_, cannot)| (*cannot).to_owned());
+                (metric.failed(), why)
+            })
         });
         match asked {
             Ok(asked) => asks.push(asked),
@@ -265,52 +334,32 @@ pub fn propose(
         let all = spec.metrics.len();
         return Err((reason, format!("invalid metrics ({all} invalid out of {all}), first error is: {why}")));
     };
-    let held = failure.is_some() || silent > 0 || clusters.iter().any(|cluster| cluster.report.is_none());
+    let silent = clusters.iter().any(|cluster| cluster.report.is_none());
+    let held = failure.is_some() || silent || !unmeasured.is_empty();
     let replicas = if held { highest.replicas.max(current) } else { highest.replicas };
     let title = highest.title.clone();
-    Ok(Wish { replicas, title, current: asks.into_iter().map(|asked| asked.current).collect(), failure })
+    let current = asks.into_iter().map(|asked| asked.current).collect();
+    Ok(Wish { replicas, title, current, failure, unmeasured })
 }
 
-/// What those clusters say of a metric that are heard.
-fn samples<'a>(clusters: &[Cluster<'a>], at: usize) -> Vec<&'a Sample> {
-    clusters.iter().filter_map(|cluster| cluster.report?.metrics.get(at)).collect()
-}
-
-fn ask(
-    metric: &Metric,
-    scale: &Scale,
-    samples: &[&Sample],
-    silent: i64,
-    request: &impl Fn(&str) -> i64,
-) -> Result<Asks, String> {
-    if let Some(sample) = samples.iter().find(|sample| !sample.error.is_empty()) {
-        return Err(sample.error.clone());
-    }
-    let sums = || {
-        let mut all = Sums::default();
-        samples.iter().filter_map(|sample| sample.sums).for_each(|sums| all += sums);
-        all
-    };
-    let value = || {
-        let values: Vec<i64> = samples.iter().filter_map(|sample| sample.value).collect();
-        if values.is_empty() {
-            Err("no cluster reports it".to_owned())
-        } else {
-            Ok(values.iter().fold(0, |all: i64, value| all.saturating_add(*value)))
-        }
-    };
-    let ready = || samples.iter().filter_map(|sample| sample.ready).fold(silent, i64::saturating_add);
+fn ask(metric: &Metric, scale: &Scale, heard: &Heard<'_>) -> Result<Asks, String> {
     let title = metric.title();
     let milli = |amount: i64| format!("{amount}m");
     let shared = |target: &Shared| match *target {
         Shared::Value(target) => {
-            let Proposal { replicas, measured } = scale.by_value(value()?, target, ready())?;
+            let Proposal { replicas, measured } = scale.by_value(heard.value()?, target, heard.ready())?;
             Ok::<_, String>((replicas, json!({"value": milli(measured)})))
         }
         Shared::Average(target) => {
-            let Proposal { replicas, measured } = scale.by_average(value()?, target, ready())?;
+            let Proposal { replicas, measured } = scale.by_average(heard.value()?, target, heard.ready())?;
             Ok((replicas, json!({"averageValue": milli(measured)})))
         }
+    };
+    // What people read is what was measured.
+    let by_pods = |target: Target, resource: Option<&str>| {
+        let (counted, measured) = heard.sums(target, resource);
+        let Proposal { replicas, measured: of_counted } = scale.by_pods(&counted, target)?;
+        Ok::<_, String>((replicas, target.measured(&measured.ready).unwrap_or(of_counted), measured.ready))
     };
     let named = |name: &str, selector: &Option<Value>| match selector {
         Some(selector) => json!({"name": name, "selector": selector}),
@@ -318,11 +367,8 @@ fn ask(
     };
     let (replicas, current) = match metric {
         Metric::Resource { name, container, target } => {
-            let mut all = sums();
-            all.missing.pods += silent;
-            all.missing.requests += silent.saturating_mul(request(name));
-            let Proposal { replicas, measured } = scale.by_pods(&all, *target)?;
-            let average = milli(all.ready.usage / all.ready.pods.max(1));
+            let (replicas, measured, ready) = by_pods(*target, Some(name))?;
+            let average = milli(ready.usage / ready.pods.max(1));
             let current = match target {
                 Target::Utilization(_) => json!({"averageUtilization": measured, "averageValue": average}),
                 Target::Average(_) => json!({"averageValue": milli(measured)}),
@@ -335,9 +381,7 @@ fn ask(
             (replicas, status)
         }
         Metric::Pods { name, selector, target } => {
-            let mut all = sums();
-            all.missing.pods += silent;
-            let Proposal { replicas, measured } = scale.by_pods(&all, Target::Average(*target))?;
+            let (replicas, measured, _) = by_pods(Target::Average(*target), None)?;
             let metric = named(name, selector);
             (
                 replicas,
@@ -498,12 +542,21 @@ mod tests {
         current: i64,
         clusters: &[(i64, Option<Report>)],
     ) -> Result<Wish, (&'static str, String)> {
-        let clusters: Vec<_> = clusters
-            .iter()
-            .map(|(assigned, report)| Cluster { assigned: *assigned, report: report.as_ref() })
-            .collect();
+        let given: Vec<Given> = clusters.iter().map(|(replicas, _)| given(*replicas)).collect();
+        let clusters: Vec<_> =
+            given.iter().zip(clusters).map(|(given, (_, report))| of(given, report.as_ref())).collect();
         let scaled = Scaled { current, settling: None, tolerance: spec.tolerance(0.1) };
-        propose(spec, scaled, &clusters, |_| 1000)
+        propose(spec, scaled, &clusters)
+    }
+
+    fn of<'a>(given: &'a Given, report: Option<&'a Report>) -> Cluster<'a> {
+        let replicas = report.map_or(given.replicas, |report| report.spec_replicas.min(given.replicas));
+        Cluster { given, replicas, report }
+    }
+
+    fn given(replicas: i64) -> Given {
+        let requests = std::sync::Arc::new([("cpu".to_owned(), 1000)].into());
+        Given { replicas, surge: 1, requests, retains: false }
     }
 
     #[test]
@@ -543,19 +596,96 @@ mod tests {
     fn a_change_that_has_not_arrived_counts_once() {
         let spec = spec(json!([cpu(50)]));
         let heard = report(4, 1000);
-        let clusters = [Cluster { assigned: 8, report: Some(&heard) }];
+        let eight = given(8);
+        let clusters = [of(&eight, Some(&heard))];
         let wish = |settling| {
             let scaled = Scaled { current: 8, settling, tolerance: spec.tolerance(0.1) };
-            propose(&spec, scaled, &clusters, |_| 1000).unwrap().replicas
+            propose(&spec, scaled, &clusters).unwrap().replicas
         };
         assert_eq!((wish(Some(1.0)), wish(None)), (8, 16));
         let heard = report(8, 250);
-        let clusters = [Cluster { assigned: 4, report: Some(&heard) }];
+        let four = given(4);
+        let clusters = [of(&four, Some(&heard))];
         let wish = |settling| {
             let scaled = Scaled { current: 4, settling, tolerance: spec.tolerance(0.1) };
-            propose(&spec, scaled, &clusters, |_| 1000).unwrap().replicas
+            propose(&spec, scaled, &clusters).unwrap().replicas
         };
-        assert_eq!((wish(Some(1.0)), wish(None)), (4, 2));
+        assert_eq!(
+            (wish(Some(1.0)), wish(None)),
+            (4, 4),
+            "what runs beyond what was given is not taken away twice"
+        );
+    }
+
+    /// What one of ten Pods may say moves the other nine little.
+    #[test]
+    fn one_cluster_does_not_outweigh_the_others() {
+        let spec = spec(json!([cpu(50)]));
+        let ask = |clusters: &[(i64, Option<Report>)]| wish(&spec, 10, clusters).unwrap().replicas;
+        let others = |each: i64| (9, Some(report(9, each)));
+        let forged = |pods: i64, usage: i64, requests: i64, spec_replicas: i64| {
+            let mut report = report(pods, 0);
+            report.spec_replicas = spec_replicas;
+            report.metrics[0].sums.as_mut().unwrap().ready = Pods { pods, usage, requests };
+            (1, Some(report))
+        };
+        // Bounds refuse more Pods than two, and more requests than 4000 for each.
+        let rows = [
+            ("as it is", forged(1, 500, 1000, 1), 10..=10),
+            ("use beyond everything", forged(1, 1 << 60, 1000, 1), 13..=13),
+            ("use and requests beyond everything", forged(1, 1 << 60, 4000, 1), 10..=10),
+            ("no use", forged(1, 0, 4000, 1), 6..=7),
+            ("requests of nothing", forged(1, 1 << 60, 0, 1), 15..=15),
+            ("more replicas than it was given", forged(2, 1000, 2000, 2), 10..=10),
+            ("no replicas", forged(0, 0, 0, 0), 10..=10),
+        ];
+        for (what, forged, want) in rows {
+            let replicas = ask(&[others(500), forged]);
+            assert!(want.contains(&replicas), "{what}: {replicas}");
+        }
+        // Of a template that says nothing each Pod has one voice, whatever its cluster says that it asks for.
+        let unknown = Given { requests: std::sync::Arc::default(), ..given(1) };
+        let (nine, heard) = (Given { replicas: 9, ..unknown.clone() }, report(9, 500));
+        for (usage, requests, want) in [(500, 1000, 10..=10), (0, 1 << 60, 9..=9), (1 << 60, 1, 13..=13)] {
+            let forged = forged(1, usage, requests, 1).1.unwrap();
+            let clusters = [of(&nine, Some(&heard)), of(&unknown, Some(&forged))];
+            let scaled = Scaled { current: 10, settling: None, tolerance: spec.tolerance(0.01) };
+            let replicas = propose(&spec, scaled, &clusters).unwrap().replicas;
+            assert!(want.contains(&replicas), "{usage} of {requests}: {replicas}");
+        }
+        let said = wish(&spec, 10, &[others(500), forged(1, 5000, 1000, 1)]).unwrap().current;
+        assert_eq!(said[0]["resource"]["current"]["averageUtilization"], 95, "people read what was measured");
+    }
+
+    /// One without a metrics-server is for that metric as one that is silent.
+    #[test]
+    fn a_cluster_that_cannot_measure_holds_nobody_back() {
+        let queue = json!({"type": "Object", "object": {"describedObject": {"kind": "Queue"}, "metric": {"name": "length"},
+            "target": {"type": "AverageValue", "averageValue": "10"}}});
+        let spec = spec(json!([cpu(50), queue]));
+        let with = |first: Sample, second: Sample| {
+            let report = report(4, 0);
+            (4, Some(Report { metrics: vec![first, second], ..report }))
+        };
+        let used = |each: i64| report(4, each).metrics.remove(0);
+        let length = |value: i64| Sample { value: Some(value * 1000), ready: Some(4), ..Sample::default() };
+        let cannot = || Sample::failed("has it a metrics-server?");
+        let ask = |one: (Sample, Sample), two: (Sample, Sample)| {
+            wish(&spec, 8, &[with(one.0, one.1), with(two.0, two.1)])
+        };
+        let up = ask((used(2000), length(0)), (cannot(), length(0))).unwrap();
+        assert_eq!((up.replicas, up.failure), (16, None));
+        let why = "cpu resource utilization (percentage of request): has it a metrics-server?";
+        assert_eq!(up.unmeasured, [(1, why.to_owned())]);
+        let down = ask((used(10), length(0)), (cannot(), length(0))).unwrap();
+        assert_eq!((down.replicas, down.failure), (8, None));
+        let shared = ask((used(500), length(160)), (used(500), cannot())).unwrap();
+        assert_eq!((shared.replicas, shared.unmeasured.len()), (16, 1));
+        let half = ask((cannot(), length(160)), (cannot(), length(0))).unwrap();
+        let failed = ("FailedGetResourceMetric", "has it a metrics-server?".to_owned());
+        assert_eq!((half.replicas, half.failure), (16, Some(failed)));
+        let none = ask((cannot(), cannot()), (cannot(), cannot())).unwrap_err();
+        assert!(none.1.ends_with("first error is: has it a metrics-server?"), "{none:?}");
     }
 
     #[test]

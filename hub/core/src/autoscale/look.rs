@@ -80,19 +80,14 @@ pub struct Outcome {
     pub said: Vec<Said>,
     /// `status.currentMetrics`, if they were computed.
     pub metrics: Option<Vec<Value>>,
+    /// Clusters that are heard and cannot measure something, by their place in the view: what, and why.
+    pub unmeasured: Vec<(usize, String)>,
     /// Events that warn.
     pub warnings: Vec<(&'static str, String)>,
 }
 
-/// Looks at a FederatedHPA at a moment of a clock that only goes forward. `request` is what a Pod asks for of a resource, in
-/// thousandths.
-pub fn look(
-    view: View<'_>,
-    history: &mut History,
-    settings: &Settings,
-    now: Duration,
-    request: impl Fn(&str) -> i64,
-) -> Outcome {
+/// Looks at a FederatedHPA at a moment of a clock that only goes forward.
+pub fn look(view: View<'_>, history: &mut History, settings: &Settings, now: Duration) -> Outcome {
     let View { spec, current, settling, clusters } = view;
     let (min, max) = (i64::from(spec.min_replicas.unwrap_or(1)), i64::from(spec.max_replicas));
     let got = Said::new(
@@ -115,7 +110,7 @@ pub fn look(
         return Outcome { replicas, rescale: Some(why.to_owned()), said: vec![got], ..Outcome::default() };
     }
     let scaled = Scaled { current, settling, tolerance: spec.tolerance(settings.tolerance) };
-    let wish = propose(spec, scaled, clusters, request);
+    let wish = propose(spec, scaled, clusters);
     let none_runs =
         clusters.iter().filter_map(|cluster| cluster.report).all(|report| report.spec_replicas == 0);
     let wish = match wish {
@@ -128,7 +123,8 @@ pub fn look(
     if let Some((reason, why)) = wish.failure.clone().filter(|_| wish.replicas <= current) {
         let (invalid, all) = (spec.metrics.len() - wish.current.len(), spec.metrics.len());
         let why = format!("invalid metrics ({invalid} invalid out of {all}), first error is: {why}");
-        return unable(current, got, Some(wish.current), reason, why);
+        let unable = unable(current, got, Some(wish.current), reason, why);
+        return Outcome { unmeasured: wish.unmeasured, ..unable };
     }
     let found = format!("the HPA was able to successfully calculate a replica count from {}", wish.title);
     let bounds = Bounds { min, max };
@@ -146,7 +142,8 @@ pub fn look(
         replicas if replicas > current => Some(format!("{} above target", wish.title)),
         _ => Some("All metrics below target".to_owned()),
     };
-    Outcome { replicas: outcome.replicas, rescale, said, metrics: Some(wish.current), warnings: Vec::new() }
+    let (metrics, unmeasured) = (Some(wish.current), wish.unmeasured);
+    Outcome { replicas: outcome.replicas, rescale, said, metrics, unmeasured, warnings: Vec::new() }
 }
 
 const NONE: &str =
@@ -167,12 +164,6 @@ fn unable(
         warnings: vec![(reason, why.clone()), ("FailedComputeMetricsReplicas", why)],
         ..Outcome::default()
     }
-}
-
-/// The reports of so many Pods of a workload are believed: twice what it may have, since Pods are replaced by others, and some
-/// more, since small ones may have several times as many for a moment.
-pub fn plausible(spec: &Spec, current: i64, assigned: i64) -> i64 {
-    2 * current.max(assigned).max(i64::from(spec.max_replicas)).max(0) + 16
 }
 
 /// `status` of a FederatedHPA, but for its conditions. `last` is the status that it has.
@@ -200,8 +191,14 @@ mod tests {
     use super::super::{
         metrics::{Pods, Sums},
         report::{Report, Sample},
+        trust::Given,
     };
     use super::*;
+
+    fn four() -> Given {
+        let requests = std::sync::Arc::new([("cpu".to_owned(), 1000)].into());
+        Given { replicas: 4, surge: 1, requests, retains: false }
+    }
 
     fn spec(more: Value) -> Spec {
         let mut spec = json!({"minReplicas": 2, "maxReplicas": 10, "metrics": [{"type": "Resource", "resource":
@@ -327,9 +324,14 @@ mod tests {
         for (what, more, current, heard, replicas, why, able, active, limited) in rows {
             let mut history = History::resume(at(1000), current, None);
             let spec = spec(more);
-            let clusters = [Cluster { assigned: 4, report: heard }];
+            let four = four();
+            let clusters = [Cluster {
+                given: &four,
+                replicas: heard.map_or(4, |report| report.spec_replicas),
+                report: heard,
+            }];
             let view = View { spec: &spec, current, settling: None, clusters: &clusters };
-            let outcome = look(view, &mut history, &Settings::default(), at(1015), |_| 1000);
+            let outcome = look(view, &mut history, &Settings::default(), at(1015));
             assert_eq!((outcome.replicas, outcome.rescale.as_deref()), (replicas, why), "{what}");
             assert_eq!(word(&outcome, ABLE).1, able, "{what}");
             assert_eq!((word(&outcome, ACTIVE), word(&outcome, LIMITED)), (active, limited), "{what}");
@@ -342,11 +344,11 @@ mod tests {
             {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
             {"type": "Pods", "pods": {"metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "10"}}},
         ]}));
-        let mut heard = report(4, 300);
+        let (four, mut heard) = (four(), report(4, 300));
         heard.metrics.push(Sample::failed("no such metric"));
-        let clusters = [Cluster { assigned: 4, report: Some(&heard) }];
+        let clusters = [Cluster { given: &four, replicas: 4, report: Some(&heard) }];
         let view = View { spec: &spec, current: 4, settling: None, clusters: &clusters };
-        let outcome = look(view, &mut History::default(), &Settings::default(), at(1), |_| 1000);
+        let outcome = look(view, &mut History::default(), &Settings::default(), at(1));
         assert_eq!((outcome.replicas, outcome.rescale.as_deref()), (4, None));
         assert_eq!(word(&outcome, ACTIVE), (false, "FailedGetPodsMetric"));
         let why = "invalid metrics (1 invalid out of 2), first error is: no such metric";
@@ -355,9 +357,9 @@ mod tests {
             [("FailedGetPodsMetric", why.to_owned()), ("FailedComputeMetricsReplicas", why.to_owned())]
         );
         heard.metrics[0] = report(4, 900).metrics.remove(0);
-        let clusters = [Cluster { assigned: 4, report: Some(&heard) }];
+        let clusters = [Cluster { given: &four, replicas: 4, report: Some(&heard) }];
         let view = View { spec: &spec, current: 4, settling: None, clusters: &clusters };
-        let outcome = look(view, &mut History::default(), &Settings::default(), at(1), |_| 1000);
+        let outcome = look(view, &mut History::default(), &Settings::default(), at(1));
         assert_eq!(
             (outcome.replicas, word(&outcome, ACTIVE)),
             (8, (true, "ValidMetricFound")),

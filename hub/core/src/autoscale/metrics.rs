@@ -176,6 +176,11 @@ impl Scale {
 }
 
 impl Target {
+    /// What those Pods use of whom it is known: percent, or an amount for each.
+    pub fn measured(self, ready: &Pods) -> Option<i64> {
+        self.ratio(ready).ok().map(|(_, measured)| measured)
+    }
+
     /// What is used for what is to be used, and what that is.
     fn ratio(self, counted: &Pods) -> Result<(f64, i64), String> {
         if counted.pods <= 0 {

@@ -5,7 +5,8 @@
 //!
 //!   hub:    FederatedHPA ─ question ─▶ a Work on each cluster
 //!   member: Pods and their metrics ─ sample ─▶ sums ─ report ─▶ the Work's status
-//!   hub:    reports of all clusters ─ hpa, metrics ─▶ what is asked for ─ behavior ─▶ replicas
+//!   hub:    reports, what each cluster was given ─ trust ─▶ those that count
+//!           reports of all clusters ─ hpa, metrics ─▶ what is asked for ─ behavior ─▶ replicas
 //!           all of that in one look ─ look ─▶ replicas, conditions, events
 //! ```
 
@@ -18,3 +19,4 @@ pub mod question;
 pub mod report;
 pub mod sample;
 pub mod schedule;
+pub mod trust;

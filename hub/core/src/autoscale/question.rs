@@ -79,8 +79,15 @@ pub fn asked(hpa: &Value) -> [&Value; 2] {
     [&hpa["spec"]["scaleTargetRef"], &hpa["spec"]["metrics"]]
 }
 
-/// The Work that asks a cluster. `existing` is the one that is there.
-pub fn work(hpa: &Value, cluster: &str, sampling: Sampling, existing: Option<&Value>, new_id: &str) -> Value {
+/// The Work that asks a cluster, which is heard since that time: one that has been away is asked anew, since what it has said
+/// before is of another time. `existing` is the one that is there.
+pub fn work(
+    hpa: &Value,
+    (cluster, since): (&str, Option<&str>),
+    sampling: Sampling,
+    existing: Option<&Value>,
+    new_id: &str,
+) -> Value {
     let (namespace, name) = (object::namespace(hpa), object::name(hpa));
     let mut work = existing.cloned().unwrap_or_else(|| {
         json!({
@@ -103,9 +110,17 @@ pub fn work(hpa: &Value, cluster: &str, sampling: Sampling, existing: Option<&Va
     if sampling != Sampling::default() {
         object::set_annotation(&mut manifest, extension::SAMPLING, sampling.text());
     }
+    if let Some(since) = since {
+        object::set_annotation(&mut manifest, extension::HEARD_SINCE, since);
+    }
     work::finish(&mut work, manifest);
     work["spec"]["suspendDispatching"] = json!(true);
     work
+}
+
+/// Since when its cluster was heard when a Work asked.
+pub fn heard_since(work: &Value) -> Option<&str> {
+    object::annotation(work.pointer("/spec/workload/manifests/0")?, extension::HEARD_SINCE)
 }
 
 /// The FederatedHPA that a Work's annotations name: namespace and name.
@@ -201,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_cluster_is_asked_what_is_scaled_and_by_what() {
-        let work = work(&hpa(), "m1", Sampling::default(), None, "id");
+        let work = work(&hpa(), ("m1", None), Sampling::default(), None, "id");
         assert_eq!(object::name(&work), work_name("demo", "web"));
         assert_eq!(object::namespace(&work), "karmada-es-m1");
         assert_eq!(named(&work), Some(("demo", "web")));
@@ -222,12 +237,26 @@ mod tests {
 
     #[test]
     fn bounds_are_no_question_and_a_work_that_is_right_stays() {
-        let existing = work(&hpa(), "m1", Sampling::default(), None, "id");
+        let existing = work(&hpa(), ("m1", None), Sampling::default(), None, "id");
         let mut other = hpa();
         other["spec"]["maxReplicas"] = json!(40);
-        assert_eq!(work(&other, "m1", Sampling::default(), Some(&existing), "new"), existing);
+        assert_eq!(work(&other, ("m1", None), Sampling::default(), Some(&existing), "new"), existing);
         other["spec"]["metrics"][0]["resource"]["name"] = json!("memory");
-        assert_ne!(work(&other, "m1", Sampling::default(), Some(&existing), "new"), existing);
+        assert_ne!(work(&other, ("m1", None), Sampling::default(), Some(&existing), "new"), existing);
+    }
+
+    /// Its generation is in its spec, so that what was answered before does not count.
+    #[test]
+    fn a_cluster_that_was_away_is_asked_anew() {
+        let ask = |since, existing| work(&hpa(), ("m1", since), Sampling::default(), existing, "id");
+        let first = ask(Some("2026-11-25T10:00:00Z"), None);
+        assert_eq!(heard_since(&first), Some("2026-11-25T10:00:00Z"));
+        assert_eq!(ask(Some("2026-11-25T10:00:00Z"), Some(&first)), first);
+        let again = ask(Some("2026-11-25T11:00:00Z"), Some(&first));
+        assert_ne!(again["spec"], first["spec"]);
+        assert_eq!(heard_since(&ask(None, None)), None);
+        let manifest = &again["spec"]["workload"]["manifests"][0];
+        assert_eq!(Question::read(manifest), Question::read(&first["spec"]["workload"]["manifests"][0]));
     }
 
     #[test]
@@ -235,7 +264,7 @@ mod tests {
         let settings =
             Settings { initialization: Duration::from_secs(60), readiness: Duration::from_millis(1500) };
         let sampling = Sampling { every: Duration::from_secs(5), settings };
-        let work = work(&hpa(), "m1", sampling, None, "id");
+        let work = work(&hpa(), ("m1", None), sampling, None, "id");
         let mut manifest = work["spec"]["workload"]["manifests"][0].clone();
         assert_eq!(Question::read(&manifest).unwrap().sampling, sampling);
         object::set_annotation(

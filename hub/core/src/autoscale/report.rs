@@ -1,13 +1,16 @@
 //! What an agent tells of a workload on its member: sums of what its Pods use, how the hub trusts them, and when they are worth
 //! telling again.
 //!
-//! An agent speaks for its own cluster, and no more: figures that no workload of that size can have are refused as a whole, and
-//! its replicas count as Pods of which nothing is known.
+//! An agent speaks for its own cluster, and no more: figures that what the cluster was given cannot have are refused as a whole,
+//! and its replicas count as Pods of which nothing is known ([`super::trust`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::metrics::{Pods, Sums};
+use super::{
+    metrics::{Pods, Sums},
+    trust::{Bounds, REQUESTS},
+};
 
 /// What an agent reports of a workload on its member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,16 +113,17 @@ impl Report {
         Ok(report)
     }
 
-    /// Checks it against what there may be: `metrics` that were asked for, and at most so many `pods`.
+    /// Checks it against what there may be.
     ///
     /// # Errors
     /// What cannot be.
-    pub fn check(&self, metrics: usize, pods: i64) -> Result<(), String> {
+    pub fn check(&self, bounds: &Bounds) -> Result<(), String> {
         if !self.error.is_empty() {
             return Err(self.error.clone());
         }
-        if self.metrics.len() != metrics {
-            return Err(format!("it reports {} metrics, and {metrics} were asked for", self.metrics.len()));
+        let (asked, pods) = (bounds.requests.len(), bounds.pods);
+        if self.metrics.len() != asked {
+            return Err(format!("it reports {} metrics, and {asked} were asked for", self.metrics.len()));
         }
         let count = |what: &str, is: i64| match is {
             0.. if is <= pods => Ok(()),
@@ -131,12 +135,19 @@ impl Report {
         };
         count("replicas", self.spec_replicas)?;
         count("replicas that run", self.status_replicas)?;
-        for sample in &self.metrics {
+        for (sample, request) in self.metrics.iter().zip(&bounds.requests) {
             let mut all = 0_i64;
             for class in sample.classes() {
                 count("Pods", class.pods)?;
                 amount("use", class.usage)?;
                 amount("requests", class.requests)?;
+                let most = request.map(|each| each.saturating_mul(REQUESTS).saturating_mul(class.pods));
+                if let Some(most) = most.filter(|most| class.requests > *most) {
+                    let Pods { pods, requests, .. } = class;
+                    return Err(format!(
+                        "it reports that {pods} Pods ask for {requests} thousandths, and by their template that may be {most} at most"
+                    ));
+                }
                 all += class.pods;
             }
             count("Pods in all", all)?;
@@ -225,8 +236,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
+        let bounds = Bounds { pods: 10, requests: vec![Some(500)] };
         let good = report(pods(3, 1000), 1);
-        assert_eq!(good.check(1, 10), Ok(()));
+        assert_eq!(good.check(&bounds), Ok(()));
+        let asking = |requests: i64| report(Pods { pods: 3, usage: 0, requests }, 1);
+        assert_eq!(asking(4 * 1500).check(&bounds), Ok(()), "a member adds to what a Pod asks for");
+        let unknown = Bounds { requests: vec![None], ..bounds.clone() };
+        assert_eq!(asking(4 * 1500 + 1).check(&unknown), Ok(()), "nobody knows what they ask for");
         let mut rows = vec![
             ("another number of metrics", Report { metrics: Vec::new(), ..good.clone() }),
             ("more replicas than there may be", Report { spec_replicas: 11, ..good.clone() }),
@@ -237,15 +253,19 @@ mod tests {
             ("use beyond everything", report(pods(3, i64::MAX), 1)),
             ("many Pods that add up to few", report(Pods { pods: i64::MAX, usage: 0, requests: 0 }, 1)),
             ("Pods below none", report(pods(-1, 0), 1)),
+            ("requests that nobody makes", asking(4 * 1500 + 1)),
         ];
         let mut value = good.clone();
         value.metrics[0].value = Some(-1);
         rows.push(("a value below nothing", value));
+        let mut missing = good.clone();
+        missing.metrics[0].sums.as_mut().unwrap().missing.requests = 4 * 500 + 1;
+        rows.push(("requests of Pods that nobody measures", missing));
         let mut ready = good;
         ready.metrics[0].ready = Some(11);
         rows.push(("more that are ready", ready));
         for (what, report) in rows {
-            assert!(report.check(1, 10).is_err(), "{what}");
+            assert!(report.check(&bounds).is_err(), "{what}");
         }
     }
 

@@ -182,31 +182,40 @@ pub fn dispatched_name(provider: &str, slice: &str) -> String {
     format!("{provider}-{slice}")
 }
 
-/// The name of the Work that brings it there. It says which provider's it is, unlike Karmada's: providers may have slices of the same
-/// name, and so may the consumer.
-pub fn dispatched_work(namespace: &str, provider: &str, slice: &str) -> String {
-    slices::work_name(namespace, &dispatched_name(provider, slice))
+/// Another name of it, where Karmada's is taken: `edge` with a slice `eu-web-1` and `edge-eu` with `web-1` have the same one.
+pub fn other_name(provider: &str, slice: &str) -> String {
+    format!("{}-{}", dispatched_name(provider, slice), slices::mark(provider, slice))
 }
 
-/// The Work that brings a provider's slice to a consumer; if it was withdrawn, with no endpoint that takes requests.
+/// The name of the Work that brings a slice of that name to a consumer. It says which provider's it is, unlike Karmada's: providers
+/// may have slices of the same name, and so may the consumer.
+pub fn dispatched_work(namespace: &str, name: &str) -> String {
+    slices::work_name(namespace, name)
+}
+
+/// The Work that brings a provider's slice to a consumer as [`dispatched_name`] or under the other name; if it was withdrawn, with
+/// no endpoint that takes requests.
 pub fn dispatched(
-    slice: &Value,
+    (slice, name): (&Value, &str),
     service: &ServiceName,
     (provider, consumer): (&str, &str),
     withdrawn: bool,
     existing: Option<&Value>,
     new_id: &str,
 ) -> Value {
-    let name = dispatched_work(&service.namespace, provider, object::name(slice));
-    let mut work = begin(existing, consumer, &name, new_id);
+    let work = dispatched_work(&service.namespace, name);
+    let mut work = begin(existing, consumer, &work, new_id);
     object::add_finalizer(&mut work, karmada_api::consts::finalizer::EXECUTION);
     object::remove_annotation(&mut work, extension::UNWANTED_SINCE);
     mark(&mut work, service);
     object::set_annotation(&mut work, annotation::ENDPOINT_SLICE_PROVISION_CLUSTER, provider);
+    if name != dispatched_name(provider, object::name(slice)) {
+        object::set_annotation(&mut work, extension::PROVIDED_SLICE, object::name(slice));
+    }
     let mut manifest = json!({
         "apiVersion": object::api_version(slice), "kind": object::kind(slice),
         "metadata": {
-            "name": dispatched_name(provider, object::name(slice)),
+            "name": name,
             "namespace": service.namespace,
             "labels": {(SERVICE_NAME): service.name, (MANAGED_BY): DISPATCHER},
             "annotations": {(annotation::ENDPOINT_SLICE_PROVISION_CLUSTER): provider},
@@ -222,6 +231,13 @@ pub fn dispatched(
     }
     work::finish(&mut work, manifest);
     work
+}
+
+/// The provider's slice that a Work brings to a consumer: its name is in that of the slice there, unless the Work says it.
+pub fn provided_slice<'a>(work: &'a Value, provider: &str) -> &'a str {
+    let name = object::name(work.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null));
+    let stripped = || name.strip_prefix(provider).and_then(|rest| rest.strip_prefix('-')).unwrap_or(name);
+    object::annotation(work, extension::PROVIDED_SLICE).unwrap_or_else(stripped)
 }
 
 /// The labels by which policies have claimed an object, and their annotations.
@@ -370,9 +386,12 @@ mod tests {
 
     #[test]
     fn a_slice_on_a_consumer_names_its_provider() {
-        let work = dispatched(&slice(), &web(), ("member4", "member5"), false, None, "9a624988");
+        let (slice, between) = (slice(), ("member4", "member5"));
+        let name = dispatched_name("member4", "web-pw5p7");
+        let work = dispatched((&slice, &name), &web(), between, false, None, "9a624988");
         // Karmada's is web-pw5p7-78bbf5978f, and so would be another provider's.
-        assert_eq!(object::name(&work), dispatched_work("demo", "member4", "web-pw5p7"));
+        assert_eq!(object::name(&work), dispatched_work("demo", "member4-web-pw5p7"));
+        assert_eq!(provided_slice(&work, "member4"), "web-pw5p7");
         assert_ne!(object::name(&work), slices::work_name("demo", "web-pw5p7"));
         let mut metadata = work["metadata"].clone();
         metadata["name"] = json!("");
@@ -399,11 +418,29 @@ mod tests {
             json!([{"addresses": ["10.244.0.4"],
             "conditions": {"ready": true, "serving": true, "terminating": false}}])
         );
-        let work = dispatched(&slice(), &web(), ("member4", "member5"), true, Some(&work), "x");
+        let work = dispatched((&slice, &name), &web(), between, true, Some(&work), "x");
         assert_eq!(
             work["spec"]["workload"]["manifests"][0]["endpoints"][0]["conditions"],
             json!({"ready": false, "serving": false, "terminating": false})
         );
+    }
+
+    /// Cluster and slice are told apart where a hyphen may be in both.
+    #[test]
+    fn two_slices_that_would_have_one_name_have_two() {
+        let named = |name: &str| {
+            let mut slice = slice();
+            slice["metadata"]["name"] = json!(name);
+            slice
+        };
+        assert_eq!(dispatched_name("edge", "eu-web-1"), dispatched_name("edge-eu", "web-1"));
+        let mut known = BTreeSet::new();
+        for (provider, name) in [("edge", "eu-web-1"), ("edge-eu", "web-1")] {
+            let other = other_name(provider, name);
+            let work = dispatched((&named(name), &other), &web(), (provider, "m"), false, None, "id");
+            assert_eq!(provided_slice(&work, provider), name);
+            assert!(known.insert(other.clone()) && known.insert(object::name(&work).to_owned()), "{other}");
+        }
     }
 
     #[test]

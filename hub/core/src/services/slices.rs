@@ -32,6 +32,17 @@ const CONTENT: [&str; 3] = ["addressType", "endpoints", "ports"];
 /// When its endpoints have last changed: no news beside what they are.
 const CHANGED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
+/// One Work tells of so many slices at most, as Karmada's agents and ours do.
+pub const SLICES: usize = 1;
+/// And of so many endpoints: as many as Kubernetes has in one slice.
+pub const ENDPOINTS: usize = 1000;
+/// An endpoint has so many addresses at most, as in Kubernetes.
+pub const ADDRESSES: usize = 100;
+/// A slice has so many ports at most.
+pub const PORTS: usize = 100;
+/// So many Works of one cluster about one Service count: with a hundred endpoints in each, as is usual, ten thousand Pods.
+pub const WORKS: usize = 100;
+
 /// The Service that a slice is of; nothing of one that Karmada has made, or that is of none.
 pub fn service(slice: &Value) -> Option<ServiceName> {
     let made_by = object::label(slice, MANAGED_BY).unwrap_or_default();
@@ -148,13 +159,26 @@ fn named(work: &Value, namespace: &str, name: &str) -> Option<ServiceName> {
     Some(ServiceName::new(text(namespace)?, text(name)?))
 }
 
-/// The slices of a Work, if they are what its labels say: a cluster speaks for the Service that it names and no other.
+/// The slices of a Work, if they are what its labels say: a cluster speaks for the Service that it names and no other, and not at
+/// any length.
 ///
 /// # Errors
-/// What speaks for something else.
+/// What speaks for something else, or is too much.
 pub fn told<'a>(work: &'a Value, service: &ServiceName) -> Result<Vec<&'a Value>, String> {
     let manifests = work.pointer("/spec/workload/manifests").and_then(Value::as_array);
     let manifests: Vec<&Value> = manifests.into_iter().flatten().collect();
+    let list = |value: &Value| value.as_array().map_or(0, Vec::len);
+    let endpoints = || manifests.iter().filter_map(|slice| slice["endpoints"].as_array()).flatten();
+    let most = |what: &str, is: usize, most: usize| match is > most {
+        true => Err(format!("it tells of {is} {what}, and {most} is the most")),
+        false => Ok(()),
+    };
+    most("slices", manifests.len(), SLICES)?;
+    most("endpoints", endpoints().count(), ENDPOINTS)?;
+    let addresses = endpoints().map(|endpoint| list(&endpoint["addresses"])).max();
+    most("addresses of one endpoint", addresses.unwrap_or_default(), ADDRESSES)?;
+    let ports = manifests.iter().map(|slice| list(&slice["ports"])).max();
+    most("ports", ports.unwrap_or_default(), PORTS)?;
     for manifest in &manifests {
         let (api_version, kind) = (object::api_version(manifest), object::kind(manifest));
         let (namespace, name) = (object::namespace(manifest), object::name(manifest));
@@ -176,13 +200,23 @@ pub fn imported_name(cluster: &str, slice: &str) -> String {
     format!("imported-{cluster}-{slice}")
 }
 
-/// The hub's slice of one that a cluster has told.
-pub fn imported(work: &Value, cluster: &str, service: &ServiceName, slice: &Value) -> Value {
+/// Another name of it, where Karmada's is taken: `edge` with a slice `eu-web-1` and `edge-eu` with `web-1` have the same one.
+pub fn other_imported_name(cluster: &str, slice: &str) -> String {
+    format!("{}-{}", imported_name(cluster, slice), mark(cluster, slice))
+}
+
+/// What tells the slices of clusters apart whose names do not.
+pub(super) fn mark(cluster: &str, slice: &str) -> String {
+    format!("{:016x}", names::fnv64a(format!("{cluster}/{slice}").as_bytes()))
+}
+
+/// The hub's slice of one that a cluster has told, under [`imported_name`] or the other one.
+pub fn imported(work: &Value, name: &str, service: &ServiceName, slice: &Value) -> Value {
     let mut made = json!({
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {
-            "name": imported_name(cluster, object::name(slice)),
+            "name": name,
             "namespace": service.namespace,
             "labels": {
                 (label::WORK_ID): object::label(work, label::WORK_ID).unwrap_or_default(),
@@ -354,10 +388,50 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_does_not_speak_at_any_length() {
+        let web = ServiceName::new("demo", "web");
+        let told = |change: &dyn Fn(&mut Vec<Value>)| {
+            let mut work = work();
+            change(work["spec"]["workload"]["manifests"].as_array_mut().unwrap());
+            told(&work, &web).map(|slices| slices.len())
+        };
+        let grow = |list: &mut Value, to: usize| {
+            let one = list[0].clone();
+            *list = (0..to).map(|_| one.clone()).collect();
+        };
+        assert_eq!(told(&|slices| grow(&mut slices[0]["endpoints"], ENDPOINTS)), Ok(1));
+        assert_eq!(told(&|slices| *slices = vec![slices[0].clone(); SLICES]), Ok(SLICES));
+        let rows: [(&str, &dyn Fn(&mut Vec<Value>)); 4] = [
+            ("it tells of 2 slices, and 1 is the most", &|slices| {
+                *slices = vec![slices[0].clone(); SLICES + 1]
+            }),
+            ("it tells of 1001 endpoints", &|slices| grow(&mut slices[0]["endpoints"], ENDPOINTS + 1)),
+            ("it tells of 101 addresses of one endpoint", &|slices| {
+                grow(&mut slices[0]["endpoints"][1]["addresses"], ADDRESSES + 1);
+            }),
+            ("it tells of 101 ports", &|slices| grow(&mut slices[0]["ports"], PORTS + 1)),
+        ];
+        for (want, change) in rows {
+            let why = told(change).unwrap_err();
+            assert!(why.contains(want), "{why}, and not {want}");
+        }
+    }
+
+    /// Cluster and slice are told apart where a hyphen may be in both.
+    #[test]
+    fn two_slices_that_would_have_one_name_have_two() {
+        let (one, two) = (("edge", "eu-web-1"), ("edge-eu", "web-1"));
+        assert_eq!(imported_name(one.0, one.1), imported_name(two.0, two.1));
+        assert_ne!(other_imported_name(one.0, one.1), other_imported_name(two.0, two.1));
+        assert!(other_imported_name(one.0, one.1).starts_with("imported-edge-eu-web-1-"));
+    }
+
+    #[test]
     fn what_is_told_abroad_names_no_nodes_and_pods() {
         let (work, web) = (work(), ServiceName::new("demo", "web"));
         let slices = told(&work, &web).unwrap();
-        let made = imported(&work, "member4", &web, slices[0]);
+        let name = imported_name("member4", object::name(slices[0]));
+        let made = imported(&work, &name, &web, slices[0]);
         let want = json!({
             "name": "imported-member4-web-74lwq", "namespace": "demo",
             "annotations": {"work.karmada.io/name": "web-74lwq-7666bf4665", "work.karmada.io/namespace": "karmada-es-member4"},
@@ -375,7 +449,7 @@ mod tests {
         );
         let mut empty = slice();
         (empty["endpoints"], empty["ports"]) = (Value::Null, Value::Null);
-        let made = imported(&work, "member4", &web, &empty);
+        let made = imported(&work, &name, &web, &empty);
         assert_eq!((&made["endpoints"], &made["ports"]), (&json!([]), &json!([])));
         let mut live = made.clone();
         object::set_annotation(&mut live, "a", "b");

@@ -20,8 +20,12 @@ use karmada_objects::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Context, Next, work};
-use crate::known::heads::{BindingHead, SliceHead};
+use super::{
+    super::{Context, Next, work},
+    at_the_edge, counts,
+    said::Said,
+};
+use crate::known::heads::{BindingHead, ImportedHead, SliceHead};
 
 /// How many Works are worked on at a time.
 const WORKERS: usize = 4;
@@ -33,6 +37,7 @@ pub(crate) struct Exports {
     context: Arc<Context>,
     /// Works, by their keys, also such as are gone.
     queue: WorkQueue<Key>,
+    said: Said,
 }
 
 /// The Service that a binding's ServiceExport exports.
@@ -48,13 +53,16 @@ impl Exports {
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
         context.figures.queue("endpointslice", &queue);
-        let told = queue.clone();
+        let (told, shared) = (queue.clone(), Arc::downgrade(context));
         context.known.works.listen(move |change| {
             let sides = [change.old, change.new].into_iter().flatten();
             let concerns = sides.filter_map(|head| head.slice.as_ref()).any(|slice| slice.is_exported());
             let differs = change.differs(|head| &head.content) || change.differs(|head| &head.deleting);
             if concerns && differs {
                 told.add(change.key.clone());
+                if let Some(context) = shared.upgrade() {
+                    at_the_edge(&context, change).into_iter().for_each(|work| told.add(work));
+                }
             }
         });
         let (bound, shared) = (queue.clone(), Arc::downgrade(context));
@@ -71,7 +79,7 @@ impl Exports {
         context.known.imported.listen(move |change| made.add(change.last().work.clone()));
         let again = queue.clone();
         context.resync.tell(&context.known.imported, move |_, head| again.add(head.work.clone()));
-        Self { context: context.clone(), queue }
+        Self { context: context.clone(), queue, said: Said::default() }
     }
 
     /// Runs until told to stop.
@@ -107,8 +115,27 @@ impl Exports {
                 "cluster {cluster} does not export Service {service}: no ServiceExport of that name is bound there"
             ));
         }
+        counts(&self.context, &Key::of(work), cluster, &service)?;
         let told = slices::told(work, &service)?;
-        Ok(told.into_iter().map(|slice| slices::imported(work, cluster, &service, slice)).collect())
+        let made = |slice: &Value| {
+            let name = self.name(&Key::of(work), (cluster, &service), object::name(slice));
+            slices::imported(work, &name, &service, slice)
+        };
+        Ok(told.into_iter().map(made).collect())
+    }
+
+    /// The name of the hub's slice: Karmada's, unless that is the slice of another Work. One that has the other name keeps it.
+    fn name(&self, work: &Key, (cluster, service): (&str, &ServiceName), slice: &str) -> String {
+        let (usual, other) =
+            (slices::imported_name(cluster, slice), slices::other_imported_name(cluster, slice));
+        let maker = |name: &str| {
+            let known = self.context.known.imported.get(&Key::new(service.namespace.as_str(), name));
+            known.map(|head| head.work == *work)
+        };
+        match (maker(&other), maker(&usual)) {
+            (Some(true), _) | (_, Some(false)) => other,
+            _ => usual,
+        }
     }
 
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
@@ -117,11 +144,18 @@ impl Exports {
         let live = objects.get(&WORKS, &key).await?;
         let made = context.known.imported.group(&key.to_string());
         let wanted = match live.as_ref().map(|work| self.wanted(work)) {
-            None => Vec::new(),
-            Some(Ok(wanted)) => wanted,
+            None => {
+                self.said.forget(&key);
+                Vec::new()
+            }
+            Some(Ok(wanted)) => {
+                self.said.forget(&key);
+                wanted
+            }
             Some(Err(why)) => {
                 // What was told before goes with its export, and nobody has to hear of it.
-                if let Some(work) = live.as_ref().filter(|_| made.is_empty()) {
+                let nothing = made.is_empty();
+                if let Some(work) = live.as_ref().filter(|_| nothing && self.said.is_new(&key, &why)) {
                     tracing::warn!(work = %key, why, "what an agent tells of a Service does not count");
                     context.writer.warning(
                         component::ENDPOINT_SLICE,
@@ -167,8 +201,14 @@ impl Exports {
             return Ok(Next::After(PATIENCE));
         }
         if object::label(&live, slices::MANAGED_BY) != Some(slices::IMPORTER) {
-            tracing::warn!(slice = %key, %work, "an EndpointSlice of that name is somebody else's");
+            if self.said.is_new(&key, "taken") {
+                tracing::warn!(slice = %key, %work, "an EndpointSlice of that name is somebody else's");
+            }
             return Ok(Next::Done);
+        }
+        if ImportedHead::project(&live).work != *work {
+            // It was faster, and the index is about to say so.
+            return Ok(Next::After(Duration::from_millis(200)));
         }
         if live["addressType"] != wanted["addressType"] {
             // It is for good.

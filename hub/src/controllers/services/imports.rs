@@ -13,7 +13,10 @@ use karmada_objects::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Context, Next, work};
+use super::{
+    super::{Context, Next, work},
+    said::Said,
+};
 
 /// How many are worked on at a time.
 const WORKERS: usize = 2;
@@ -24,6 +27,7 @@ const COMPONENT: &str = component::SERVICE_IMPORT;
 pub(crate) struct Imports {
     context: Arc<Context>,
     queue: WorkQueue<Key>,
+    said: Said,
 }
 
 impl Imports {
@@ -46,7 +50,7 @@ impl Imports {
                 }
             }
         });
-        Self { context: context.clone(), queue }
+        Self { context: context.clone(), queue, said: Said::default() }
     }
 
     /// Runs until told to stop.
@@ -58,6 +62,7 @@ impl Imports {
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
         let objects = &self.context.writer.objects;
         let Some(import) = objects.get(&SERVICE_IMPORTS, &key).await? else {
+            self.said.forget(&key);
             return self.clean(&key).await;
         };
         if object::deletion_timestamp(&import).is_some() {
@@ -69,7 +74,10 @@ impl Imports {
             objects.delete(&SERVICES, &old).await?;
         }
         let wanted = match import::derived(&import, live.as_ref()) {
-            Ok(wanted) if Some(&wanted) == live.as_ref() => return Ok(Next::Done),
+            Ok(wanted) if Some(&wanted) == live.as_ref() => {
+                self.said.forget(&key);
+                return Ok(Next::Done);
+            }
             Ok(wanted) => wanted,
             Err(why) => return self.failed(&import, why),
         };
@@ -79,6 +87,7 @@ impl Imports {
         };
         match written {
             Ok(_) => {
+                self.said.forget(&key);
                 let message = format!("Sync derived service for serviceImport({}) succeed.", key.name);
                 self.context.writer.normal(COMPONENT, &import, event::SYNC_DERIVED_SERVICE_SUCCEED, message);
                 Ok(Next::Done)
@@ -91,6 +100,9 @@ impl Imports {
     }
 
     fn failed(&self, import: &Value, why: String) -> Result<Next, Error> {
+        if !self.said.is_new(&Key::of(import), &why) {
+            return Ok(Next::Done);
+        }
         tracing::warn!(import = %Key::of(import), why, "a derived Service cannot be made");
         self.context.writer.warning(COMPONENT, import, event::SYNC_DERIVED_SERVICE_FAILED, why);
         Ok(Next::Done)

@@ -8,6 +8,9 @@
 //!
 //! A provider or consumer that is silent keeps what it has and gets what is new when it is back: its Works wait for it.
 
+mod dispatch;
+mod tell;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -15,13 +18,13 @@ use std::{
 };
 
 use karmada_api::{
-    conditions::{self, Condition},
-    consts::{component, condition, event, extension, finalizer, reason},
+    conditions,
+    consts::{component, condition, event, finalizer},
 };
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     names,
-    services::{ServiceName, multi, slices},
+    services::{ServiceName, multi},
 };
 use karmada_meta::{object, time::Time};
 use karmada_objects::{
@@ -31,10 +34,14 @@ use karmada_objects::{
     scope::BindingKey,
 };
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Context, Next, work};
+use super::{
+    super::{Context, Next, work},
+    at_the_edge,
+    said::Said,
+};
 use crate::{
     known::heads::{Carries, ClusterHead, MultiHead, SliceHead},
     write::{
@@ -49,8 +56,6 @@ const WORKERS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Who reports.
 const COMPONENT: &str = component::MULTI_CLUSTER_SERVICE;
-/// So many Works of one MultiClusterService are a warning.
-const MANY: usize = 10_000;
 
 /// Sees to MultiClusterServices.
 pub(crate) struct Multi {
@@ -59,8 +64,15 @@ pub(crate) struct Multi {
     /// Collected Works, by their keys, also such as are gone.
     dispatched: WorkQueue<Key>,
     told: WorkQueue<Key>,
+    /// Clusters that are heard, or are not any more.
+    heard: WorkQueue<Key>,
     /// What is wrong, by MultiClusterService: with its Service, and with the Works of each source.
     wrong: Mutex<BTreeMap<Key, Wrong>>,
+    /// Collected Works that are too much, with their MultiClusterService.
+    refused: Mutex<BTreeMap<Key, Key>>,
+    /// Clusters that are heard again, and since when by the hub's clock.
+    returned: Arc<Mutex<BTreeMap<String, Duration>>>,
+    said: Said,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -69,6 +81,8 @@ struct Wrong {
     works: BTreeMap<Key, String>,
     /// It was looked at.
     served: bool,
+    /// It takes very many Works.
+    many: bool,
 }
 
 fn key_of(service: &ServiceName) -> Key {
@@ -100,6 +114,7 @@ impl Multi {
         let again = served.clone();
         context.resync.tell(&context.known.multi, move |key, _| again.add(key.clone()));
         let (dispatch, tell, serve) = (dispatched.clone(), told.clone(), served.clone());
+        let shared = Arc::downgrade(context);
         context.known.works.listen(move |change| {
             let differs = change.differs(|head| &head.content) || change.differs(|head| &head.deleting);
             let sides = [change.old, change.new].into_iter().flatten().filter(|_| differs);
@@ -115,10 +130,13 @@ impl Multi {
                     .iter()
                     .for_each(|service| tell.add_after(key_of(service), Duration::from_millis(200)));
             }
+            if let Some(context) = shared.upgrade() {
+                at_the_edge(&context, change).into_iter().for_each(|work| dispatch.add(work));
+            }
         });
         let (serve, shared) = (served.clone(), Arc::downgrade(context));
         context.known.clusters.listen(move |change| {
-            let of = |head: &Arc<ClusterHead>| (head.deleting, head.reporting(), head.serves_slices());
+            let of = |head: &Arc<ClusterHead>| (head.deleting, head.serves_slices());
             if change.old.map(of) == change.new.map(of) {
                 return;
             }
@@ -126,6 +144,21 @@ impl Multi {
             for group in [MultiHead::ALL.to_owned(), MultiHead::of_cluster(&change.key.name)] {
                 context.known.multi.group(&group).into_iter().for_each(|(key, _)| serve.add(key));
             }
+        });
+        let returned: Arc<Mutex<BTreeMap<String, Duration>>> = Arc::default();
+        let heard = queue("multiclusterservice-clusters");
+        let (back, hear, env) = (returned.clone(), heard.clone(), context.env.clone());
+        context.known.clusters.listen(move |change| {
+            let is_heard = |head: &Arc<ClusterHead>| head.reporting();
+            let (before, now) = (change.old.is_some_and(is_heard), change.new.is_some_and(is_heard));
+            if before == now {
+                return;
+            }
+            match now {
+                true => back.lock().insert(change.key.name.clone(), env.now()),
+                false => back.lock().remove(&change.key.name),
+            };
+            hear.add(change.key.clone());
         });
         let (serve, shared) = (served.clone(), Arc::downgrade(context));
         context.known.templates.listen(move |kind, change| {
@@ -136,7 +169,9 @@ impl Multi {
                 serve.add(change.key.clone());
             }
         });
-        Self { context: context.clone(), served, dispatched, told, wrong: Mutex::default() }
+        let (context, said) = (context.clone(), Said::default());
+        let (wrong, refused) = (Mutex::default(), Mutex::default());
+        Self { context, served, dispatched, told, heard, wrong, refused, returned, said }
     }
 
     /// Runs until told to stop.
@@ -149,8 +184,26 @@ impl Multi {
         tokio::join!(
             work("multiclusterservice", &self.served, WORKERS, &stop, |key: Key| self.serve(key)),
             work("endpointslice-dispatch", &self.dispatched, WORKERS, &stop, |key: Key| self.dispatch(key)),
+            work("multiclusterservice-clusters", &self.heard, 1, &stop, |cluster: Key| self.hear(cluster)),
             work("multiclusterservice-status", &self.told, WORKERS, &stop, |key: Key| self.tell(key)),
         );
+    }
+
+    /// A cluster is heard, or is not any more: a matter of the Services of which it tells, and of no others.
+    async fn hear(&self, cluster: Key) -> Result<Next, Error> {
+        let known = &self.context.known;
+        let group = SliceHead::of_cluster(&names::execution_namespace(&cluster.name));
+        for (work, head) in known.works.group(&group) {
+            let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()).map(key_of) else {
+                continue;
+            };
+            let Some(multi) = known.multi.get(&service) else { continue };
+            self.told.add(service);
+            if multi.withdraw_after.is_some() {
+                self.dispatched.add(work);
+            }
+        }
+        Ok(Next::Done)
     }
 
     /// The clusters that a list of them means, which are there to stay.
@@ -181,6 +234,7 @@ impl Multi {
         let live = objects.get(&MULTI_CLUSTER_SERVICES, &key).await?;
         let Some(live) = live else {
             self.wrong.lock().remove(&key);
+            self.said.forget(&key);
             return self.end(&key).await;
         };
         let Some(spec) = key::read::<multi::Spec>(&live, "spec") else { return Ok(Next::Done) };
@@ -204,7 +258,7 @@ impl Multi {
         };
         let providers = self.clusters(multi::Spec::named(&spec.provider_clusters));
         let consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
-        self.name_missing(&live, &spec);
+        self.name_missing(&key, &live, &spec);
         let mut next = self.mark(&key, &live, &providers).await?;
         let all: BTreeSet<String> = providers.union(&consumers).cloned().collect();
         let failure = self.propagate(&key, &live, &all).await?;
@@ -232,23 +286,27 @@ impl Multi {
         Ok(next)
     }
 
-    /// Says which clusters cannot take part.
-    fn name_missing(&self, live: &Value, spec: &multi::Spec) {
+    /// Says which clusters cannot take part, when that changes.
+    fn name_missing(&self, key: &Key, live: &Value, spec: &multi::Spec) {
+        let mut missing = Vec::new();
         for (what, selectors) in
             [("Provider", &spec.provider_clusters), ("Consumer", &spec.consumer_clusters)]
         {
             for name in selectors.iter().map(|cluster| cluster.name.as_str()) {
                 let head = self.context.known.clusters.get(&Key::cluster_scoped(name));
-                let (reason, message) = match head {
-                    None => (event::CLUSTER_NOT_FOUND, format!("{what} cluster {name} is not found")),
-                    Some(head) if !head.serves_slices() => (
+                match head {
+                    None => missing
+                        .push((event::CLUSTER_NOT_FOUND, format!("{what} cluster {name} is not found"))),
+                    Some(head) if !head.serves_slices() => missing.push((
                         event::API_INCOMPATIBLE,
                         format!("{what} cluster {name} does not support EndpointSlice"),
-                    ),
-                    Some(_) => continue,
-                };
-                self.context.writer.warning(COMPONENT, live, reason, message);
+                    )),
+                    Some(_) => {}
+                }
             }
+        }
+        for (reason, message) in self.said.news(key, missing) {
+            self.context.writer.warning(COMPONENT, live, reason, message);
         }
     }
 
@@ -277,11 +335,16 @@ impl Multi {
 
     fn heed(&self, next: Next, at: &Key, made: Made) -> Next {
         match made {
-            Made::Unchanged | Made::Written => next,
+            Made::Unchanged | Made::Written => {
+                self.said.forget(at);
+                next
+            }
             Made::Going => next.sooner(PATIENCE),
             Made::Withheld(wait) => next.sooner(wait),
             Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
-                tracing::warn!(work = %at, why, "a Work of a MultiClusterService cannot be made");
+                if self.said.is_new(at, &why) {
+                    tracing::warn!(work = %at, why, "a Work of a MultiClusterService cannot be made");
+                }
                 next.sooner(PATIENCE * 12)
             }
         }
@@ -388,296 +451,10 @@ impl Multi {
         if going { Next::Done } else { Next::After(Duration::from_millis(500)) }
     }
 
-    /// What a collected Work is to bring to consumers, or why nothing.
-    fn wanted(&self, source: &Key, live: &Value) -> Result<Option<Dispatch>, String> {
-        let Some(provider) = names::cluster_of_namespace(&source.namespace) else { return Ok(None) };
-        let Some(service) = slices::multi(live).filter(|_| object::deletion_timestamp(live).is_none()) else {
-            return Ok(None);
-        };
-        if !slices::asked(live).multi_cluster {
-            return Ok(None);
-        }
-        let head = self.context.known.multi.get(&key_of(&service));
-        if head.as_ref().is_some_and(|head| head.deleting) {
-            // Its agent is about to hear of it.
-            return Ok(None);
-        }
-        let Some((head, spec)) = head.as_ref().and_then(|head| Some((head, head.spec.as_ref()?))) else {
-            return Err(format!("there is no MultiClusterService {service}"));
-        };
-        if !spec.is_cross_cluster() || !spec.is_provided_by(provider) {
-            return Err(format!("cluster {provider} is no provider of MultiClusterService {service}"));
-        }
-        let told = slices::told(live, &service)?;
-        let mut consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
-        consumers.remove(provider);
-        let (withdrawn, again) = self.withdrawn(provider, &service, head);
-        let slices = told.into_iter().cloned().collect();
-        Ok(Some(Dispatch { provider: provider.to_owned(), service, slices, consumers, withdrawn, again }))
-    }
-
     /// Since when a provider is silent, as far as its Cluster says.
     fn silent_since(&self, cluster: &str) -> Option<Time> {
         let head = self.context.known.clusters.get(&Key::cluster_scoped(cluster))?;
         let ready = conditions::find(head.conditions(), condition::READY)?;
         (!head.reporting()).then_some(ready.last_transition_time)
     }
-
-    /// Whether the endpoints of a provider are withdrawn, and else when to ask again. Never the last ones, nor while so many
-    /// clusters are silent that the hub may be the one that is cut off.
-    fn withdrawn(&self, provider: &str, service: &ServiceName, head: &MultiHead) -> (bool, Option<Duration>) {
-        let Some(since) = self.silent_since(provider) else { return (false, None) };
-        let Some(until) = head.withdraw_after.and_then(|after| multi::later(since, after)) else {
-            return (false, None);
-        };
-        let now = self.context.env.wall();
-        let left = std::time::SystemTime::from(until.timestamp()).duration_since(now).unwrap_or_default();
-        if !left.is_zero() {
-            return (false, Some(left));
-        }
-        let held = self
-            .context
-            .known
-            .clusters
-            .get(&Key::cluster_scoped(provider))
-            .is_some_and(|head| conditions::is_true(head.conditions(), extension::EVICTIONS_HELD));
-        let others = self.context.known.works.group(&SliceHead::of_multi(service));
-        let others_are_ready = others.iter().any(|(work, head)| {
-            let cluster = names::cluster_of_namespace(&work.namespace).unwrap_or_default();
-            let ready = head
-                .slice
-                .as_ref()
-                .is_some_and(|slice| slice.carries == Carries::Collected && slice.ready > 0);
-            ready && cluster != provider && !head.deleting && self.silent_since(cluster).is_none()
-        });
-        match !held && others_are_ready {
-            // They may become the last ones.
-            true => (true, Some(PATIENCE)),
-            false => (false, Some(PATIENCE)),
-        }
-    }
-
-    async fn dispatch(&self, source: Key) -> Result<Next, Error> {
-        let objects = &self.context.writer.objects;
-        let live = objects.get(&WORKS, &source).await?;
-        let made = self.context.known.works.group(&SliceHead::of_source(&source));
-        let wanted = match live.as_ref().map(|live| self.wanted(&source, live)) {
-            None => None,
-            Some(Ok(wanted)) => wanted,
-            Some(Err(why)) => {
-                if let Some(work) = live.as_ref().filter(|_| made.is_empty()) {
-                    tracing::info!(work = %source, why, "what an agent tells of a Service does not count");
-                    self.context.writer.warning(
-                        component::ENDPOINT_SLICE,
-                        work,
-                        event::ENDPOINT_SLICE_REFUSED,
-                        why,
-                    );
-                }
-                None
-            }
-        };
-        let mut next = Next::Done;
-        let mut kept: BTreeSet<Key> = BTreeSet::new();
-        if let Some(wanted) = &wanted {
-            let service = key_of(&wanted.service);
-            for consumer in &wanted.consumers {
-                for slice in &wanted.slices {
-                    let name = multi::dispatched_work(
-                        &wanted.service.namespace,
-                        &wanted.provider,
-                        object::name(slice),
-                    );
-                    let at = Key::new(names::execution_namespace(consumer), name);
-                    kept.insert(at.clone());
-                    if self
-                        .context
-                        .known
-                        .namespaces
-                        .get(&Key::cluster_scoped(at.namespace.as_str()))
-                        .is_none()
-                    {
-                        next = next.sooner(PATIENCE);
-                        continue;
-                    }
-                    let between = (wanted.provider.as_str(), consumer.as_str());
-                    let build = |existing: Option<&Value>, id: &str| {
-                        multi::dispatched(slice, &wanted.service, between, wanted.withdrawn, existing, id)
-                    };
-                    let made =
-                        works::ensure(&self.context.writer, &at, &Maker::Multi(&service), build).await?;
-                    self.note(&service, &at, &made);
-                    next = self.heed(next, &at, made);
-                }
-            }
-            if let Some(again) = wanted.again {
-                next = next.sooner(again);
-            }
-        }
-        for (work, head) in made.iter().filter(|(work, _)| !kept.contains(work)) {
-            if !head.deleting {
-                self.delete(work).await?;
-            }
-            if let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()) {
-                self.note(&key_of(service), work, &Made::Unchanged);
-            }
-        }
-        let Some(live) = live else { return Ok(next) };
-        let finalizer = finalizer::MCS_ENDPOINT_SLICE_DISPATCH;
-        let ended =
-            |work: &Value| object::deletion_timestamp(work).is_some() || !slices::asked(work).multi_cluster;
-        if wanted.is_none() && ended(&live) && object::finalizers(&live).contains(&finalizer) {
-            let uid = object::uid(&live).to_owned();
-            let release = |live: &mut Value| {
-                object::uid(live) == uid && ended(live) && object::remove_finalizer(live, finalizer)
-            };
-            objects.modify(&WORKS, &source, Part::Main, release).await?;
-        }
-        Ok(next)
-    }
-
-    /// Notes how making a Work went.
-    fn note(&self, service: &Key, work: &Key, made: &Made) {
-        let mut wrong = self.wrong.lock();
-        let Some(known) = wrong.get_mut(service) else { return };
-        let news = match made {
-            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
-                known.works.insert(work.clone(), why.clone()).as_ref() != Some(why)
-            }
-            _ => known.works.remove(work).is_some(),
-        };
-        if news {
-            self.told.add(service.clone());
-        }
-    }
-
-    /// Says in conditions how a MultiClusterService stands.
-    async fn tell(&self, key: Key) -> Result<Next, Error> {
-        let wrong = self.wrong.lock().get(&key).filter(|wrong| wrong.served).cloned();
-        let (Some(wrong), Some(head)) = (wrong, self.context.known.multi.get(&key)) else {
-            return Ok(Next::Done);
-        };
-        if head.deleting {
-            return Ok(Next::Done);
-        }
-        let dispatched = self.works_of(&key, |slice| matches!(slice.carries, Carries::Dispatched(_)));
-        if dispatched.len() > MANY {
-            tracing::warn!(multiclusterservice = %key, works = dispatched.len(), "its slices take many Works: name fewer consumers");
-        }
-        let now = Time::now(&self.context.env);
-        let applied = match &wrong.service {
-            None => Condition::new(
-                SERVICE_APPLIED,
-                true,
-                reason::SERVICE_APPLIED,
-                reason::SERVICE_APPLIED_MESSAGE,
-                now,
-            ),
-            Some(why) => Condition::new(SERVICE_APPLIED, false, "ServiceAppliedFailed", why.as_str(), now),
-        };
-        let mut wanted = vec![applied];
-        if let Some((work, why)) = wrong.works.first_key_value() {
-            let message = format!("Work {work}: {why}");
-            wanted.push(Condition::new(DISPATCHED, false, "EndpointSliceDispatchedFailed", message, now));
-        } else if !dispatched.is_empty() {
-            wanted.push(Condition::new(
-                DISPATCHED,
-                true,
-                reason::SLICES_DISPATCHED,
-                reason::SLICES_DISPATCHED_MESSAGE,
-                now,
-            ));
-        }
-        let stale = self.stale(&key);
-        if let Some(message) = &stale {
-            wanted.push(Condition::new(
-                extension::ENDPOINTS_STALE,
-                true,
-                "ProviderSilent",
-                message.as_str(),
-                now,
-            ));
-        }
-        let mut news = Vec::new();
-        let change = |live: &mut Value| {
-            news.clear();
-            if object::deletion_timestamp(live).is_some() {
-                return false;
-            }
-            let Some(mut known) = key::conditions(live) else { return false };
-            let before = known.clone();
-            for condition in &wanted {
-                let said = conditions::find(&known, &condition.type_);
-                if said
-                    .is_none_or(|said| (said.status, &said.message) != (condition.status, &condition.message))
-                {
-                    news.push(condition.clone());
-                }
-                conditions::set(&mut known, condition.clone(), now);
-            }
-            if stale.is_none() {
-                known.retain(|condition| condition.type_ != extension::ENDPOINTS_STALE);
-            }
-            if known == before {
-                return false;
-            }
-            object::ensure_map(live, "status").insert("conditions".into(), json!(known));
-            true
-        };
-        let written =
-            self.context.writer.objects.modify(&MULTI_CLUSTER_SERVICES, &key, Part::Status, change).await?;
-        let Some(live) = written else { return Ok(Next::Done) };
-        for condition in news {
-            let (good, message) = (condition.status.as_str() == "True", condition.message.clone());
-            let writer = &self.context.writer;
-            match (condition.type_.as_str(), good) {
-                (SERVICE_APPLIED, true) => {
-                    writer.normal(COMPONENT, &live, event::SYNC_SERVICE_SUCCEED, message)
-                }
-                (SERVICE_APPLIED, false) => {
-                    writer.warning(COMPONENT, &live, event::SYNC_SERVICE_FAILED, message)
-                }
-                (DISPATCHED, true) => {
-                    writer.normal(DISPATCHER, &live, event::DISPATCH_SLICE_SUCCEED, message)
-                }
-                (DISPATCHED, false) => {
-                    writer.warning(DISPATCHER, &live, event::DISPATCH_SLICE_FAILED, message)
-                }
-                _ => {}
-            }
-        }
-        Ok(Next::Done)
-    }
-
-    /// Which providers are silent whose endpoints are in use.
-    fn stale(&self, key: &Key) -> Option<String> {
-        let sources = self.works_of(key, |slice| slice.carries == Carries::Collected && slice.ready > 0);
-        let clusters: BTreeSet<&str> =
-            sources.iter().filter_map(|work| names::cluster_of_namespace(&work.namespace)).collect();
-        let silent: Vec<String> = clusters
-            .into_iter()
-            .filter_map(|cluster| Some(format!("{cluster} (since {})", self.silent_since(cluster)?)))
-            .collect();
-        (!silent.is_empty()).then(|| {
-            format!(
-                "nothing is heard of {}: endpoints there are those of the last report; {} withdraws them after a time",
-                silent.join(", "),
-                extension::WITHDRAW_AFTER
-            )
-        })
-    }
 }
-
-/// What a collected Work brings to consumers.
-struct Dispatch {
-    provider: String,
-    service: ServiceName,
-    slices: Vec<Value>,
-    consumers: BTreeSet<String>,
-    withdrawn: bool,
-    again: Option<Duration>,
-}
-
-const SERVICE_APPLIED: &str = "ServiceApplied";
-const DISPATCHED: &str = "EndpointSliceDispatched";
-const DISPATCHER: &str = component::ENDPOINT_SLICE_DISPATCH;

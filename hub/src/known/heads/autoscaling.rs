@@ -47,6 +47,8 @@ pub(crate) struct SampleHead {
     pub hpa: Key,
     /// Its generation, which the answer names.
     pub generation: i64,
+    /// Since when its cluster was heard when it asked.
+    pub since: Option<Box<str>>,
     /// The answer, if there is one that can be read.
     pub told: Option<Result<Arc<Report>, String>>,
 }
@@ -59,8 +61,14 @@ impl SampleHead {
         Some(Box::new(Self {
             hpa: Key::new(namespace, name),
             generation: object::generation(work),
+            since: question::heard_since(work).map(Into::into),
             told: status.map(|status| Report::read(status).map(Arc::new)),
         }))
+    }
+
+    /// The group of the Works that ask a cluster, by its namespace.
+    pub(crate) fn of_cluster(namespace: &str) -> String {
+        format!("asked {namespace}")
     }
 
     /// The group of the Works that ask for a FederatedHPA.

@@ -33,7 +33,7 @@ pub(crate) struct SliceHead {
     pub export: Option<ServiceName>,
     /// The MultiClusterService that it names.
     pub multi: Option<ServiceName>,
-    /// How many endpoints take requests, of slices that were collected.
+    /// How many endpoints of its slices take requests.
     pub ready: usize,
     /// Something was made of it for a ServiceExport, or may have been.
     pub holds_export: bool,
@@ -60,10 +60,8 @@ impl SliceHead {
         };
         let manifests = work.pointer("/spec/workload/manifests").and_then(Value::as_array);
         let ready = match carries {
-            Carries::Collected => {
-                manifests.into_iter().flatten().map(|slice| slices::ready(slice).len()).sum()
-            }
-            _ => 0,
+            Carries::Marker => 0,
+            _ => manifests.into_iter().flatten().map(|slice| slices::ready(slice).len()).sum(),
         };
         let export = slices::exported(work);
         Some(Box::new(Self { carries, export, multi, ready, holds_export, holds_multi }))
@@ -94,22 +92,44 @@ impl SliceHead {
         format!("source {source}")
     }
 
-    /// Its groups.
-    pub(crate) fn groups(&self) -> Vec<String> {
-        let source = match &self.carries {
-            Carries::Dispatched(source) => Some(Self::of_source(source)),
-            _ => None,
-        };
-        let services = [self.export.as_ref().map(Self::of_export), self.multi.as_ref().map(Self::of_multi)];
-        services.into_iter().flatten().chain(source).collect()
+    /// The group of the Works by which a cluster tells of its Services for MultiClusterServices, by its namespace.
+    pub(crate) fn of_cluster(namespace: &str) -> String {
+        format!("tells {namespace}")
+    }
+
+    /// The group of the Works by which a cluster tells of one Service.
+    pub(crate) fn of_service_in(namespace: &str, service: &ServiceName) -> String {
+        format!("tells {namespace} {service}")
+    }
+
+    /// Its groups, in a namespace.
+    pub(crate) fn groups(&self, namespace: &str) -> Vec<String> {
+        let services = [self.export.as_ref(), self.multi.as_ref()];
+        let of = [services[0].map(Self::of_export), services[1].map(Self::of_multi)];
+        let mut groups: Vec<String> = of.into_iter().flatten().collect();
+        match &self.carries {
+            Carries::Dispatched(source) => groups.push(Self::of_source(source)),
+            Carries::Collected => {
+                let told = services.into_iter().flatten();
+                groups.extend(told.map(|service| Self::of_service_in(namespace, service)));
+                groups.extend(self.multi.as_ref().map(|_| Self::of_cluster(namespace)));
+            }
+            Carries::Marker => {}
+        }
+        groups
+    }
+
+    /// Whether it brings what this Work tells to a consumer of this MultiClusterService.
+    pub(crate) fn brings(&self, source: &Key, service: &ServiceName) -> bool {
+        matches!(&self.carries, Carries::Dispatched(from) if from == source)
+            && self.multi.as_ref() == Some(service)
     }
 }
 
-/// The Work that a slice on a consumer comes from: its name is in that of the slice, which Karmada names in the same way.
+/// The Work that a slice on a consumer comes from. Karmada names it in the same way.
 fn source(work: &Value, provider: &str) -> Key {
     let slice = work.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
-    let name = object::name(slice);
-    let name = name.strip_prefix(provider).and_then(|rest| rest.strip_prefix('-')).unwrap_or(name);
+    let name = multi::provided_slice(work, provider);
     Key::new(names::execution_namespace(provider), slices::work_name(object::namespace(slice), name))
 }
 

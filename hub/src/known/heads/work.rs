@@ -184,14 +184,18 @@ impl WorkHead {
     }
 
     /// The groups by which Works are found: their binding, and the name of their cluster's namespace is the range.
-    pub(crate) fn groups(_: &Key, head: &Self) -> Vec<String> {
+    pub(crate) fn groups(key: &Key, head: &Self) -> Vec<String> {
         let quota = head.quota.iter().map(Self::of_quota);
         head.binding
             .iter()
             .map(ToString::to_string)
             .chain(quota)
-            .chain(head.slice.iter().flat_map(|slice| slice.groups()))
-            .chain(head.sample.iter().map(|sample| SampleHead::of_hpa(&sample.hpa)))
+            .chain(head.slice.iter().flat_map(|slice| slice.groups(&key.namespace)))
+            .chain(
+                head.sample.iter().flat_map(|sample| {
+                    [SampleHead::of_hpa(&sample.hpa), SampleHead::of_cluster(&key.namespace)]
+                }),
+            )
             .collect()
     }
 }

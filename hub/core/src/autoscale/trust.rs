@@ -1,0 +1,293 @@
+//! How far one cluster is believed about a workload that is on many.
+//!
+//! ```text
+//!   Work on the cluster, after overrides ─▶ Given ─▶ Bounds ─▶ a report is checked, or refused as a whole
+//!   what the report says, what was given, the clock ─▶ Evidence ─▶ it still tells how things are, or its cluster is silent
+//! ```
+//!
+//! A cluster may say that its own Pods are busy or idle. It must not outweigh the others by Pods that it was not given, by
+//! requests that nobody made, or by a word that is older than what it is about.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use karmada_meta::object;
+use serde_json::Value;
+
+use super::{
+    hpa::Metric,
+    metrics::{Pods, Sums, Target},
+    report::Report,
+};
+
+/// A Pod on a member may ask for so many times what its template asks for: defaults of the member, sidecars and
+/// recommenders add to it.
+pub const REQUESTS: i64 = 4;
+/// Of what a cluster's Pods use, so many times their target counts. What is above that counts when there are more Pods.
+pub const USE: i64 = 4;
+/// A rollout's Pods beyond its replicas where its template does not say: 25 %, as in a Deployment.
+const SURGE: i64 = 25;
+/// What a Pod counts for whose template asks for nothing, so that no cluster's Pods count for more than another's.
+const UNIT: i64 = 1000;
+
+/// What a cluster was given of a workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Replicas.
+    pub replicas: i64,
+    /// Pods beyond them while it rolls out.
+    pub surge: i64,
+    /// What each Pod asks for of each resource, in thousandths.
+    pub requests: Arc<BTreeMap<String, i64>>,
+    /// The member keeps replicas of its own, whatever it is given.
+    pub retains: bool,
+}
+
+impl Given {
+    /// What a manifest gives: so many replicas, each with these requests.
+    pub fn of(manifest: &Value, replicas: i64, requests: Arc<BTreeMap<String, i64>>) -> Self {
+        let retains = object::label(manifest, karmada_api::consts::label::RETAIN_REPLICAS) == Some("true");
+        Self { replicas, surge: surge(manifest, replicas), requests, retains }
+    }
+
+    /// What a Pod asks for of a resource, in thousandths; nothing if that is not known.
+    pub fn request(&self, resource: &str) -> Option<i64> {
+        self.requests.get(resource).copied().filter(|request| *request > 0)
+    }
+
+    /// The most Pods that there may be.
+    pub fn pods(&self) -> i64 {
+        self.replicas.saturating_add(self.surge)
+    }
+}
+
+/// The Pods that a rollout may have beyond its replicas.
+fn surge(manifest: &Value, replicas: i64) -> i64 {
+    let percent = |percent: i64| (i128::from(replicas.max(0)) * i128::from(percent) + 99) / 100;
+    let of = |percent_of: i64| i64::try_from(percent(percent_of)).unwrap_or(i64::MAX);
+    let said = match manifest.pointer("/spec/strategy/rollingUpdate/maxSurge") {
+        Some(Value::Number(pods)) => pods.as_i64(),
+        Some(Value::String(text)) => text.strip_suffix('%').and_then(|text| text.parse().ok()).map(of),
+        _ => None,
+    };
+    said.unwrap_or_else(|| of(SURGE)).max(1)
+}
+
+/// The most Pods that a cluster may have had lately: what it reports may be from before it was given fewer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lately {
+    most: i64,
+    at: Duration,
+}
+
+impl Lately {
+    /// It may have so many now. Answers how many it may have had within `window`.
+    pub fn most(&mut self, pods: i64, now: Duration, window: Duration) -> i64 {
+        if pods >= self.most || now.saturating_sub(self.at) > window {
+            *self = Self { most: pods, at: now };
+        }
+        self.most
+    }
+}
+
+/// What a report may say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// At most so many Pods.
+    pub pods: i64,
+    /// For each metric, what a Pod asks for of what it is held against, in thousandths; nothing if that is not known, or is
+    /// nothing to the metric.
+    pub requests: Vec<Option<i64>>,
+}
+
+impl Bounds {
+    /// Those of a cluster that may have so many Pods.
+    pub fn new(metrics: &[Value], given: &Given, pods: i64) -> Self {
+        let request = |metric: &Value| match Metric::read(metric) {
+            Ok(Metric::Resource { name, target: Target::Utilization(_), .. }) => given.request(&name),
+            _ => None,
+        };
+        Self { pods, requests: metrics.iter().map(request).collect() }
+    }
+}
+
+/// Whether what a cluster has reported still tells how things are there.
+///
+/// Agents tell what changes. One whose cluster was given other replicas and that says nothing new about them does not sample any
+/// more: it may have been replaced by one that does not.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// The replicas that its cluster was given, and since when.
+    given: Option<(i64, Duration)>,
+    /// What it said last, and since when.
+    told: Option<(Arc<Report>, Duration)>,
+    /// That is too old to count, until it says something else.
+    expired: bool,
+}
+
+impl Evidence {
+    /// The replicas for which a report stands, if it counts. Its cluster was `given` so many; within `settles` it need not know.
+    pub fn weigh(
+        &mut self,
+        report: &Arc<Report>,
+        given: &Given,
+        now: Duration,
+        settles: Duration,
+    ) -> Option<i64> {
+        if given.retains {
+            return Some(report.spec_replicas);
+        }
+        if self.told.as_ref().is_none_or(|(told, _)| !Arc::ptr_eq(told, report) && told != report) {
+            (self.told, self.expired) = (Some((Arc::clone(report), now)), false);
+        }
+        if self.given.is_none_or(|(known, _)| known != given.replicas) {
+            self.given = Some((given.replicas, now));
+        }
+        let since = |at: Option<Duration>| at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
+        let changed = since(self.given.map(|(_, at)| at));
+        let told = since(self.told.as_ref().map(|(_, at)| *at));
+        let knows = report.spec_replicas == given.replicas;
+        self.expired |= !knows && changed > settles && (told > settles || told >= changed);
+        match (self.expired, changed > settles) {
+            (true, _) => None,
+            // What it says of its replicas may be from before.
+            (false, false) => Some(given.replicas),
+            (false, true) => Some(report.spec_replicas.min(given.replicas)),
+        }
+    }
+}
+
+/// What counts of a cluster's sums: use up to a multiple of the target by the template's requests, and, where the hub does not know what its Pods ask for,
+/// no more weight for each of them than any other cluster's Pods have.
+pub fn weighed(mut sums: Sums, target: Target, request: Option<i64>) -> Sums {
+    let utilization = matches!(target, Target::Utilization(_));
+    if utilization && request.is_none() {
+        sums.ready = level(sums.ready);
+        sums.unready = level(sums.unready);
+        sums.missing = level(sums.missing);
+    }
+    let pods = sums.ready.pods;
+    let asked = if utilization { pods.saturating_mul(request.unwrap_or(UNIT)) } else { pods };
+    sums.ready.usage = sums.ready.usage.min(most(target, asked));
+    sums
+}
+
+/// What Pods weigh of which nobody has measured anything.
+pub fn unknown(pods: i64, request: Option<i64>) -> Pods {
+    Pods { pods, usage: 0, requests: pods.saturating_mul(request.unwrap_or(UNIT)) }
+}
+
+fn level(pods: Pods) -> Pods {
+    let requests = pods.pods.saturating_mul(UNIT);
+    let usage = match pods.requests {
+        ..=0 => 0,
+        asked => i64::try_from(i128::from(pods.usage) * i128::from(requests) / i128::from(asked))
+            .unwrap_or(i64::MAX),
+    };
+    Pods { pods: pods.pods, usage, requests }
+}
+
+/// The most that counts of the use of Pods that ask for so much, or of so many.
+fn most(target: Target, of: i64) -> i64 {
+    let most = match target {
+        Target::Utilization(percent) => i128::from(of) * i128::from(percent) * i128::from(USE) / 100,
+        Target::Average(amount) => i128::from(of) * i128::from(amount) * i128::from(USE),
+    };
+    i64::try_from(most).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn given(strategy: &Value, replicas: i64) -> Given {
+        Given::of(&json!({"spec": {"strategy": strategy}}), replicas, Arc::default())
+    }
+
+    #[test]
+    fn a_rollout_may_have_more_pods_than_replicas() {
+        let surge = |text: Value| json!({"rollingUpdate": {"maxSurge": text}});
+        let rows = [
+            ("as usual", Value::Null, 10, 13),
+            ("as usual, of few", Value::Null, 1, 2),
+            ("of none", Value::Null, 0, 1),
+            ("a number", surge(json!(5)), 10, 15),
+            ("a part", surge(json!("100%")), 10, 20),
+            ("nothing", surge(json!(0)), 10, 11),
+            ("no number", surge(json!("many")), 10, 13),
+        ];
+        for (what, strategy, replicas, want) in rows {
+            assert_eq!(given(&strategy, replicas).pods(), want, "{what}");
+        }
+        let retained =
+            json!({"metadata": {"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}}});
+        assert!(Given::of(&retained, 1, Arc::default()).retains && !given(&Value::Null, 1).retains);
+    }
+
+    #[test]
+    fn fewer_pods_are_believed_some_time_after_fewer_were_given() {
+        let s = Duration::from_secs;
+        let mut lately = Lately::default();
+        let rows = [(10, 0, 10), (2, 1, 10), (3, 120, 10), (2, 121, 2), (4, 122, 4), (2, 243, 2)];
+        for (pods, now, want) in rows {
+            assert_eq!(lately.most(pods, s(now), s(120)), want, "at {now}");
+        }
+    }
+
+    /// An agent that was replaced by one that does not sample leaves its last report behind.
+    #[test]
+    fn a_report_that_is_not_renewed_after_a_change_is_no_evidence() {
+        let s = Duration::from_secs;
+        let of = |replicas: i64, at: &str| {
+            Arc::new(Report { spec_replicas: replicas, at: at.to_owned(), ..Report::default() })
+        };
+        // replicas given, replicas reported, when that was sampled, now ─▶ for how many it stands
+        let rows = [
+            ("as given", 4, 4, "a", 0, Some(4)),
+            ("a long time", 4, 4, "a", 9_000, Some(4)),
+            ("just changed", 8, 4, "a", 9_010, Some(8)),
+            ("on its way", 8, 4, "a", 9_130, Some(8)),
+            ("not renewed", 8, 4, "a", 9_131, None),
+            ("changed once more, to what it says", 4, 4, "a", 9_140, None),
+            ("renewed", 4, 4, "b", 9_150, Some(4)),
+            ("changed for a moment", 5, 4, "b", 9_160, Some(5)),
+            ("and back", 4, 4, "b", 9_200, Some(4)),
+            ("much later", 4, 4, "b", 9_900, Some(4)),
+            ("held on the member", 6, 4, "b", 10_000, Some(6)),
+            ("held, and told", 6, 4, "c", 10_115, Some(6)),
+            ("held for long", 6, 4, "c", 10_200, Some(4)),
+            ("held, and told again", 6, 4, "d", 10_330, Some(4)),
+            ("held, and silent", 6, 4, "d", 10_451, None),
+            ("more than was given", 2, 4, "e", 10_460, Some(2)),
+            ("still more", 2, 4, "f", 10_600, Some(2)),
+        ];
+        let mut evidence = Evidence::default();
+        for (what, replicas, reported, at, now, want) in rows {
+            let given = given(&Value::Null, replicas);
+            assert_eq!(evidence.weigh(&of(reported, at), &given, s(now), s(120)), want, "{what}");
+        }
+        let keeps = Given { retains: true, ..given(&Value::Null, 2) };
+        assert_eq!(evidence.weigh(&of(9, "f"), &keeps, s(99_999), s(120)), Some(9));
+    }
+
+    #[test]
+    fn use_counts_up_to_a_multiple_and_requests_only_where_they_are_known() {
+        let ready = |pods: i64, usage: i64, requests: i64| Sums {
+            ready: Pods { pods, usage, requests },
+            ..Sums::default()
+        };
+        let half = Target::Utilization(50);
+        let rows = [
+            ("as it is", ready(2, 900, 2000), half, Some(1000), ready(2, 900, 2000)),
+            ("beyond everything", ready(2, i64::MAX, 2000), half, Some(1000), ready(2, 4000, 2000)),
+            ("of values", ready(2, 900, 0), Target::Average(100), None, ready(2, 800, 0)),
+            ("nobody knows what they ask for", ready(2, 900, 9000), half, None, ready(2, 200, 2000)),
+            ("they ask for nothing", ready(2, 900, 0), half, None, ready(2, 0, 2000)),
+            ("more than they ask for", ready(2, i64::MAX, 8000), half, Some(1000), ready(2, 4000, 8000)),
+        ];
+        for (what, sums, target, request, want) in rows {
+            assert_eq!(weighed(sums, target, request), want, "{what}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What providers have collected, on its way to consumers.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use karmada_api::{
+    conditions,
+    consts::{component, event, extension, finalizer},
+};
+use karmada_client::Error;
+use karmada_core::{
+    names,
+    services::{ServiceName, multi, slices},
+};
+use karmada_meta::object;
+use karmada_objects::{Part, key::Key, kinds::WORKS};
+use serde_json::Value;
+
+use super::{
+    super::{super::Next, counts},
+    Multi, PATIENCE, key_of,
+};
+use crate::{
+    known::heads::{Carries, MultiHead, SliceHead, WorkHead},
+    write::works::{self, Made, Maker},
+};
+
+/// So long a provider that is back has for telling what is other than before, which its agent does first of all.
+const RETURNS: Duration = Duration::from_secs(5);
+/// So many Works that cannot be made are remembered of a MultiClusterService.
+const WRONG: usize = 64;
+
+/// Where a slice goes on a consumer.
+struct Place {
+    /// Its Work.
+    at: Key,
+    /// Its name on the member.
+    name: String,
+}
+
+/// What a collected Work brings to consumers.
+struct Dispatch {
+    provider: String,
+    service: ServiceName,
+    slices: Vec<Value>,
+    consumers: BTreeSet<String>,
+    withdrawn: bool,
+    again: Option<Duration>,
+}
+
+impl Multi {
+    /// What a collected Work is to bring to consumers, or why nothing.
+    fn wanted(&self, source: &Key, live: &Value) -> Result<Option<Dispatch>, String> {
+        let Some(provider) = names::cluster_of_namespace(&source.namespace) else { return Ok(None) };
+        let Some(service) = slices::multi(live).filter(|_| object::deletion_timestamp(live).is_none()) else {
+            return Ok(None);
+        };
+        if !slices::asked(live).multi_cluster {
+            return Ok(None);
+        }
+        let head = self.context.known.multi.get(&key_of(&service));
+        if head.as_ref().is_some_and(|head| head.deleting) {
+            // Its agent is about to hear of it.
+            return Ok(None);
+        }
+        let Some((head, spec)) = head.as_ref().and_then(|head| Some((head, head.spec.as_ref()?))) else {
+            return Err(format!("there is no MultiClusterService {service}"));
+        };
+        if !spec.is_cross_cluster() || !spec.is_provided_by(provider) {
+            return Err(format!("cluster {provider} is no provider of MultiClusterService {service}"));
+        }
+        counts(&self.context, source, provider, &service)
+            .and_then(|()| slices::told(live, &service).map(drop))
+            .inspect_err(|why| {
+                self.refused.lock().insert(source.clone(), key_of(&service));
+                self.note(&key_of(&service), source, &Made::Refused(why.clone()));
+            })?;
+        let told = slices::told(live, &service)?;
+        let mut consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
+        consumers.remove(provider);
+        let (withdrawn, again) = self.withdrawn((provider, source), &service, head);
+        let slices = told.into_iter().cloned().collect();
+        Ok(Some(Dispatch { provider: provider.to_owned(), service, slices, consumers, withdrawn, again }))
+    }
+
+    /// Whether the endpoints of a provider are withdrawn, and else when to ask again. Never the last ones, nor while so many
+    /// clusters are silent that the hub may be the one that is cut off.
+    fn withdrawn(
+        &self,
+        (provider, source): (&str, &Key),
+        service: &ServiceName,
+        head: &MultiHead,
+    ) -> (bool, Option<Duration>) {
+        let Some(since) = self.silent_since(provider) else {
+            let left = self.returned_for(provider).filter(|_| {
+                // What it told before it was away does not count yet.
+                head.withdraw_after.is_some() && self.is_withdrawn(source)
+            });
+            return (left.is_some(), left);
+        };
+        let Some(until) = head.withdraw_after.and_then(|after| multi::later(since, after)) else {
+            return (false, None);
+        };
+        let now = self.context.env.wall();
+        let left = std::time::SystemTime::from(until.timestamp()).duration_since(now).unwrap_or_default();
+        if !left.is_zero() {
+            return (false, Some(left));
+        }
+        let held = self
+            .context
+            .known
+            .clusters
+            .get(&Key::cluster_scoped(provider))
+            .is_some_and(|head| conditions::is_true(head.conditions(), extension::EVICTIONS_HELD));
+        let others = self.context.known.works.group(&SliceHead::of_multi(service));
+        let others_are_ready = others.iter().any(|(work, head)| {
+            let cluster = names::cluster_of_namespace(&work.namespace).unwrap_or_default();
+            let ready = head
+                .slice
+                .as_ref()
+                .is_some_and(|slice| slice.carries == Carries::Collected && slice.ready > 0);
+            ready && cluster != provider && !head.deleting && self.silent_since(cluster).is_none()
+        });
+        match !held && others_are_ready {
+            // They may become the last ones.
+            true => (true, Some(PATIENCE)),
+            false => (false, Some(PATIENCE)),
+        }
+    }
+
+    /// How long a provider that is back has to tell what is other than before.
+    fn returned_for(&self, provider: &str) -> Option<Duration> {
+        let mut returned = self.returned.lock();
+        let since = *returned.get(provider)?;
+        let left = (since + RETURNS).checked_sub(self.context.env.now()).filter(|left| !left.is_zero());
+        if left.is_none() {
+            returned.remove(provider);
+        }
+        left
+    }
+
+    /// Whether consumers have what a Work tells with no endpoint that takes requests.
+    fn is_withdrawn(&self, source: &Key) -> bool {
+        let known = &self.context.known.works;
+        let ready = |head: &WorkHead| head.slice.as_ref().map_or(0, |slice| slice.ready);
+        let brought = known.group(&SliceHead::of_source(source));
+        known.get(source).is_some_and(|head| ready(&head) > 0)
+            && !brought.is_empty()
+            && brought.iter().all(|(_, head)| ready(head) == 0)
+    }
+
+    /// Where a slice goes on a consumer, and its name there: Karmada's, unless that is another provider's. One that has the
+    /// other name keeps it.
+    fn place(&self, (wanted, source): (&Dispatch, &Key), consumer: &str, slice: &str) -> Place {
+        let of = |name: String| {
+            let work = multi::dispatched_work(&wanted.service.namespace, &name);
+            let at = Key::new(names::execution_namespace(consumer), work);
+            let known = self.context.known.works.get(&at);
+            let ours = known.map(|head| {
+                let slice = head.slice.as_ref();
+                slice.is_some_and(|slice| slice.brings(source, &wanted.service))
+            });
+            (Place { at, name }, ours)
+        };
+        let (usual, is_usual) = of(multi::dispatched_name(&wanted.provider, slice));
+        let (other, is_other) = of(multi::other_name(&wanted.provider, slice));
+        match (is_other, is_usual) {
+            (Some(true), _) | (_, Some(false)) => other,
+            _ => usual,
+        }
+    }
+
+    pub(super) async fn dispatch(&self, source: Key) -> Result<Next, Error> {
+        let objects = &self.context.writer.objects;
+        let live = objects.get(&WORKS, &source).await?;
+        let made = self.context.known.works.group(&SliceHead::of_source(&source));
+        let refused = self.refused.lock().remove(&source);
+        let wanted = live.as_ref().map(|live| self.wanted(&source, live));
+        if let Some(service) = refused.filter(|_| !self.refused.lock().contains_key(&source)) {
+            self.note(&service, &source, &Made::Unchanged);
+        }
+        let wanted = match wanted {
+            None => {
+                self.said.forget(&source);
+                None
+            }
+            Some(Ok(wanted)) => {
+                self.said.forget(&source);
+                wanted
+            }
+            Some(Err(why)) => {
+                let nothing = made.is_empty();
+                if let Some(work) = live.as_ref().filter(|_| nothing && self.said.is_new(&source, &why)) {
+                    tracing::info!(work = %source, why, "what an agent tells of a Service does not count");
+                    self.context.writer.warning(
+                        component::ENDPOINT_SLICE,
+                        work,
+                        event::ENDPOINT_SLICE_REFUSED,
+                        why,
+                    );
+                }
+                None
+            }
+        };
+        let mut next = Next::Done;
+        let mut kept: BTreeSet<Key> = BTreeSet::new();
+        if let Some(wanted) = &wanted {
+            let service = key_of(&wanted.service);
+            let maker = Maker::Slice(&wanted.service, &source);
+            for consumer in &wanted.consumers {
+                for slice in &wanted.slices {
+                    let Place { at, name } = self.place((wanted, &source), consumer, object::name(slice));
+                    kept.insert(at.clone());
+                    if self
+                        .context
+                        .known
+                        .namespaces
+                        .get(&Key::cluster_scoped(at.namespace.as_str()))
+                        .is_none()
+                    {
+                        next = next.sooner(PATIENCE);
+                        continue;
+                    }
+                    let between = (wanted.provider.as_str(), consumer.as_str());
+                    let build = |existing: Option<&Value>, id: &str| {
+                        let slice = (slice, name.as_str());
+                        multi::dispatched(slice, &wanted.service, between, wanted.withdrawn, existing, id)
+                    };
+                    let made = works::ensure(&self.context.writer, &at, &maker, build).await?;
+                    self.note(&service, &at, &made);
+                    next = self.heed(next, &at, made);
+                }
+            }
+            if let Some(again) = wanted.again {
+                next = next.sooner(again);
+            }
+        }
+        for (work, head) in made.iter().filter(|(work, _)| !kept.contains(work)) {
+            if !head.deleting {
+                self.delete(work).await?;
+            }
+            if let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()) {
+                self.note(&key_of(service), work, &Made::Unchanged);
+            }
+        }
+        let Some(live) = live else { return Ok(next) };
+        let finalizer = finalizer::MCS_ENDPOINT_SLICE_DISPATCH;
+        let ended =
+            |work: &Value| object::deletion_timestamp(work).is_some() || !slices::asked(work).multi_cluster;
+        if wanted.is_none() && ended(&live) && object::finalizers(&live).contains(&finalizer) {
+            let uid = object::uid(&live).to_owned();
+            let release = |live: &mut Value| {
+                object::uid(live) == uid && ended(live) && object::remove_finalizer(live, finalizer)
+            };
+            objects.modify(&WORKS, &source, Part::Main, release).await?;
+        }
+        Ok(next)
+    }
+
+    /// Notes how making a Work went.
+    pub(super) fn note(&self, service: &Key, work: &Key, made: &Made) {
+        let mut wrong = self.wrong.lock();
+        let Some(known) = wrong.get_mut(service) else { return };
+        let news = match made {
+            Made::Taken(_) | Made::TooLarge(_) | Made::Refused(_)
+                if known.works.len() >= WRONG && !known.works.contains_key(work) =>
+            {
+                false
+            }
+            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
+                known.works.insert(work.clone(), why.clone()).as_ref() != Some(why)
+            }
+            _ => known.works.remove(work).is_some(),
+        };
+        if news {
+            self.told.add(service.clone());
+        }
+    }
+}
