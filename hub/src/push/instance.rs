@@ -31,7 +31,7 @@ pub(super) const AGAIN: Policy = Policy::new(Duration::from_secs(1), Duration::f
 /// Without a sign of a change it is looked all the same.
 const LOOK: Duration = Duration::from_secs(300);
 /// What is taken of a member's answers: they are read in the process that all clusters are served by.
-const TAKEN: Bounds = Bounds { answer: 16 << 20, objects: 200_000 };
+const TAKEN: Bounds = Bounds { answer: 16 << 20, kept: 128 << 20 };
 /// What its long answers may take at a time, of what there is for all members.
 const CORNER: usize = 2 * TAKEN.answer;
 /// So long others wait at most for one that begins.
@@ -221,7 +221,7 @@ impl Instance {
         let config = AgentConfig {
             hosted: Some(self.common.feed.clone()),
             bounds: TAKEN,
-            corner: Some(self.common.room.corner(CORNER)),
+            corner: Some(self.common.room.corner(CORNER, TAKEN.kept)),
             status_interval: settings.look,
             success_threshold: settings.success,
             failure_threshold: settings.failure,

@@ -80,8 +80,9 @@ pub struct Settings {
     pub pace: Pace,
     /// What long answers of all members may take of the memory together, in bytes.
     pub answers: usize,
-    /// How many objects on all members are watched; beyond that no large collection is.
-    pub objects: usize,
+    /// What is kept of the objects on all members may take so much together, in bytes. Beyond that each member has its share of it,
+    /// and each no more than 128 MiB at any time: of collections for which there is no room nothing is known.
+    pub kept: usize,
 }
 
 impl Default for Settings {
@@ -92,7 +93,7 @@ impl Default for Settings {
             failure: Duration::from_secs(30),
             pace: Pace { per_second: 40.0, burst: 60, at_once: 16 },
             answers: 128 << 20,
-            objects: 2_000_000,
+            kept: 1 << 30,
         }
     }
 }
@@ -142,7 +143,7 @@ impl Pusher {
         let common = Common {
             client: context.client(),
             writer: context.writer.clone(),
-            room: Room::new(settings.answers, settings.objects),
+            room: Room::new(settings.answers, settings.kept),
             settings,
             feed,
             secrets: Share::new(),
