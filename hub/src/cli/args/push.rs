@@ -33,4 +33,9 @@ pub struct PushArgs {
     /// gets 32Mi of it, and 16Mi for one answer. [default: an eighth of the memory that the hub may use, but 128Mi at most]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cluster_answers_memory: Option<u64>,
+    /// Memory for what is kept of the objects on all such members together. One member gets an eighth of it, and where all of it is
+    /// used its share; of collections that are larger nothing is known, and the Cluster says so in its condition MemberTooLarge.
+    /// [default: a quarter of the memory that the hub may use, but 1Gi at most]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub cluster_objects_memory: Option<u64>,
 }
