@@ -12,7 +12,8 @@
 //! Works once, and hears what changes from the watches that the hub has anyway. And it renews no Lease: how its member is
 //! stands in the Cluster's condition Ready, as Karmada's cluster-status-controller writes it, and an instance that does not
 //! look any more is ended. One ends with its Cluster, and is started anew, alone, when it fails or when what its member is
-//! reached by changes; while there is none its Cluster says why. What all members' answers take is bounded together.
+//! reached by changes; while there is none, or it may not speak for its cluster, its Cluster says why. The Lease of an agent of
+//! before is deleted: while there is none it is known that nobody on the member stops what is fenced there. What all members' answers take is bounded together.
 //!
 //! On an API server that is not the hub's own nothing works on such members, and their Clusters say that.
 
@@ -80,8 +81,8 @@ pub struct Settings {
     pub pace: Pace,
     /// What long answers of all members may take of the memory together, in bytes.
     pub answers: usize,
-    /// What is kept of the objects on all members may take so much together, in bytes. Beyond that each member has its share of it,
-    /// and each no more than 128 MiB at any time: of collections for which there is no room nothing is known.
+    /// What is kept of the objects on all members may take so much of it together, in bytes, and an eighth of that for one. Beyond
+    /// that each member has its share of it: of collections for which there is no room nothing is known.
     pub kept: usize,
 }
 
@@ -108,6 +109,14 @@ struct Common {
     room: Room,
     /// Who has one may begin.
     begins: Semaphore,
+    known: Arc<Known>,
+}
+
+impl Common {
+    /// Whether there is such a Lease, or that is not known yet.
+    fn has_lease(&self, lease: &Key) -> bool {
+        self.known.leases.get(lease).is_some() || !self.known.leases.is_synced()
+    }
 }
 
 /// Runs an instance for each cluster in push mode.
@@ -148,6 +157,7 @@ impl Pusher {
             feed,
             secrets: Share::new(),
             begins: Semaphore::new(BEGIN_AT_ONCE),
+            known: context.known.clone(),
         };
         Self { common: Arc::new(common), known: context.known.clone(), changed, works }
     }
