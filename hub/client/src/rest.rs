@@ -32,6 +32,10 @@ pub const DEADLINE: Duration = Duration::from_secs(31);
 /// 20 kB crosses a line of 4 kB/s. Broken off earlier, it would be asked for again, for ever.
 const DEADLINES: u32 = 20;
 
+/// How long an answer waits for room beside those of others. What comes in pieces is asked for in smaller ones then, of which
+/// none has to wait.
+const WAIT: Duration = Duration::from_secs(10);
+
 /// The largest answer that is read into memory. etcd refuses objects over 1.5 MiB and pages hold 100 of them at most.
 pub const ANSWER_LIMIT: usize = 160 << 20;
 
@@ -200,6 +204,18 @@ pub enum Error {
         /// How many are.
         limit: usize,
     },
+    /// The answer is longer than there is room for beside the answers of others ([`Room`](crate::Room)).
+    #[error(
+        "{method} {path}: the answer has more than {bytes} bytes, and long answers of others take the memory for that"
+    )]
+    NoRoom {
+        /// The request's method.
+        method: Method,
+        /// The request's path.
+        path: String,
+        /// How many were read.
+        bytes: usize,
+    },
     /// The answer was not what the API promises.
     #[error("{method} {path}: cannot read the answer: {cause}")]
     Answer {
@@ -275,9 +291,16 @@ impl Error {
         matches!(self, Self::Transport { .. } | Self::Timeout { .. })
     }
 
+    /// Less of it would be taken.
+    pub fn is_too_much(&self) -> bool {
+        matches!(self, Self::TooLarge { .. } | Self::NoRoom { .. })
+    }
+
     /// Trying the very same request again may help.
     pub fn is_transient(&self) -> bool {
-        self.is_unreachable() || self.code().is_some_and(|code| code == 429 || code >= 500)
+        self.is_unreachable()
+            || matches!(self, Self::NoRoom { .. })
+            || self.code().is_some_and(|code| code == 429 || code >= 500)
     }
 
     /// How long the server asks to be left alone, in its Status or in the header of whatever it answered with.
@@ -580,7 +603,12 @@ impl Rest {
                     Ok(frame) => {
                         let data = frame.data_ref().map_or(&[][..], |data| data);
                         let grows = taken.grow_to(answer.len() + data.len());
-                        time::timeout(self.deadline, grows).await.map_err(silent)?;
+                        let no_room = |_| Error::NoRoom {
+                            method: method.clone(),
+                            path: path.clone(),
+                            bytes: answer.len(),
+                        };
+                        time::timeout(WAIT, grows).await.map_err(no_room)?;
                         answer.extend_from_slice(data);
                     }
                     Err(error) if error.is::<LengthLimitError>() => {

@@ -3,7 +3,8 @@
 //! Small answers are not counted: how many of those there are is bounded by how many requests there are. Of what is longer a
 //! server has no more than its part, so that one that answers slowly holds up itself; where all parts together are too much
 //! a reader waits for others to end. One of those who wait goes on at any time, so that none waits for another that waits
-//! for it.
+//! for it. Who has waited for a while gives up, and asks for pages that are small: a few servers whose answers never end slow the
+//! others down, and stop none.
 
 use std::{fmt, sync::Arc};
 

@@ -138,8 +138,11 @@ async fn a_copy_that_no_agent_is_known_to_stop_is_waited_for() {
         assert!(!runs(&world, there).await, "it may run twice, after {:?}", begun.elapsed());
         tokio::time::sleep(STEP * 5).await;
     }
+    // Nothing has begun, so it goes on where it was.
     mend(&world, here);
-    once_at_most(&world, "another begins", async || runs(&world, there).await).await;
+    once_at_most(&world, "it runs again", async || replicas(&world, here).await == Some(3)).await;
+    assert!(!runs(&world, there).await);
+    world.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

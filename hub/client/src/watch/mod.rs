@@ -170,6 +170,8 @@ pub struct Watcher<T> {
     relist: Option<Duration>,
     /// Objects on a page: fewer where those of the usual ones are too large together.
     page_size: u32,
+    /// They are fewer since others' answers left no room: after this list there may be some.
+    squeezed: bool,
     /// See [`Keeping`].
     bound: Option<Bound>,
     /// Hears what changes, where that is not watched.
@@ -322,6 +324,7 @@ impl<T> Watcher<T> {
     fn reading(rest: Rest, config: WatchConfig, env: Env, read: Read<T>) -> Self {
         Self {
             page_size: config.page_size,
+            squeezed: false,
             bound: None,
             rest,
             backoff: Backoff::new(config.retry),
@@ -600,6 +603,9 @@ impl<T> Watcher<T> {
         self.garbled = 0;
         self.relist = self.config.relist.map(|after| self.env.now() + self.env.jitter(after, 0.5));
         self.out.push_back(Some(Event::Synced));
+        if std::mem::take(&mut self.squeezed) {
+            self.page_size = self.config.page_size;
+        }
         if let Some(bound) = &self.bound {
             bound.has_all();
         }
@@ -668,8 +674,10 @@ impl<T> Watcher<T> {
     }
 
     fn failed(&mut self, error: &Error, step: Step) {
-        let too_large = matches!((error, &step), (Error::TooLarge { .. }, Step::List(_)));
-        let in_vain = too_large && self.page_size == 1;
+        let too_large = error.is_too_much() && matches!(step, Step::List(_));
+        let squeezed = matches!(error, Error::NoRoom { .. });
+        let in_vain = too_large && !squeezed && self.page_size == 1;
+        self.squeezed |= squeezed;
         if too_large {
             self.page_size = (self.page_size / SMALLER).max(1);
         }

@@ -568,6 +568,29 @@ async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
     assert_eq!(limits, ["100", "100", "20", "4"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_has_no_room_beside_others_comes_in_small_pages() {
+    let large = || json!({"metadata": {}, "items": [], "padding": "x".repeat(200_000)});
+    let room = crate::Room::new(1 << 20, 1 << 20);
+    // Another server's answers, and one of this server's own that goes on beyond that, take all there is, and never end.
+    let [mut others, mut beyond] = [(); 2].map(|()| Taken::of(Some(&room.corner(4 << 20, 0))));
+    timeout(LAGGING, others.grow_to((1 << 20) + (64 << 10))).await.expect("all of it");
+    timeout(LAGGING, beyond.grow_to(1 << 20)).await.expect("one may");
+    let server = Server::new(vec![
+        Reply::Json(200, large()),
+        Reply::Json(200, large()),
+        list(7, "", vec![object("a", 5)]),
+    ]);
+    let rest = Rest::new(server.client()).within(Some(room.corner(4 << 20, 1 << 20)));
+    let read = |text: &str| Ok(text.len());
+    let config = WatchConfig::new("/api/v1/configmaps");
+    let mut watcher = Watcher::over(rest, config, server.env.clone(), read);
+    assert_eq!(watcher.next().await, Event::Init);
+    assert!(matches!(watcher.next().await, Event::Upsert(_)));
+    assert_eq!(watcher.next().await, Event::Synced);
+    assert!(server.asked()[2].contains("limit=4"), "{:?}", server.asked());
+}
+
 /// Bytes that each object takes, of which three have room.
 const EACH: usize = 1000;
 
