@@ -480,7 +480,7 @@ impl Judge {
 
     /// Whether evictions are held, as of the last tick.
     pub fn held(&self) -> Option<&brake::Held> {
-        self.held.as_ref().or(self.reach.held())
+        self.held.as_ref().or_else(|| self.reach.held())
     }
 
     /// When a cluster last gave a sign of life (monotonic), or since when the hub has waited for one.
