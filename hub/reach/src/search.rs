@@ -49,7 +49,7 @@ impl Looks {
         let full = |_| Status::too_many_requests("too many requests of search.karmada.io wait", 1);
         let waits = self.all.try_acquire().map_err(full)?;
         // It is never closed.
-        let looks = self.at_once.acquire().await.map_err(|error| Status::internal(error))?;
+        let looks = self.at_once.acquire().await.map_err(Status::internal)?;
         Ok([waits, looks])
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use axum::body::Body;
@@ -44,21 +44,21 @@ const AGENT: &str = "karmada-tunnels";
 pub(super) fn reach(server: &ApiServer, env: &Env) -> Reach {
     let files = getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
-    Reach::new(Arc::new(Stored::of(server)), to_members(files), env.clone())
+    Reach::new(Arc::new(Stored::of(server, env)), to_members(files), env.clone())
 }
 
 /// How old what is known of all Clusters may be where they are searched by their labels.
 const AGE: Duration = Duration::from_secs(1);
 
-/// All Clusters, as far as affinities look at them, and since when they are known.
-type Seen = Arc<Mutex<Option<(Instant, Arc<Vec<Cluster>>)>>>;
+/// All Clusters, as far as affinities look at them, and [`Env::now`] when they were read.
+type Seen = Arc<Mutex<Option<(Duration, Arc<Vec<Cluster>>)>>>;
 
 /// Reads them where they are. The server holds this, and is not held by it.
-struct Stored(Weak<Registry>, Handle, Seen);
+struct Stored(Weak<Registry>, Handle, Seen, Env);
 
 impl Stored {
-    fn of(server: &ApiServer) -> Self {
-        Self(Arc::downgrade(server.registry()), server.handle(), Seen::default())
+    fn of(server: &ApiServer, env: &Env) -> Self {
+        Self(Arc::downgrade(server.registry()), server.handle(), Seen::default(), env.clone())
     }
 
     fn registry(&self) -> Result<Arc<Registry>, Status> {
@@ -120,7 +120,9 @@ impl Stored {
     /// All Clusters. They are read once in a while for all who search.
     fn seen(&self, registry: &Registry) -> Result<Arc<Vec<Cluster>>, Status> {
         let mut seen = self.2.lock();
-        if let Some((_, clusters)) = seen.as_ref().filter(|(since, _)| since.elapsed() < AGE) {
+        if let Some((_, clusters)) =
+            seen.as_ref().filter(|(since, _)| self.3.now().saturating_sub(*since) < AGE)
+        {
             return Ok(clusters.clone());
         }
         let kinds = registry.kinds();
@@ -135,7 +137,7 @@ impl Stored {
             Some(cluster)
         });
         let clusters = Arc::new(clusters.collect::<Vec<_>>());
-        *seen = Some((Instant::now(), clusters.clone()));
+        *seen = Some((self.3.now(), clusters.clone()));
         Ok(clusters)
     }
 }
@@ -164,7 +166,8 @@ impl karmada_reach::Registry for Stored {
 
     fn searched<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
         // All Clusters may be looked at.
-        let (stored, place) = (Self(self.0.clone(), self.1.clone(), self.2.clone()), place.clone());
+        let (stored, place) =
+            (Self(self.0.clone(), self.1.clone(), self.2.clone(), self.3.clone()), place.clone());
         Box::pin(async move {
             let found = spawn_blocking(move || stored.searching(&place)).await;
             found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
