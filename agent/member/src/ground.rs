@@ -17,7 +17,11 @@ use std::{
     time::Duration,
 };
 
-use karmada_client::{Event, Rest, Wake, WatchConfig, Watcher};
+use karmada_client::{
+    Event, Rest, Wake, WatchConfig,
+    kept::{self, Kept},
+    watch::Keeping,
+};
 use karmada_env::Env;
 use karmada_meta::object;
 use parking_lot::Mutex;
@@ -103,12 +107,15 @@ impl Need {
 /// Namespace (empty if there is none) and name.
 type Key = (String, String);
 
+/// What there is of a kind.
+type There = BTreeMap<Key, Kept<bool>>;
+
 #[derive(Debug, Default)]
 struct Inner {
     /// Works by what they wait for.
     needs: BTreeMap<Need, BTreeSet<String>>,
     /// What is there and not on its way out, by what is watched; none where nothing is.
-    there: BTreeMap<Field, BTreeSet<Key>>,
+    there: BTreeMap<Field, There>,
 }
 
 impl Inner {
@@ -120,11 +127,13 @@ impl Inner {
     fn is_there(&self, need: &Need) -> bool {
         let Some(there) = self.there.get(&need.field()) else { return false };
         match need {
-            Need::Namespace(name) => there.contains(&(String::new(), name.clone())),
-            Need::ServiceAccount { namespace, name } => there.contains(&(namespace.clone(), name.clone())),
+            Need::Namespace(name) => there.contains_key(&(String::new(), name.clone())),
+            Need::ServiceAccount { namespace, name } => {
+                there.contains_key(&(namespace.clone(), name.clone()))
+            }
             // A definition's name is the plural and the group.
             Need::Kind { group, .. } => {
-                there.iter().any(|(_, name)| name.split_once('.').is_some_and(|(_, g)| g == group))
+                there.keys().any(|(_, name)| name.split_once('.').is_some_and(|(_, g)| g == group))
             }
         }
     }
@@ -267,20 +276,25 @@ impl Ground {
     }
 
     /// Takes in an event. Answers whether it may concern somebody who waits.
-    fn take(&self, field: Field, watch: &mut Watch, event: Event<Seen>) -> bool {
+    fn take(&self, field: Field, watch: &mut Watch, event: Option<Event<Seen>>) -> bool {
         let mut inner = self.inner.lock();
+        let Some(event) = event else {
+            watch.listed = None;
+            inner.there.remove(&field);
+            return false;
+        };
         match event {
-            Event::Init => watch.listed = Some(BTreeSet::new()),
+            Event::Init => watch.listed = Some(BTreeMap::new()),
             Event::Upsert((key, stays)) => {
                 let keys = match &mut watch.listed {
                     Some(listed) => listed,
                     None => inner.there.entry(field).or_default(),
                 };
-                if stays {
-                    keys.insert(key)
+                if *stays {
+                    keys.insert(key, stays);
                 } else {
-                    keys.remove(&key)
-                };
+                    keys.remove(&key);
+                }
             }
             Event::Delete((key, _)) => {
                 inner.there.entry(field).or_default().remove(&key);
@@ -345,11 +359,11 @@ impl Probes {
 }
 
 /// An object, and whether it is to stay.
-type Seen = (Key, bool);
+type Seen = (Key, Kept<bool>);
 
 struct Watch {
-    watcher: Watcher<Seen>,
-    listed: Option<BTreeSet<Key>>,
+    watcher: Keeping<Key, bool>,
+    listed: Option<There>,
 }
 
 impl Watch {
@@ -360,13 +374,14 @@ impl Watch {
             let key = (object::namespace(&value).to_owned(), object::name(&value).to_owned());
             Ok((key, object::deletion_timestamp(&value).is_none()))
         };
-        let watcher = Watcher::over(ground.member.clone(), config, ground.env.clone(), read);
+        let elsewhere = |(namespace, name): &Key, _: &bool| kept::text(namespace) + kept::text(name);
+        let watcher = Keeping::new(ground.member.clone(), config, ground.env.clone(), read, elsewhere);
         Self { watcher, listed: None }
     }
 }
 
 /// The next event of any watch.
-async fn next(watchers: &mut BTreeMap<Field, Watch>) -> (Field, Event<Seen>) {
+async fn next(watchers: &mut BTreeMap<Field, Watch>) -> (Field, Option<Event<Seen>>) {
     let mut each = Field::ALL.map(|_| None);
     for (field, watch) in watchers.iter_mut() {
         each[*field as usize] = Some(&mut watch.watcher);
@@ -380,7 +395,7 @@ async fn next(watchers: &mut BTreeMap<Field, Watch>) -> (Field, Event<Seen>) {
     }
 }
 
-async fn one(watcher: Option<&mut Watcher<Seen>>) -> Event<Seen> {
+async fn one(watcher: Option<&mut Keeping<Key, bool>>) -> Option<Event<Seen>> {
     match watcher {
         Some(watcher) => watcher.next().await,
         None => std::future::pending().await,

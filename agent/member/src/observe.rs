@@ -15,7 +15,11 @@
 use std::{collections::BTreeSet, future::poll_fn, panic::resume_unwind, sync::Arc, time::Duration};
 
 use karmada_api::consts::label;
-use karmada_client::{Event, Resource, Rest, Wake, WatchConfig, Watcher, watch};
+use karmada_client::{
+    Event, Resource, Rest, Wake, WatchConfig,
+    kept::{self, Kept, Shelf},
+    watch::{self, Keeping},
+};
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
 use karmada_meta::object;
@@ -47,6 +51,8 @@ pub(crate) struct Ways {
 /// Keeps the watches and what they see.
 pub(crate) struct Observer {
     member: Rest,
+    /// Where what answers have shown has its place.
+    answers: Shelf,
     env: Env,
     execution_namespace: String,
     scope: Scope,
@@ -80,6 +86,7 @@ impl Observer {
         interpreter: Arc<Interpreter>,
     ) -> Self {
         Self {
+            answers: member.shelf().all(),
             member,
             env,
             execution_namespace,
@@ -94,7 +101,7 @@ impl Observer {
     }
 
     pub(crate) fn get(&self, id: &ObjectId) -> Option<Sight> {
-        self.inner.lock().sights.get(id).cloned()
+        self.inner.lock().sights.get(id).map(|sight| sight.value().clone())
     }
 
     /// Objects whose annotations name a Work.
@@ -121,11 +128,15 @@ impl Observer {
         let namespace = self.scope.place_of(&id.namespace).to_owned();
         let place = Place { kind: (id.group.clone(), id.kind.clone()), namespace };
         let Some(watched) = inner.watches.get(&place) else { return answer };
-        if is_news(&answer, inner.sights.get(id), watched.revision) {
-            inner.set(id, answer.clone());
+        let known = inner.sights.get(id).map(Kept::value);
+        if is_news(&answer, known, watched.revision) {
+            // Where there is no room the watch has lost the kind, or is about to.
+            if let Ok(kept) = Kept::new(answer.clone(), answer.elsewhere(id), &self.answers) {
+                inner.set(id, kept);
+            }
             return answer;
         }
-        inner.sights.get(id).cloned().unwrap_or(answer)
+        known.cloned().unwrap_or(answer)
     }
 
     /// The member was asked for an object and has shown a state that is older than one that was `known` before: it is
@@ -205,7 +216,7 @@ impl Observer {
         let (group, name_of_kind) = place.kind.clone();
         let (interpreter, rules) = (Arc::clone(&self.interpreter), Arc::clone(&self.interpreter));
         let namespace_of_rules = namespace.clone();
-        let watcher = Watcher::over(self.member.clone(), config, self.env.clone(), move |text| {
+        let read = move |text: &str| {
             let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
             // Items of a list do not say what they are.
             value["apiVersion"] = api_version.clone().into();
@@ -219,8 +230,12 @@ impl Observer {
             let sight = Sight::of(&value, &namespace);
             // What takes a script is looked at where one can wait for it.
             let whole = by_rule(&rules, &value).then_some(value);
-            Ok((id, sight, whole))
-        });
+            Ok((id, (sight, whole)))
+        };
+        let elsewhere = |id: &ObjectId, (sight, whole): &(Sight, Option<Value>)| {
+            sight.elsewhere(id) + whole.as_ref().map_or(0, kept::json)
+        };
+        let watcher = Keeping::new(self.member.clone(), config, self.env.clone(), read, elsewhere);
         let follower = Follower {
             watcher,
             watch,
@@ -287,7 +302,7 @@ impl Observer {
 
 /// Takes in the events of one kind, and gives notice of the Works they touch.
 struct Follower {
-    watcher: Watcher<(ObjectId, Sight, Option<Value>)>,
+    watcher: Keeping<ObjectId, (Sight, Option<Value>)>,
     watch: u64,
     place: Place,
     inner: Arc<Mutex<Sights>>,
@@ -302,7 +317,7 @@ impl Follower {
         let mut listed: Option<BTreeSet<ObjectId>> = None;
         let (mut health, mut history) = (self.watcher.health(), self.watcher.history());
         loop {
-            let mut event = tokio::select! {
+            let event = tokio::select! {
                 biased;
                 event = self.watcher.next() => event,
                 Ok(()) = health.changed() => {
@@ -311,10 +326,27 @@ impl Follower {
                     continue;
                 }
             };
-            if let Event::Upsert((id, seen, Some(whole))) = &mut event {
-                let before = self.inner.lock().sights.get(id).map(|sight| sight.seen.clone());
-                *seen = sight(&self.interpreter, whole, &self.namespace, before).await;
-            }
+            let Some(event) = event else {
+                listed = None;
+                let mut inner = self.inner.lock();
+                if inner.watches.get(&self.place).is_none_or(|watched| watched.id != self.watch) {
+                    return;
+                }
+                inner.lose(&self.place);
+                continue;
+            };
+            let event = match event {
+                Event::Init => Event::Init,
+                Event::Synced => Event::Synced,
+                Event::Upsert((id, seen)) => {
+                    let seen = self.look(&id, seen).await;
+                    Event::Upsert((id, seen))
+                }
+                Event::Delete((id, seen)) => {
+                    let last = seen.map(|(sight, _)| sight, |_| 0);
+                    Event::Delete((id, last))
+                }
+            };
             let revision = self.watcher.revision().map_or(Revision::UNKNOWN, Revision::read);
             let touched = {
                 let mut inner = self.inner.lock();
@@ -334,6 +366,18 @@ impl Follower {
                 (self.ways.notice)(work);
             }
         }
+    }
+
+    /// What is seen of an object, by users' rules where there are any.
+    async fn look(&mut self, id: &ObjectId, seen: Kept<(Sight, Option<Value>)>) -> Kept<Sight> {
+        let ruled = match &seen.1 {
+            Some(whole) => {
+                let before = self.inner.lock().sights.get(id).map(|sight| sight.seen.clone());
+                Some(sight(&self.interpreter, whole, &self.namespace, before).await)
+            }
+            None => None,
+        };
+        seen.map(|(sight, _)| ruled.unwrap_or(sight), |sight| sight.elsewhere(id))
     }
 
     /// Takes in how the watch is doing.

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use karmada_client::{Rest, Wake, WatchConfig, Watcher, watch::Index};
+use karmada_client::{
+    Rest, Wake, WatchConfig,
+    kept::{self, Kept},
+    watch::{Index, Keeping},
+};
 use karmada_core::allowance::{self, Allowance};
 use karmada_env::Env;
 use karmada_meta::object;
@@ -11,7 +15,7 @@ use serde_json::Value;
 
 /// ResourceQuotas by namespace and name; nothing of one that does not limit pods.
 #[derive(Debug, Default)]
-pub struct Quotas(Index<(String, String), Option<Allowance>>);
+pub struct Quotas(Index<(String, String), Kept<Option<Allowance>>>);
 
 impl Quotas {
     /// The list was had: none means none.
@@ -39,9 +43,27 @@ pub async fn follow(member: Rest, env: Env, wake: Wake, quotas: Arc<Mutex<Quotas
         let (namespace, left) = allowance::project(&quota);
         Ok(((namespace, object::name(&quota).to_owned()), left))
     };
-    let mut watcher = Watcher::over(member.clone(), config, env, parse);
+    let elsewhere = |(namespace, name): &(String, String), left: &Option<Allowance>| {
+        2 * (kept::text(namespace) + kept::text(name)) + left.as_ref().map_or(0, size)
+    };
+    let mut watcher = Keeping::new(member, config, env, parse, elsewhere);
     loop {
         let event = watcher.next().await;
-        quotas.lock().0.apply(event);
+        let mut quotas = quotas.lock();
+        match event {
+            Some(event) => drop(quotas.0.apply(event)),
+            None => quotas.0.lose(),
+        }
     }
+}
+
+/// Bytes of what a quota leaves.
+fn size(left: &Allowance) -> usize {
+    let texts =
+        |values: &[String]| values.iter().map(|value| size_of::<String>() + kept::text(value)).sum::<usize>();
+    let classes = left
+        .classes
+        .iter()
+        .map(|class| size_of::<allowance::Classes>() + kept::text(&class.operator) + texts(&class.values));
+    kept::quantities(&left.free) + classes.sum::<usize>()
 }

@@ -10,7 +10,10 @@ use std::{
 };
 
 use karmada_api::consts::annotation;
-use karmada_client::{Event, Resource};
+use karmada_client::{
+    Event, Resource,
+    kept::{self, Kept},
+};
 use karmada_interpreter::{Health, Interpreter, health, reflect_status, rules::Operation};
 use karmada_meta::object;
 use serde_json::Value;
@@ -49,6 +52,19 @@ impl Sight {
             going: object::deletion_timestamp(object).is_some(),
             seen: look(object),
         }
+    }
+
+    /// Bytes of it and of the names of its object, beyond themselves.
+    pub(super) fn elsewhere(&self, id: &ObjectId) -> usize {
+        let error = |error: &Option<String>| error.as_deref().map_or(0, kept::text);
+        let names = [&id.group, &id.kind, &id.namespace, &id.name].map(|name| kept::text(name));
+        let work = self.work.as_deref().map_or(0, kept::text);
+        // Both are known by each other.
+        2 * (size_of::<ObjectId>() + names.iter().sum::<usize>() + work)
+            + kept::text(&self.uid)
+            + self.seen.status.as_ref().map_or(0, kept::json)
+            + error(&self.seen.reflect_error)
+            + error(&self.seen.health_error)
     }
 
     /// Whether there is anything to do about the difference between two sights.
@@ -144,7 +160,7 @@ pub(super) struct Watched {
 
 #[derive(Debug, Default)]
 pub(super) struct Sights {
-    pub(super) sights: BTreeMap<ObjectId, Sight>,
+    pub(super) sights: BTreeMap<ObjectId, Kept<Sight>>,
     /// Objects by the Work they name.
     pub(super) by_work: BTreeMap<String, BTreeSet<ObjectId>>,
     pub(super) watches: BTreeMap<Place, Watched>,
@@ -177,7 +193,7 @@ impl Sights {
         }
         for (id, sight) in &mut self.sights {
             if place.holds(id) {
-                sight.revision = Revision::UNKNOWN;
+                sight.value_mut().revision = Revision::UNKNOWN;
             }
         }
     }
@@ -185,7 +201,7 @@ impl Sights {
     /// The same of all kinds.
     pub(super) fn begin_histories(&mut self) {
         self.watches.values_mut().for_each(|watched| watched.revision = Revision::UNKNOWN);
-        self.sights.values_mut().for_each(|sight| sight.revision = Revision::UNKNOWN);
+        self.sights.values_mut().for_each(|sight| sight.value_mut().revision = Revision::UNKNOWN);
     }
 
     pub(super) fn end(&mut self, place: &Place) {
@@ -196,10 +212,11 @@ impl Sights {
 
     /// Objects that a watch shows.
     pub(super) fn of_place(&self, place: &Place) -> impl Iterator<Item = (&ObjectId, &Sight)> {
-        self.sights.iter().filter(|(id, _)| place.holds(id))
+        let of_place = self.sights.iter().filter(|(id, _)| place.holds(id));
+        of_place.map(|(id, sight)| (id, sight.value()))
     }
 
-    pub(super) fn set(&mut self, id: &ObjectId, sight: Sight) -> Option<Sight> {
+    pub(super) fn set(&mut self, id: &ObjectId, sight: Kept<Sight>) -> Option<Kept<Sight>> {
         if let Some(work) = &sight.work {
             self.by_work.entry(work.clone()).or_default().insert(id.clone());
         }
@@ -212,7 +229,7 @@ impl Sights {
         old
     }
 
-    pub(super) fn remove(&mut self, id: &ObjectId) -> Option<Sight> {
+    pub(super) fn remove(&mut self, id: &ObjectId) -> Option<Kept<Sight>> {
         let old = self.sights.remove(id)?;
         if let Some(work) = &old.work {
             self.unlink(work, id);
@@ -229,32 +246,49 @@ impl Sights {
         }
     }
 
+    /// Nothing is known of a kind any more, nor whether there is any.
+    pub(super) fn lose(&mut self, place: &Place) {
+        let all: Vec<ObjectId> = self.of_place(place).map(|(id, _)| id.clone()).collect();
+        for id in &all {
+            self.remove(id);
+        }
+        if let Some(watched) = self.watches.get_mut(place) {
+            (watched.synced, watched.revision) = (false, Revision::UNKNOWN);
+        }
+    }
+
     /// Takes in what the watch of a kind tells, and answers the Works that there is something to do about. `listed` has
     /// what the list under way has shown so far.
     pub(super) fn take_in(
         &mut self,
         place: &Place,
-        event: Event<(ObjectId, Sight, Option<Value>)>,
+        event: Event<(ObjectId, Kept<Sight>)>,
         listed: &mut Option<BTreeSet<ObjectId>>,
     ) -> BTreeSet<String> {
         let mut touched: BTreeSet<String> = BTreeSet::new();
         match event {
             Event::Init => *listed = Some(BTreeSet::new()),
-            Event::Upsert((id, new, _)) => {
-                if let Some(listed) = listed {
-                    listed.insert(id.clone());
-                }
-                if !is_overtaken(&new, self.sights.get(&id)) {
-                    let old = self.set(&id, new.clone());
-                    if old.as_ref().is_none_or(|old| old.differs(&new)) {
-                        touched.extend(new.work);
-                        touched.extend(old.and_then(|old| old.work));
+            Event::Upsert((id, new)) => {
+                let old = self.sights.get(&id).map(Kept::value);
+                let overtaken = is_overtaken(&new, old);
+                if !overtaken {
+                    if old.is_none_or(|old| old.differs(&new)) {
+                        touched.extend(new.work.clone());
+                        touched.extend(old.and_then(|old| old.work.clone()));
                     }
+                    self.set(&id, new);
+                }
+                // What is not kept is not remembered either.
+                if let Some(listed) = listed
+                    && self.sights.contains_key(&id)
+                {
+                    listed.insert(id);
                 }
             }
-            Event::Delete((id, last, _)) => {
-                if !is_overtaken(&last, self.sights.get(&id)) {
-                    touched.extend(self.remove(&id).and_then(|old| old.work).or(last.work));
+            Event::Delete((id, last)) => {
+                if !is_overtaken(&last, self.sights.get(&id).map(Kept::value)) {
+                    let known = self.remove(&id);
+                    touched.extend(known.as_ref().unwrap_or(&last).work.clone());
                 }
             }
             Event::Synced => {
@@ -266,7 +300,8 @@ impl Sights {
                     !listed.contains(*id) && !revision.is_before(sight.revision)
                 };
                 let gone: Vec<_> = self.of_place(place).filter(is_gone).map(|(id, _)| id.clone()).collect();
-                touched.extend(gone.iter().filter_map(|id| self.remove(id)).filter_map(|old| old.work));
+                touched
+                    .extend(gone.iter().filter_map(|id| self.remove(id)).filter_map(|old| old.work.clone()));
                 if again {
                     // Whatever was missed before, and wherever, is found now.
                     touched.extend(self.of_place(place).filter_map(|(_, sight)| sight.work.clone()));
@@ -353,9 +388,9 @@ mod tests {
             let mut inner = Sights::default();
             inner.begin(&place(), Resource::new("", "v1", "configmaps", "ConfigMap", true));
             if let Some(known) = read(known) {
-                inner.set(&id(), known);
+                inner.set(&id(), Kept::nowhere(known));
             }
-            let of = (id(), read(of).unwrap(), None);
+            let of = (id(), Kept::nowhere(read(of).unwrap()));
             let event = if matches!(told, Here) { Event::Upsert(of) } else { Event::Delete(of) };
             inner.take_in(&place(), event, &mut None);
             let got = inner.sights.get(&id()).map(|sight| (sight.uid.clone(), sight.revision));
@@ -369,15 +404,15 @@ mod tests {
         for (known, stays) in [("a 5", false), ("a 9", false), ("a 10", true), ("a ?", false)] {
             let mut inner = Sights::default();
             inner.begin(&place(), Resource::new("", "v1", "configmaps", "ConfigMap", true));
-            inner.set(&id(), read(known).unwrap());
+            inner.set(&id(), Kept::nowhere(read(known).unwrap()));
             let mut listed = None;
             inner.take_in(&place(), Event::Init, &mut listed);
             inner.watches.get_mut(&place()).unwrap().revision = Revision::read("9");
             let touched = inner.take_in(&place(), Event::Synced, &mut listed);
             assert_eq!((inner.sights.contains_key(&id()), touched.is_empty()), (stays, stays), "{known}");
             // Everything is looked at again with the next list.
-            inner.set(&id(), read("a 9").unwrap());
-            for event in [Event::Init, Event::Upsert((id(), sight("a", "9"), None))] {
+            inner.set(&id(), Kept::nowhere(read("a 9").unwrap()));
+            for event in [Event::Init, Event::Upsert((id(), Kept::nowhere(sight("a", "9"))))] {
                 assert!(inner.take_in(&place(), event, &mut listed).is_empty());
             }
             assert_eq!(inner.take_in(&place(), Event::Synced, &mut listed).len(), 1);

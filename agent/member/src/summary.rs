@@ -6,7 +6,11 @@ use karmada_api::{
     cluster::{AllocatableModeling, NodeSummary, ResourceModel, ResourceSummary, Taint},
     consts::taint::{NO_EXECUTE, NO_SCHEDULE},
 };
-use karmada_client::{Rest, Wake, WatchConfig, Watcher, watch::Index};
+use karmada_client::{
+    Event, Rest, Wake, WatchConfig,
+    kept::{self, Kept},
+    watch::{Index, Keeping},
+};
 use karmada_core::nodes::Node as Room;
 use karmada_env::Env;
 use karmada_meta::quantity::Quantity;
@@ -48,6 +52,16 @@ impl Node {
         let labels = labels.into_iter().flatten().filter_map(text).collect();
         Self { ready, allocatable, labels, taints: taints(node) }
     }
+
+    /// Bytes beyond itself.
+    fn elsewhere(&self) -> usize {
+        let taint = |taint: &Taint| {
+            size_of::<Taint>() + kept::text(&taint.key) + kept::text(&taint.value) + kept::text(&taint.effect)
+        };
+        kept::quantities(&self.allocatable)
+            + kept::texts(&self.labels)
+            + self.taints.iter().map(taint).sum::<usize>()
+    }
 }
 
 impl Pod {
@@ -60,6 +74,11 @@ impl Pod {
         let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
         let requests = pod.get("spec").map(karmada_interpreter::pod_requests).unwrap_or_default();
         Self { node: node.into(), requests, ended }
+    }
+
+    /// Bytes beyond itself.
+    fn elsewhere(&self) -> usize {
+        kept::text(&self.node) + kept::quantities(&self.requests)
     }
 }
 
@@ -92,8 +111,8 @@ fn without_zeros(mut quantities: Quantities) -> Quantities {
 /// Figures of a member's nodes and pods.
 #[derive(Debug, Default)]
 pub struct Figures {
-    nodes: Index<String, Node>,
-    pods: Index<(String, String), Pod>,
+    nodes: Index<String, Kept<Node>>,
+    pods: Index<(String, String), Kept<Pod>>,
 }
 
 impl Figures {
@@ -143,7 +162,7 @@ impl Figures {
             *on_node.entry("pods".into()).or_default() += Quantity::from_value(1);
         }
         let ready = self.nodes.iter().filter(|(_, node)| node.ready);
-        let room = |(name, node): (&String, &Node)| Room {
+        let room = |(name, node): (&String, &Kept<Node>)| Room {
             name: name.clone(),
             count: 1,
             free: free(node, used.get(name.as_str())),
@@ -206,27 +225,39 @@ pub async fn follow(member: Rest, env: Env, wake: Wake, figures: Arc<Mutex<Figur
     let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
     let name = |object: &Value| karmada_meta::object::name(object).to_owned();
     let config = |path: &str| WatchConfig::new(path).wake(&wake);
-    let mut nodes = Watcher::over(member.clone(), config("/api/v1/nodes"), env.clone(), move |text| {
-        parse(text).map(|node| (name(&node), Node::of(&node)))
-    });
-    let mut pods = Watcher::over(member.clone(), config("/api/v1/pods"), env, move |text| {
+    let node = move |text: &str| parse(text).map(|node| (name(&node), Node::of(&node)));
+    let pod = move |text: &str| {
         let pod = parse(text)?;
         let key = (karmada_meta::object::namespace(&pod).to_owned(), name(&pod));
         Ok((key, Pod::of(&pod)))
+    };
+    let (nodes, pods) = (config("/api/v1/nodes"), config("/api/v1/pods"));
+    let mut nodes = Keeping::new(member.clone(), nodes, env.clone(), node, |key, node: &Node| {
+        2 * kept::text(key) + node.elsewhere()
+    });
+    let mut pods = Keeping::new(member, pods, env, pod, |(namespace, name), pod: &Pod| {
+        2 * (kept::text(namespace) + kept::text(name)) + pod.elsewhere()
     });
     loop {
         tokio::select! {
             biased;
-            event = nodes.next() => { figures.lock().nodes.apply(event); }
-            event = pods.next() => { figures.lock().pods.apply(event); }
+            event = nodes.next() => take(&mut figures.lock().nodes, event),
+            event = pods.next() => take(&mut figures.lock().pods, event),
         }
+    }
+}
+
+/// Takes an event in, or that nothing is known any more.
+fn take<K: Ord + Clone, V: PartialEq>(index: &mut Index<K, V>, event: Option<Event<(K, V)>>) {
+    match event {
+        Some(event) => drop(index.apply(event)),
+        None => index.lose(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use karmada_api::models::default_resource_models;
-    use karmada_client::Event;
     use serde_json::json;
 
     use super::*;
@@ -248,7 +279,7 @@ mod tests {
     fn figures() -> Figures {
         let mut figures = Figures::default();
         for (name, node) in [("a", node(true, "16", "64Gi", "2")), ("b", node(false, "2", "64Gi", "1"))] {
-            figures.nodes.apply(Event::Upsert((name.to_owned(), node)));
+            figures.nodes.apply(Event::Upsert((name.to_owned(), Kept::nowhere(node))));
         }
         let pods = [
             ("1", pod("a", "Running", "10500m")),
@@ -257,7 +288,7 @@ mod tests {
             ("4", pod("", "Pending", "1")),
         ];
         for (name, pod) in pods {
-            figures.pods.apply(Event::Upsert((("n".to_owned(), name.to_owned()), pod)));
+            figures.pods.apply(Event::Upsert((("n".to_owned(), name.to_owned()), Kept::nowhere(pod))));
         }
         figures
     }
@@ -294,7 +325,7 @@ mod tests {
                                 {"key": "p", "effect": "PreferNoSchedule"}]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "4", "pods": "9"}},
         }));
-        figures.nodes.apply(Event::Upsert(("c".to_owned(), tainted)));
+        figures.nodes.apply(Event::Upsert(("c".to_owned(), Kept::nowhere(tainted))));
         let rooms = figures.rooms();
         let names: Vec<_> = rooms.iter().map(|room| room.name.as_str()).collect();
         assert_eq!(names, ["a", "c"], "b is not ready");

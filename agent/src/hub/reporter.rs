@@ -44,6 +44,8 @@ const ROOMS_PAUSE: Duration = Duration::from_secs(30);
 
 /// What this agent is.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// So many paths are named of what is not known.
+const LACKS: usize = 10;
 /// A look that comes a little early is one in time.
 const EARLY: Duration = Duration::from_secs(1);
 
@@ -454,6 +456,13 @@ impl Reporter {
         }
         conditions::set(&mut new.conditions, ready, now);
         unwatched(&mut new.conditions, &self.half.failing(), now);
+        shown(
+            &mut new.conditions,
+            extension::MEMBER_TOO_LARGE,
+            "TooMuch",
+            too_large(&self.member.lacks().all()),
+            now,
+        );
         self.half.show_released(&mut new.conditions, now);
         self.half.show_held(&mut new.conditions, now);
         troubled(&mut new.conditions, &self.config.troubles, self.half.trouble(), now);
@@ -478,6 +487,18 @@ fn unwatched(list: &mut Vec<Condition>, failing: &[(String, Arc<str>)], now: Tim
     );
     let condition = Condition::new(extension::KINDS_UNWATCHED, true, "WatchRefused", message, now);
     conditions::set(list, condition, now);
+}
+
+/// Of what nothing is known since there is too much of it.
+fn too_large(lacks: &[(String, String)]) -> Option<String> {
+    let said = lacks.iter().take(LACKS).map(|(path, why)| format!("{path} ({why})"));
+    let mut said = said.collect::<Vec<_>>().join("; ");
+    if let Some(more) = lacks.len().checked_sub(LACKS).filter(|more| *more > 0) {
+        said.push_str(&format!("; and {more} more"));
+    }
+    (!lacks.is_empty()).then(|| {
+        format!("there is too much on the member; nothing is known of what it has at these paths, and it is looked again every few minutes: {said}")
+    })
 }
 
 /// Says what is wrong between us and the hub, as long as it is.
@@ -559,6 +580,16 @@ mod tests {
             let now = Time::from_system(std::time::UNIX_EPOCH);
             assert_eq!(version.complaint(now).is_some(), complains, "{major}.{minor}");
         }
+    }
+
+    #[test]
+    fn what_is_not_known_is_named_and_not_at_length() {
+        assert_eq!(too_large(&[]), None);
+        let lacks: Vec<_> = (0..12).map(|n| (format!("/api/v1/kind{n}"), "it is full".to_owned())).collect();
+        let said = too_large(&lacks[..1]).unwrap();
+        assert!(said.ends_with("/api/v1/kind0 (it is full)"), "{said}");
+        let said = too_large(&lacks).unwrap();
+        assert!(said.contains("kind9") && !said.contains("kind10") && said.ends_with("and 2 more"), "{said}");
     }
 
     #[test]

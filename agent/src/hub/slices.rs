@@ -16,8 +16,10 @@ use std::{
 };
 
 use karmada_client::{
-    Error, Event, Policy, Resource, Rest, Wake, WatchConfig, Watcher, WorkQueue, rest::query_value,
-    watch::Index,
+    Error, Event, Policy, Resource, Rest, Wake, WatchConfig, WorkQueue,
+    kept::{self, Kept},
+    rest::query_value,
+    watch::{Index, Keeping},
 };
 use karmada_core::services::{Asked, ServiceName, collect::Pace, slices};
 use karmada_env::Env;
@@ -64,6 +66,23 @@ impl PartialEq for Seen {
     }
 }
 
+impl Seen {
+    fn nothing() -> Self {
+        Self {
+            service: ServiceName::default(),
+            digest: 0,
+            ready: BTreeSet::new(),
+            slice: Arc::new(Value::Null),
+        }
+    }
+
+    /// Bytes beyond itself.
+    fn elsewhere(&self) -> usize {
+        let ready = self.ready.iter().map(|one| 2 * size_of::<String>() + kept::text(one));
+        kept::json(&self.slice) + ready.sum::<usize>()
+    }
+}
+
 /// A Work as the hub has it.
 #[derive(Clone, Debug)]
 struct Held {
@@ -76,7 +95,7 @@ struct Held {
 #[derive(Debug, Default)]
 struct State {
     asked: BTreeMap<ServiceName, Asked>,
-    slices: Index<SliceKey, Seen>,
+    slices: Index<SliceKey, Kept<Seen>>,
     held: BTreeMap<SliceKey, Held>,
     paces: BTreeMap<SliceKey, Pace>,
 }
@@ -301,19 +320,32 @@ impl Collecting<'_> {
                 Ok((key, seen))
             };
             let member = self.collector.member.clone();
-            let mut watcher = Watcher::over(member, config, self.collector.env.clone(), parse);
+            let elsewhere = |(namespace, name): &SliceKey, seen: &Option<Seen>| {
+                4 * (kept::text(namespace) + kept::text(name)) + seen.as_ref().map_or(0, Seen::elsewhere)
+            };
+            let mut watcher = Keeping::new(member, config, self.collector.env.clone(), parse, elsewhere);
             loop {
                 tokio::select! {
                     biased;
                     () = anew.woken() => break,
-                    event = watcher.next() => self.take(event),
+                    event = watcher.next() => match event {
+                        Some(event) => self.take(event),
+                        None => self.lose(),
+                    },
                 }
             }
         }
     }
 
+    /// Nothing is known of the slices any more.
+    fn lose(&self) {
+        let mut state = self.state.lock();
+        state.slices.lose();
+        state.paces.clear();
+    }
+
     /// Takes in what the watch of slices tells.
-    fn take(&self, event: Event<(SliceKey, Option<Seen>)>) {
+    fn take(&self, event: Event<(SliceKey, Kept<Option<Seen>>)>) {
         let mut state = self.state.lock();
         let is_end = matches!(event, Event::Synced);
         let touched: Option<SliceKey> = match &event {
@@ -324,16 +356,13 @@ impl Collecting<'_> {
         let changed = match event {
             Event::Init => state.slices.apply(Event::Init),
             Event::Synced => state.slices.apply(Event::Synced),
-            Event::Upsert((key, Some(seen))) => state.slices.apply(Event::Upsert((key, seen))),
+            Event::Upsert((key, seen)) => match seen.transpose() {
+                Some(seen) => state.slices.apply(Event::Upsert((key, seen))),
+                None => state.slices.apply(Event::Delete((key, Kept::nowhere(Seen::nothing())))),
+            },
             // Whoever deletes, what is deleted is told by its key.
-            Event::Upsert((key, None)) | Event::Delete((key, _)) => {
-                let gone = Seen {
-                    service: ServiceName::default(),
-                    digest: 0,
-                    ready: BTreeSet::new(),
-                    slice: Arc::new(Value::Null),
-                };
-                state.slices.apply(Event::Delete((key, gone)))
+            Event::Delete((key, _)) => {
+                state.slices.apply(Event::Delete((key, Kept::nowhere(Seen::nothing()))))
             }
         };
         let now = self.collector.env.now();
@@ -377,7 +406,7 @@ impl Collecting<'_> {
         let (now, rights) = (self.collector.env.now(), &self.collector.rights);
         let mut state = self.state.lock();
         let held = state.held.get(key).cloned();
-        let seen = state.slices.get(key).cloned();
+        let seen = state.slices.get(key).map(|seen| seen.value().clone());
         let service = seen.as_ref().map(|seen| &seen.service);
         let service = service.or_else(|| held.as_ref().map(|held| &held.service));
         let asked = service.map(|service| state.asked(service)).unwrap_or_default();

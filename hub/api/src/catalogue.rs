@@ -19,7 +19,7 @@ const fn entry(on: &'static str, name: &'static str, meaning: &'static str) -> E
 }
 
 /// Every type of condition that hub and agents write.
-pub const CONDITIONS: [Entry; 46] = [
+pub const CONDITIONS: [Entry; 47] = [
     // Karmada's.
     entry(
         "Cluster",
@@ -114,6 +114,12 @@ pub const CONDITIONS: [Entry; 46] = [
         "Cluster",
         extension::KINDS_UNWATCHED,
         "The member refuses to let the agent watch some kinds that Works contain: drift of these is found late.",
+    ),
+    entry(
+        "Cluster",
+        extension::MEMBER_TOO_LARGE,
+        "There is more on the member than its agent, or the hub for a cluster in push mode, keeps of it. The message says of what \
+         nothing is known; Works are applied all the same.",
     ),
     entry(
         "Cluster",

@@ -303,6 +303,8 @@ pub mod extension {
     pub const NAMESPACES_RELEASED: &str = "NamespacesReleased";
     /// Condition of a Cluster: its member refuses to let some kinds be watched that Works contain; which, and why.
     pub const KINDS_UNWATCHED: &str = "KindsUnwatched";
+    /// Condition of a Cluster while there is more on its member than is kept of it: says of what nothing is known.
+    pub const MEMBER_TOO_LARGE: &str = "MemberTooLarge";
     /// Condition of a binding: a user's rule cannot make sense of the template.
     pub const TEMPLATE_INTERPRETED: &str = "TemplateInterpreted";
     /// Condition of a binding: annotations of this project on the template or policy cannot be understood.

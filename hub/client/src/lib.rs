@@ -19,6 +19,7 @@
 pub mod backoff;
 pub mod events;
 pub mod fetch;
+pub mod kept;
 pub mod kubeconfig;
 pub mod latest;
 pub mod leader;

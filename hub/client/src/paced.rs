@@ -1,6 +1,8 @@
 //! A client that asks a server no more often, and for no more at a time, than it was told to: what is too much waits.
 //!
-//! Watches count for how often alone. Everything else is under way until its answer was read, or is not wanted any more.
+//! Watches count for how often alone. Everything else is under way until its answer was read, or is not wanted any more. Whether
+//! the server is well, and the Lease by which others know who works on it, have places of their own, and their turn at once:
+//! neither waits behind answers that take long.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,6 +15,9 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep_until},
 };
+
+/// Requests of those that wait for nothing, under way at a time.
+const VITAL: usize = 4;
 
 /// How often, and how much at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,15 +58,24 @@ pub fn paced(client: Client, pace: Pace) -> Client {
     let namespace = client.default_namespace().to_owned();
     let turns = Arc::new(Mutex::new(Turns { pace, paid: Instant::now() }));
     let places = Arc::new(Semaphore::new(pace.at_once.clamp(1, Semaphore::MAX_PERMITS)));
+    let vital = Arc::new(Semaphore::new(VITAL));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (client, turns, places) = (client.clone(), turns.clone(), places.clone());
+        let (client, turns) = (client.clone(), turns.clone());
+        let lane = Lane::of(&request);
+        let places = match lane {
+            Lane::Vital => Some(vital.clone()),
+            Lane::Usual => Some(places.clone()),
+            Lane::Watch => None,
+        };
         async move {
-            let place = match is_watch(&request) {
-                true => None,
-                false => Some(places.acquire_owned().await.map_err(tower::BoxError::from)?),
+            let place = match places {
+                None => None,
+                Some(places) => Some(places.acquire_owned().await.map_err(tower::BoxError::from)?),
             };
             let turn = turns.lock().take(Instant::now());
-            sleep_until(turn).await;
+            if lane != Lane::Vital {
+                sleep_until(turn).await;
+            }
             let response = client.send(request).await.map_err(tower::BoxError::from)?;
             Ok::<_, tower::BoxError>(response.map(|body| held(body, place)))
         }
@@ -69,9 +83,34 @@ pub fn paced(client: Client, pace: Pace) -> Client {
     Client::new(service, namespace)
 }
 
-fn is_watch(request: &Request<Body>) -> bool {
-    let query = request.uri().query().unwrap_or_default();
-    query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// Its turn.
+    Watch,
+    /// Its turn, and a place.
+    Usual,
+    /// A place among few.
+    Vital,
+}
+
+impl Lane {
+    fn of(request: &Request<Body>) -> Self {
+        let query = request.uri().query().unwrap_or_default();
+        if query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")) {
+            return Self::Watch;
+        }
+        let path = request.uri().path();
+        let is_lease = || {
+            let within = path.strip_prefix("/apis/coordination.k8s.io/v1/namespaces/");
+            within.is_some_and(|rest| rest.split('/').nth(1) == Some("leases"))
+        };
+        match path {
+            "/readyz" | "/healthz" | "/livez" => Self::Vital,
+            _ if is_lease() => Self::Vital,
+            _ => Self::Usual,
+        }
+    }
 }
 
 /// A body that has a place for as long as it is there.
@@ -140,7 +179,38 @@ mod tests {
         ask("/c?watch=true").await;
         let waits = tokio::time::timeout(Duration::from_secs(9), ask("/c")).await;
         assert!(waits.is_err());
+        // Who asks whether it is well, or renews a Lease, does not wait behind others, but for its like.
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/n/leases/a";
+        let mut vital = Vec::new();
+        for path in ["/readyz", lease, "/livez", "/healthz"] {
+            vital.push(client.send(request(path)).await.unwrap());
+        }
+        assert!(tokio::time::timeout(Duration::from_secs(9), ask(lease)).await.is_err());
+        drop(vital);
+        ask(lease).await;
         drop(unread);
         ask("/c").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_vital_has_its_turn_at_once() {
+        let service = tower::service_fn(|_: Request<Body>| async {
+            Ok::<_, std::io::Error>(Response::new(Body::empty()))
+        });
+        let pace = Pace { per_second: 1.0, burst: 1, at_once: 100 };
+        let client = paced(Client::new(service, "default"), pace);
+        let ask = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            drop(client.send(request).await.unwrap());
+            Instant::now()
+        };
+        let begun = Instant::now();
+        let all = join_all(["/a", "/b", "/c", "/d"].map(&ask));
+        let (_, well) = tokio::join!(all, ask("/readyz"));
+        assert_eq!((well - begun).as_secs(), 0);
+        let lists = ["/apis/coordination.k8s.io/v1/leases", "/api/v1/namespaces/n/pods/leases", "/version"];
+        for path in lists {
+            assert_eq!(Lane::of(&Request::get(path).body(Body::empty()).unwrap()), Lane::Usual, "{path}");
+        }
     }
 }

@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::time;
 
 use crate::{
+    kept::{Lacks, Shelf},
     link::pace,
     room::{Corner, Taken},
 };
@@ -31,8 +32,15 @@ pub const DEADLINE: Duration = Duration::from_secs(31);
 /// 20 kB crosses a line of 4 kB/s. Broken off earlier, it would be asked for again, for ever.
 const DEADLINES: u32 = 20;
 
+/// How long an answer waits for room beside those of others. What comes in pieces is asked for in smaller ones then, of which
+/// none has to wait.
+const WAIT: Duration = Duration::from_secs(10);
+
 /// The largest answer that is read into memory. etcd refuses objects over 1.5 MiB and pages hold 100 of them at most.
 pub const ANSWER_LIMIT: usize = 160 << 20;
+
+/// So much is kept of a server: a million Pods, of which figures are.
+pub const KEPT_LIMIT: usize = 1 << 30;
 
 /// The largest answer to a question about one small thing: a version, a Namespace, how a server is.
 const SMALL: usize = 1 << 20;
@@ -48,15 +56,18 @@ const BYTES_PER_VALUE: usize = 5;
 pub struct Bounds {
     /// Bytes of one answer. A page of a list that has more is asked for in smaller ones.
     pub answer: usize,
-    /// Objects of one collection that is watched. Of one that has more nothing more is read.
-    pub objects: usize,
+    /// Bytes of what is kept of it. A collection for which there is no room is not known.
+    pub kept: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { answer: ANSWER_LIMIT, objects: 1_000_000 }
+        Self { answer: ANSWER_LIMIT, kept: KEPT_LIMIT }
     }
 }
+
+/// What a server's own shelf is called.
+const OF_SERVER: &str = "this member";
 
 /// No server is left alone for longer, whatever it asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
@@ -193,6 +204,18 @@ pub enum Error {
         /// How many are.
         limit: usize,
     },
+    /// The answer is longer than there is room for beside the answers of others ([`Room`](crate::Room)).
+    #[error(
+        "{method} {path}: the answer has more than {bytes} bytes, and long answers of others take the memory for that"
+    )]
+    NoRoom {
+        /// The request's method.
+        method: Method,
+        /// The request's path.
+        path: String,
+        /// How many were read.
+        bytes: usize,
+    },
     /// The answer was not what the API promises.
     #[error("{method} {path}: cannot read the answer: {cause}")]
     Answer {
@@ -268,9 +291,16 @@ impl Error {
         matches!(self, Self::Transport { .. } | Self::Timeout { .. })
     }
 
+    /// Less of it would be taken.
+    pub fn is_too_much(&self) -> bool {
+        matches!(self, Self::TooLarge { .. } | Self::NoRoom { .. })
+    }
+
     /// Trying the very same request again may help.
     pub fn is_transient(&self) -> bool {
-        self.is_unreachable() || self.code().is_some_and(|code| code == 429 || code >= 500)
+        self.is_unreachable()
+            || matches!(self, Self::NoRoom { .. })
+            || self.code().is_some_and(|code| code == 429 || code >= 500)
     }
 
     /// How long the server asks to be left alone, in its Status or in the header of whatever it answered with.
@@ -287,6 +317,8 @@ pub struct Rest {
     deadline: Duration,
     bounds: Bounds,
     corner: Option<Arc<Corner>>,
+    shelf: Shelf,
+    lacks: Arc<Lacks>,
 }
 
 impl fmt::Debug for Rest {
@@ -304,7 +336,9 @@ impl From<Client> for Rest {
 impl Rest {
     /// Requests with the usual [`DEADLINE`].
     pub fn new(client: Client) -> Self {
-        Self { client, deadline: DEADLINE, bounds: Bounds::default(), corner: None }
+        let bounds = Bounds::default();
+        let shelf = Shelf::new(OF_SERVER, bounds.kept);
+        Self { client, deadline: DEADLINE, bounds, corner: None, shelf, lacks: Arc::default() }
     }
 
     /// The same client with another deadline.
@@ -315,13 +349,28 @@ impl Rest {
     /// The same client of whose answers no more is taken.
     #[must_use]
     pub fn bounded(self, bounds: Bounds) -> Self {
-        Self { bounds, ..self }
+        let shelf = match &self.corner {
+            None if bounds.kept != self.bounds.kept => Shelf::new(OF_SERVER, bounds.kept),
+            _ => self.shelf,
+        };
+        Self { bounds, shelf, ..self }
     }
 
-    /// The same client, whose answers take room that others want as well.
+    /// The same client, whose answers, and what is kept of them, take room that others want as well.
     #[must_use]
     pub fn within(self, corner: Option<Corner>) -> Self {
-        Self { corner: corner.map(Arc::new), ..self }
+        let shelf = corner.as_ref().map_or(self.shelf, |corner| corner.shelf().clone());
+        Self { corner: corner.map(Arc::new), shelf, ..self }
+    }
+
+    /// Where what is kept of the server has its place.
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// What is not known of it, since there is too much.
+    pub fn lacks(&self) -> &Arc<Lacks> {
+        &self.lacks
     }
 
     /// Whose room its answers take.
@@ -554,7 +603,12 @@ impl Rest {
                     Ok(frame) => {
                         let data = frame.data_ref().map_or(&[][..], |data| data);
                         let grows = taken.grow_to(answer.len() + data.len());
-                        time::timeout(self.deadline, grows).await.map_err(silent)?;
+                        let no_room = |_| Error::NoRoom {
+                            method: method.clone(),
+                            path: path.clone(),
+                            bytes: answer.len(),
+                        };
+                        time::timeout(WAIT, grows).await.map_err(no_room)?;
                         answer.extend_from_slice(data);
                     }
                     Err(error) if error.is::<LengthLimitError>() => {
@@ -851,7 +905,7 @@ mod tests {
             )))
         });
         let rest = Rest::new(Client::new(service, "default"));
-        let hosted = rest.clone().bounded(Bounds { answer: 2 << 20, objects: 1 });
+        let hosted = rest.clone().bounded(Bounds { answer: 2 << 20, kept: 1 });
         let length = |bytes: usize| format!("/version?{bytes}");
         assert!(rest.get(&length(3 << 20)).await.is_ok());
         for (asked, bytes, taken) in [

@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use http::{Method, Response};
 use karmada_apiserver::carried::{Call, Carried, Carrier};
 use karmada_meta::status::Status;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
     Shared,
@@ -29,12 +29,36 @@ const CACHE: &str = "cache";
 
 /// So many requests at a time are held against ResourceRegistries and Clusters.
 const LOOKS: usize = 4;
+/// So many more wait for that; others are sent away.
+const WAITS: usize = 64;
+
+/// Whose turn it is to be held against ResourceRegistries and Clusters.
+struct Looks {
+    at_once: Semaphore,
+    /// Those that are looked at, and those that wait.
+    all: Semaphore,
+}
+
+impl Looks {
+    fn new() -> Self {
+        Self { at_once: Semaphore::new(LOOKS), all: Semaphore::new(LOOKS + WAITS) }
+    }
+
+    /// Waits for a turn, unless too many do.
+    async fn turn(&self) -> Result<[SemaphorePermit<'_>; 2], Status> {
+        let full = |_| Status::too_many_requests("too many requests of search.karmada.io wait", 1);
+        let waits = self.all.try_acquire().map_err(full)?;
+        // It is never closed.
+        let looks = self.at_once.acquire().await.map_err(Status::internal)?;
+        Ok([waits, looks])
+    }
+}
 
 /// Answers what is searched for.
 struct Search {
     shared: Arc<Shared>,
     front: Front,
-    looks: Arc<Semaphore>,
+    looks: Arc<Looks>,
 }
 
 /// Under which resource.
@@ -47,7 +71,7 @@ enum Front {
 
 /// The subresources of the group.
 pub(super) fn subresources(shared: &Arc<Shared>) -> [Carried; 3] {
-    let looks = Arc::new(Semaphore::new(LOOKS));
+    let looks = Arc::new(Looks::new());
     let carried = |resource, subresource, kind, front| Carried {
         group: GROUP,
         version: "v1alpha1",
@@ -73,7 +97,7 @@ impl Carrier for Search {
 async fn carry(
     shared: &Arc<Shared>,
     front: Front,
-    looks: &Semaphore,
+    looks: &Looks,
     mut call: Call,
 ) -> Result<Response<Body>, Status> {
     if let Front::Cache(root) = front {
@@ -95,8 +119,7 @@ async fn carry(
     }
     let names = match &place {
         Some(place) => {
-            // It is never closed.
-            let _look = looks.acquire().await;
+            let _turn = looks.turn().await?;
             shared.registry.searched(place).await?
         }
         None => None,
@@ -111,5 +134,25 @@ async fn carry(
                 ..Status::no_such_resource()
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn no_more_wait_than_have_a_chance() {
+        let looks = Looks::new();
+        let turn = || Box::pin(looks.turn());
+        let mut under_way: Vec<_> = (0..LOOKS).map(|_| turn().now_or_never().unwrap().unwrap()).collect();
+        let mut waiting: Vec<_> = (0..WAITS).map(|_| turn()).collect();
+        assert!(waiting.iter_mut().all(|turn| turn.now_or_never().is_none()));
+        assert_eq!(turn().now_or_never().unwrap().unwrap_err().code(), 429);
+        under_way.pop();
+        under_way.push(waiting.remove(0).now_or_never().unwrap().unwrap());
+        assert!(turn().now_or_never().is_none(), "it waits in the place of that one");
     }
 }

@@ -257,7 +257,7 @@ impl Leaving<'_> {
             binding,
             cluster: &departure.cluster,
             cause: departure.cause,
-            reachable: cluster.is_some_and(|head| head.reporting()),
+            reachable: cluster.is_some_and(|head| head.answers()),
             replicas: there.map_or(0, |target| target.replicas),
             clusters: self.spec.clusters.len(),
             under_way: self.spec.graceful_eviction_tasks.len(),
@@ -417,11 +417,11 @@ impl Leaving<'_> {
     }
 }
 
-/// What of a cluster decides about evictions: its taints, and whether it reports.
+/// What of a cluster decides about evictions: its taints, and whether it answers.
 pub(crate) fn matters(old: Option<&Arc<ClusterHead>>, new: Option<&Arc<ClusterHead>>) -> bool {
     match (old, new) {
         (Some(old), Some(new)) => {
-            old.reporting() != new.reporting() || old.cluster.spec.taints != new.cluster.spec.taints
+            old.answers() != new.answers() || old.cluster.spec.taints != new.cluster.spec.taints
         }
         _ => true,
     }

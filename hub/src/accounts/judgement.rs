@@ -7,7 +7,9 @@ use karmada_client::Error;
 use karmada_core::{
     evict::{Allowance, Ask},
     health::{Moment, Ready},
-    judge::{self, Cluster, Judge, Opinion, Record, Settings, Sighting, Verdict, brake, budget::Budgets},
+    judge::{
+        self, Cluster, Judge, Opinion, Pushed, Record, Settings, Sighting, Verdict, brake, budget::Budgets,
+    },
     leave,
 };
 use karmada_env::Env;
@@ -67,8 +69,14 @@ impl Judgement {
         &self,
         watching: bool,
         clusters: impl IntoIterator<Item = Cluster<'a>>,
+        pushed: impl IntoIterator<Item = Pushed<'a>>,
     ) -> Verdict {
-        self.judge.lock().tick(moment(&self.env), watching, clusters)
+        self.judge.lock().tick(moment(&self.env), watching, clusters, pushed)
+    }
+
+    /// What is to be shown of a cluster in push mode.
+    pub(crate) fn opinion_of_pushed(&self, cluster: &str, answers: bool) -> Opinion {
+        self.judge.lock().opinion_of_pushed(cluster, answers)
     }
 
     /// What is to be shown of a cluster.

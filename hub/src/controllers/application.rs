@@ -101,7 +101,7 @@ impl ApplicationFailover {
         let seconds = application.decision_conditions.toleration_seconds.unwrap_or_default();
         let patience = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
         let reports = |name: &str| {
-            context.known.clusters.get(&Key::cluster_scoped(name)).is_some_and(|head| head.reporting())
+            context.known.clusters.get(&Key::cluster_scoped(name)).is_some_and(|head| head.answers())
         };
         let reported = evict::reported(&spec, &status.aggregated_status, reports);
         let (departures, mut next) = self.overdue(key, &reported, patience);

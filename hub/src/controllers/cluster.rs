@@ -508,7 +508,7 @@ impl ClusterController {
         }
         let judgement = &self.context.accounts.judgement;
         let silent = judgement.silent(cluster);
-        let left = Left { reports: false, exists: true, silent, marked: true };
+        let left = Left { reports: false, exists: true, stops: true, silent, marked: true };
         fence::wait(Some(left), after, judgement.fence_skew()) != fence::Wait::No
     }
 

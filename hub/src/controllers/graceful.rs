@@ -174,7 +174,7 @@ impl GracefulEviction {
         let context = &self.context;
         let cluster = task.from_cluster.as_str();
         let head = context.known.clusters.get(&Key::cluster_scoped(cluster));
-        let reachable = head.as_ref().is_some_and(|head| head.reporting());
+        let reachable = head.as_ref().is_some_and(|head| head.answers());
         let left = cluster.to_owned();
         let mut waiting = context.accounts.graces.tasks.lock();
         let waited = if reachable {

@@ -22,7 +22,7 @@ use karmada_api::{
 use karmada_client::{Error, WorkQueue, latest, watch::Health};
 use karmada_core::{
     health::{Expired, Ready},
-    judge::{self, Opinion, Record, brake, flaps, grace},
+    judge::{self, Record, brake, flaps, grace},
     taints,
 };
 use karmada_meta::{object, time::Time};
@@ -111,12 +111,11 @@ impl LeaseMonitor {
     fn judge(&self, watching: bool) {
         let (judgement, clusters) = (&self.context.accounts.judgement, self.context.known.clusters.all());
         let leases = &self.context.known.leases;
-        let judged: Vec<_> = clusters
+        // Nothing renews a Lease for those that the hub itself works on: what works on them says how they are.
+        let (pushed, judged): (Vec<_>, Vec<_>) = clusters
             .iter()
-            // Nothing renews a Lease for those that the hub itself works on: what works on them says how they are.
-            .filter(|(_, head)| !head.is_pushed())
             .map(|(key, head)| (key.name.as_str(), head))
-            .collect();
+            .partition(|(_, head)| head.is_pushed());
         let lease = |name: &str| leases.get(&Key::new(namespace::CLUSTER, name))?.duration;
         let verdict = judgement.tick(
             watching,
@@ -131,7 +130,18 @@ impl LeaseMonitor {
                 held: brake::held_since(head.conditions()),
                 windows: head.annotation(extension::LINK_WINDOWS),
             }),
+            pushed.iter().map(|(name, head)| judge::Pushed {
+                name,
+                answers: head.answers(),
+                held: brake::held_since(head.conditions()),
+            }),
         );
+        for (name, head) in &pushed {
+            let opinion = judgement.opinion_of_pushed(name, head.answers());
+            if opinion.show(&mut head.conditions().to_vec(), Time::now(&self.context.env)) {
+                self.queue.add((*name).to_owned());
+            }
+        }
         for (name, grace) in &verdict.conflicts {
             let reason = grace.reason().unwrap_or_default();
             tracing::warn!(cluster = %name, reason, "settings of the hub and of the agent do not go together: {grace}");
@@ -222,7 +232,7 @@ impl LeaseMonitor {
             // Of what was thought of its link while an agent spoke for it nothing is left.
             let opinion = match is_pulled {
                 true => self.context.accounts.judgement.opinion(name, ready),
-                false => Opinion::default(),
+                false => self.context.accounts.judgement.opinion_of_pushed(name, head.answers_by(list)),
             };
             opinion.show(list, now) || changed
         };

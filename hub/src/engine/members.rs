@@ -1,6 +1,9 @@
 //! Clusters and Secrets of the embedded API, for whoever reaches members.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -28,6 +31,7 @@ use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_objects::kinds::{CLUSTERS, SECRETS};
 use karmada_reach::{Place, Reach};
+use parking_lot::Mutex;
 use rustix::process::getrlimit;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -40,15 +44,21 @@ const AGENT: &str = "karmada-tunnels";
 pub(super) fn reach(server: &ApiServer, env: &Env) -> Reach {
     let files = getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
-    Reach::new(Arc::new(Stored::of(server)), to_members(files), env.clone())
+    Reach::new(Arc::new(Stored::of(server, env)), to_members(files), env.clone())
 }
 
+/// How old what is known of all Clusters may be where they are searched by their labels.
+const AGE: Duration = Duration::from_secs(1);
+
+/// All Clusters, as far as affinities look at them, and [`Env::now`] when they were read.
+type Seen = Arc<Mutex<Option<(Duration, Arc<Vec<Cluster>>)>>>;
+
 /// Reads them where they are. The server holds this, and is not held by it.
-struct Stored(Weak<Registry>, Handle);
+struct Stored(Weak<Registry>, Handle, Seen, Env);
 
 impl Stored {
-    fn of(server: &ApiServer) -> Self {
-        Self(Arc::downgrade(server.registry()), server.handle())
+    fn of(server: &ApiServer, env: &Env) -> Self {
+        Self(Arc::downgrade(server.registry()), server.handle(), Seen::default(), env.clone())
     }
 
     fn registry(&self) -> Result<Arc<Registry>, Status> {
@@ -93,22 +103,42 @@ impl Stored {
         }
         let by_name = meant.iter().all(|affinity| is_by_name(affinity));
         let meant: Vec<Compiled<'_>> = meant.into_iter().map(Compiled::new).collect();
+        let matching = |clusters: &[Cluster]| {
+            let names =
+                clusters.iter().filter(|cluster| meant.iter().any(|affinity| affinity.matches(cluster)));
+            names.filter_map(|cluster| cluster.metadata.name.clone()).collect()
+        };
+        if !by_name {
+            return self.seen(&registry).map(|clusters| Some(matching(&clusters)));
+        }
         let kind = kinds.by_resource(&CLUSTERS.group, &CLUSTERS.version, &CLUSTERS.plural);
         let page = registry.list(kind.ok_or_else(Status::no_such_resource)?, "", &ListOptions::default())?;
-        let mut names = Vec::new();
-        for one in &page.items {
-            let cluster = match by_name {
-                true => Cluster::new(&*one.key.name, ClusterSpec::default()),
-                false => match serde_json::from_slice(&one.value) {
-                    Ok(cluster) => cluster,
-                    Err(_) => continue,
-                },
-            };
-            if meant.iter().any(|affinity| affinity.matches(&cluster)) {
-                names.push(one.key.name.to_string());
-            }
+        let bare = page.items.iter().map(|one| Cluster::new(&*one.key.name, ClusterSpec::default()));
+        Ok(Some(matching(&bare.collect::<Vec<_>>())))
+    }
+
+    /// All Clusters. They are read once in a while for all who search.
+    fn seen(&self, registry: &Registry) -> Result<Arc<Vec<Cluster>>, Status> {
+        let mut seen = self.2.lock();
+        if let Some((_, clusters)) =
+            seen.as_ref().filter(|(since, _)| self.3.now().saturating_sub(*since) < AGE)
+        {
+            return Ok(clusters.clone());
         }
-        Ok(Some(names))
+        let kinds = registry.kinds();
+        let kind = kinds.by_resource(&CLUSTERS.group, &CLUSTERS.version, &CLUSTERS.plural);
+        let page = registry.list(kind.ok_or_else(Status::no_such_resource)?, "", &ListOptions::default())?;
+        let clusters = page.items.iter().filter_map(|one| {
+            let mut cluster: Cluster = serde_json::from_slice(&one.value).ok()?;
+            cluster.status = None;
+            cluster.metadata.annotations = None;
+            cluster.metadata.managed_fields = None;
+            cluster.spec.resource_models = Vec::new();
+            Some(cluster)
+        });
+        let clusters = Arc::new(clusters.collect::<Vec<_>>());
+        *seen = Some((self.3.now(), clusters.clone()));
+        Ok(clusters)
     }
 }
 
@@ -136,7 +166,8 @@ impl karmada_reach::Registry for Stored {
 
     fn searched<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
         // All Clusters may be looked at.
-        let (stored, place) = (Self(self.0.clone(), self.1.clone()), place.clone());
+        let (stored, place) =
+            (Self(self.0.clone(), self.1.clone(), self.2.clone(), self.3.clone()), place.clone());
         Box::pin(async move {
             let found = spawn_blocking(move || stored.searching(&place)).await;
             found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))

@@ -93,9 +93,19 @@ impl ClusterHead {
     /// Whether its agent reports: Ready is True or False, not Unknown, and there is one. That nothing works on a cluster in push
     /// mode is the hub's own word.
     pub(crate) fn reporting(&self) -> bool {
-        let ready = conditions::find(self.conditions(), condition::READY);
-        matches!(self.ready(), Ready::True | Ready::False)
-            && ready.is_some_and(|ready| ready.reason != reason::STATUS_COLLECTION_FAILED)
+        is_reported(self.conditions())
+    }
+
+    /// Whether its member is known to live: its agent reports, or the hub, where that works on it, has its answers.
+    pub(crate) fn answers(&self) -> bool {
+        self.answers_by(self.conditions())
+    }
+
+    /// The same by other conditions of it.
+    pub(crate) fn answers_by(&self, list: &[conditions::Condition]) -> bool {
+        let ready = conditions::find(list, condition::READY);
+        let silent = ready.is_some_and(|ready| ready.reason == reason::CLUSTER_NOT_REACHABLE);
+        is_reported(list) && !(self.is_pushed() && silent)
     }
 
     /// Since when its agent is heard, if it is.
@@ -117,6 +127,14 @@ impl ClusterHead {
     pub(crate) fn holds_removals(&self) -> bool {
         conditions::is_true(self.conditions(), extension::REMOVALS_HELD)
     }
+}
+
+/// Whether Ready was said by who knows.
+fn is_reported(list: &[conditions::Condition]) -> bool {
+    conditions::find(list, condition::READY).is_some_and(|ready| {
+        matches!(Ready::from_status(Some(ready.status.as_str())), Ready::True | Ready::False)
+            && ready.reason != reason::STATUS_COLLECTION_FAILED
+    })
 }
 
 /// An OverridePolicy or ClusterOverridePolicy, in full: every Work is held against all of them.
@@ -368,6 +386,23 @@ mod tests {
         assert_eq!(at("1", "True"), at("2", "True"));
         assert_ne!(at("1", "True"), at("1", "Unknown"));
         assert!(at("1", "False").reporting() && !at("1", "Unknown").reporting());
+    }
+
+    #[test]
+    fn a_member_that_its_agent_cannot_reach_is_no_member_that_the_hub_cannot_reach() {
+        for (mode, reason, answers) in [
+            ("Pull", "ClusterNotReachable", true),
+            ("Push", "ClusterNotReachable", false),
+            ("Push", "StatusCollectionFailed", false),
+            ("Push", "ClusterNotReady", true),
+        ] {
+            let head = ClusterHead::project(&json!({
+                "metadata": {"name": "m"}, "spec": {"syncMode": mode},
+                "status": {"conditions": [{"type": "Ready", "status": "False", "reason": reason, "message": "m",
+                                           "lastTransitionTime": "2026-01-02T03:04:05Z"}]},
+            }));
+            assert_eq!(head.answers(), answers, "{mode} {reason}");
+        }
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use karmada_agent::{Agent, AgentConfig, Handle, Phase, Place, State};
-use karmada_api::cluster::{Cluster, LocalSecretReference};
+use karmada_api::{
+    cluster::{Cluster, LocalSecretReference},
+    consts::namespace,
+};
 use karmada_client::{
     Backoff, Endpoint, Policy, Rest,
     link::careful_client_for,
@@ -12,13 +15,16 @@ use karmada_client::{
     watch::share::{self, Part, Share},
 };
 use karmada_env::Env;
-use karmada_objects::kinds::{CLUSTERS, SECRETS};
+use karmada_objects::{
+    key::Key,
+    kinds::{CLUSTERS, LEASES, SECRETS},
+};
 use karmada_reach::{worked_on, worked_on_at};
 use serde::Deserialize as _;
 use tokio::{
     sync::Notify,
     task::JoinSet,
-    time::{Instant, interval_at, timeout},
+    time::{Instant, interval_at, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -30,18 +36,31 @@ const USER_AGENT: &str = concat!("karmada-hub/", env!("CARGO_PKG_VERSION"));
 pub(super) const AGAIN: Policy = Policy::new(Duration::from_secs(1), Duration::from_secs(60));
 /// Without a sign of a change it is looked all the same.
 const LOOK: Duration = Duration::from_secs(300);
-/// What is taken of a member's answers: they are read in the process that all clusters are served by.
-const TAKEN: Bounds = Bounds { answer: 16 << 20, objects: 200_000 };
+/// What is taken of a member's answers, beside its corner: they are read in the process that all clusters are served by.
+const TAKEN: Bounds = Bounds { answer: 16 << 20, kept: usize::MAX };
+/// Of what is kept of all members together one may have this part.
+const PART: usize = 8;
 /// What its long answers may take at a time, of what there is for all members.
 const CORNER: usize = 2 * TAKEN.answer;
-/// So long others wait at most for one that begins.
+/// So long others wait at most for one that begins, until it has looked at its member for the first time and listed what is there.
 const BEGINS: Duration = Duration::from_secs(2);
+/// How often it is looked whether it has.
+const BEGUN: Duration = Duration::from_millis(100);
 /// So often it is looked whether an instance still looks at its member.
 const WATCHED: Duration = Duration::from_secs(60);
 /// One that has not done so for so long hangs: longer than all that a look asks a slow member may take.
 const HANGS: Duration = Duration::from_secs(240);
+/// One that may not speak for its cluster for so long: the cluster says so, since nobody else does.
+const IDLE: Duration = Duration::from_secs(120);
 /// How long an instance may take to end what is under way.
 const ENDS: Duration = Duration::from_secs(9);
+
+/// Waits until an agent has looked at its member.
+async fn begun(handle: &Handle) {
+    while handle.stats().status_times.count() == 0.0 {
+        sleep(BEGUN).await;
+    }
+}
 
 /// Why an instance is no more.
 enum Ended {
@@ -83,25 +102,49 @@ impl Ear {
     }
 }
 
-/// Notices that an agent does not look at its member any more, though it should.
+/// Notices that an agent does not look at its member any more, or may not: then nobody says how that is.
+#[derive(Debug, Default)]
 struct Watchdog {
-    handle: Handle,
     looks: f64,
-    since: Duration,
+    /// Since when it has not looked.
+    looked: Duration,
+    /// Since when it has not been at work.
+    idle: Option<Duration>,
+}
+
+/// What a watchdog finds.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    /// It looks, or has time to.
+    Well,
+    /// It is to look, and does not.
+    Hangs,
+    /// It may not speak for its cluster, and why.
+    Idle(String),
 }
 
 impl Watchdog {
-    fn new(handle: Handle, now: Duration) -> Self {
-        Self { handle, looks: 0.0, since: now }
+    fn new(now: Duration) -> Self {
+        Self { looked: now, ..Self::default() }
     }
 
-    /// Whether it hangs. One that may not speak for its cluster has nothing to look at.
-    fn bites(&mut self, now: Duration) -> bool {
-        let looks = self.handle.stats().status_times.count();
-        if looks > self.looks || *self.handle.phase().borrow() != Phase::Active {
-            (self.looks, self.since) = (looks, now);
+    fn find(&mut self, looks: f64, phase: &Phase, now: Duration) -> Found {
+        if looks > self.looks || *phase != Phase::Active {
+            (self.looks, self.looked) = (looks, now);
         }
-        now.saturating_sub(self.since) >= HANGS
+        let why = match phase {
+            Phase::Active | Phase::Removed => {
+                self.idle = None;
+                return if now.saturating_sub(self.looked) >= HANGS { Found::Hangs } else { Found::Well };
+            }
+            Phase::StandingBy => "another agent holds the Lease on the member by which the two know each other: if one is still \
+                                  installed there, uninstall it"
+                .to_owned(),
+            Phase::Refused(why) => why.to_string(),
+            Phase::Joining => "what works on the member has not come to it yet".to_owned(),
+        };
+        let since = *self.idle.get_or_insert(now);
+        if now.saturating_sub(since) >= IDLE { Found::Idle(why) } else { Found::Well }
     }
 }
 
@@ -179,7 +222,7 @@ impl Instance {
                 () = stop.cancelled() => return,
                 () = self.look.notified() => {}
                 () = self.ear.hears() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = sleep(pause) => {}
             }
         }
     }
@@ -213,6 +256,25 @@ impl Instance {
         worked_on(&cluster, &secret).map(Some).map_err(Unfound::Unusable)
     }
 
+    /// Takes away the Lease of an agent of before: where there is one, an agent is on the member that stops what is fenced
+    /// there, which this one does not.
+    async fn forget_lease(&self) {
+        let lease = Key::new(namespace::CLUSTER, self.cluster.as_str());
+        if !self.common.has_lease(&lease) {
+            return;
+        }
+        let objects = &self.common.writer.objects;
+        let gone = async {
+            match objects.get(&LEASES, &lease).await? {
+                Some(there) => objects.delete(&LEASES, &there).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        if let Err(error) = gone.await {
+            tracing::warn!(cluster = self.cluster, %error, "the Lease of an agent of before cannot be deleted");
+        }
+    }
+
     /// Runs it once.
     async fn run(&mut self, endpoint: Endpoint, print: u64) -> Ended {
         let (member, link) =
@@ -221,7 +283,7 @@ impl Instance {
         let config = AgentConfig {
             hosted: Some(self.common.feed.clone()),
             bounds: TAKEN,
-            corner: Some(self.common.room.corner(CORNER)),
+            corner: Some(self.common.room.corner(CORNER, settings.kept / PART)),
             status_interval: settings.look,
             success_threshold: settings.success,
             failure_threshold: settings.failure,
@@ -232,8 +294,8 @@ impl Instance {
         // The same whichever hub leads: that one went before the other came.
         let state = State { instance: format!("hub-of-{}", self.cluster), place: Place::Nowhere };
         let agent = Agent::new(config, self.common.client.clone(), member, self.env.clone(), state);
-        let (handle, mut phase) = (agent.handle(), agent.handle().phase());
-        let mut watchdog = Watchdog::new(handle, self.env.now());
+        let handle = agent.handle();
+        let mut watchdog = Watchdog::new(self.env.now());
         let (stop, common) = (self.stop.clone(), self.common.clone());
         let over = stop.child_token();
         let mut turn = tokio::select! {
@@ -241,6 +303,7 @@ impl Instance {
             () = stop.cancelled() => return Ended::Stopped,
             turn = common.begins.acquire() => turn.ok(),
         };
+        self.forget_lease().await;
         let mut running = JoinSet::new();
         running.spawn(agent.run(over.clone()));
         let mut looked = self.env.now();
@@ -257,15 +320,27 @@ impl Instance {
                 () = stop.cancelled() => break Ended::Stopped,
                 () = self.look.notified() => {}
                 () = self.ear.hears() => {}
-                _ = timeout(BEGINS, phase.wait_for(|phase| *phase == Phase::Active)), if turn.is_some() => {
+                _ = timeout(BEGINS, begun(&handle)), if turn.is_some() => {
                     turn = None;
                     continue;
                 }
                 _ = rounds.tick() => {
                     let now = self.env.now();
-                    if watchdog.bites(now) {
-                        let why = "what works on this member has not looked at it for minutes, and begins anew";
-                        break Ended::Failed(why.to_owned());
+                    let (looks, at) = (handle.stats().status_times.count(), handle.phase().borrow().clone());
+                    match watchdog.find(looks, &at, now) {
+                        Found::Well => {}
+                        Found::Hangs => {
+                            let why = "what works on this member has not looked at it for minutes, and begins anew";
+                            break Ended::Failed(why.to_owned());
+                        }
+                        Found::Idle(why) => {
+                            let why = format!("the hub does not work on this cluster: {why}");
+                            tokio::select! {
+                                biased;
+                                () = stop.cancelled() => break Ended::Stopped,
+                                () = told::tell(&self.common.writer, &self.cluster, &why) => {}
+                            }
+                        }
                     }
                     if now.saturating_sub(looked) < LOOK {
                         continue;
@@ -290,5 +365,33 @@ impl Instance {
         let _ = timeout(ENDS, running.join_next()).await;
         running.shutdown().await;
         ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_does_not_look_or_may_not_is_noticed() {
+        let minute = |n: u32| WATCHED * n;
+        let (act, wait) = (Phase::Active, Phase::StandingBy);
+        let no = Phase::Refused("why".into());
+        let idle = |found: &Found, text: &str| matches!(found, Found::Idle(why) if why.contains(text));
+        let mut dog = Watchdog::new(minute(0));
+        assert_eq!(dog.find(1.0, &act, minute(1)), Found::Well);
+        assert_eq!(dog.find(1.0, &act, minute(4)), Found::Well, "it takes its time");
+        assert_eq!(dog.find(1.0, &act, minute(5)), Found::Hangs);
+        // It stood by from the beginning, or comes to.
+        for mut dog in [Watchdog::new(minute(5)), dog] {
+            assert_eq!(dog.find(1.0, &wait, minute(6)), Found::Well, "it is about to begin");
+            assert_eq!(dog.find(1.0, &wait, minute(7)), Found::Well);
+            assert!(idle(&dog.find(1.0, &wait, minute(8)), "uninstall it"));
+            assert!(idle(&dog.find(1.0, &no, minute(9)), "why"));
+            assert_eq!(dog.find(1.0, &act, minute(10)), Found::Well, "it has its time to look");
+            assert_eq!(dog.find(1.0, &Phase::Joining, minute(11)), Found::Well);
+            assert!(idle(&dog.find(1.0, &Phase::Joining, minute(13)), "not come to it"));
+            assert_eq!(dog.find(1.0, &Phase::Removed, minute(30)), Found::Well);
+        }
     }
 }

@@ -12,7 +12,8 @@
 //! Works once, and hears what changes from the watches that the hub has anyway. And it renews no Lease: how its member is
 //! stands in the Cluster's condition Ready, as Karmada's cluster-status-controller writes it, and an instance that does not
 //! look any more is ended. One ends with its Cluster, and is started anew, alone, when it fails or when what its member is
-//! reached by changes; while there is none its Cluster says why. What all members' answers take is bounded together.
+//! reached by changes; while there is none, or it may not speak for its cluster, its Cluster says why. The Lease of an agent of
+//! before is deleted: while there is none it is known that nobody on the member stops what is fenced there. What all members' answers take is bounded together.
 //!
 //! On an API server that is not the hub's own nothing works on such members, and their Clusters say that.
 
@@ -80,8 +81,9 @@ pub struct Settings {
     pub pace: Pace,
     /// What long answers of all members may take of the memory together, in bytes.
     pub answers: usize,
-    /// How many objects on all members are watched; beyond that no large collection is.
-    pub objects: usize,
+    /// What is kept of the objects on all members may take so much of it together, in bytes, and an eighth of that for one. Beyond
+    /// that each member has its share of it: of collections for which there is no room nothing is known.
+    pub kept: usize,
 }
 
 impl Default for Settings {
@@ -92,7 +94,7 @@ impl Default for Settings {
             failure: Duration::from_secs(30),
             pace: Pace { per_second: 40.0, burst: 60, at_once: 16 },
             answers: 128 << 20,
-            objects: 2_000_000,
+            kept: 1 << 30,
         }
     }
 }
@@ -107,6 +109,14 @@ struct Common {
     room: Room,
     /// Who has one may begin.
     begins: Semaphore,
+    known: Arc<Known>,
+}
+
+impl Common {
+    /// Whether there is such a Lease, or that is not known yet.
+    fn has_lease(&self, lease: &Key) -> bool {
+        self.known.leases.get(lease).is_some() || !self.known.leases.is_synced()
+    }
 }
 
 /// Runs an instance for each cluster in push mode.
@@ -142,11 +152,12 @@ impl Pusher {
         let common = Common {
             client: context.client(),
             writer: context.writer.clone(),
-            room: Room::new(settings.answers, settings.objects),
+            room: Room::new(settings.answers, settings.kept),
             settings,
             feed,
             secrets: Share::new(),
             begins: Semaphore::new(BEGIN_AT_ONCE),
+            known: context.known.clone(),
         };
         Self { common: Arc::new(common), known: context.known.clone(), changed, works }
     }

@@ -130,6 +130,46 @@ async fn nobody_renews_a_lease_of_a_cluster_in_push_mode() {
     world.stop().await;
 }
 
+/// When the hub's own way to them is away, all stop to answer at once.
+#[tokio::test(start_paused = true)]
+async fn clusters_that_stop_to_answer_together_are_not_left() {
+    let world = World::start().await;
+    let names: Vec<_> = (0..4).map(|n| format!("m{n}")).collect();
+    let say = async |name: &str, status: &str, reason: &str| {
+        let at = "2026-01-02T03:04:05Z";
+        let ready = json!({"type": "Ready", "status": status, "reason": reason, "message": "", "lastTransitionTime": at});
+        let path = format!("{}/status", CLUSTERS.object(None, name));
+        let status = json!({"status": {"conditions": [ready]}});
+        world.rest.patch(&path, Patch::Merge, &status).await.expect("told");
+    };
+    for name in &names {
+        let mut cluster = cluster().await;
+        cluster["metadata"]["name"] = name.as_str().into();
+        world.create(&CLUSTERS, cluster).await;
+        say(name, "True", "ClusterReady").await;
+    }
+    sleep(Duration::from_secs(30)).await;
+    for name in &names {
+        say(name, "False", "ClusterNotReachable").await;
+    }
+    let held = |cluster: &Value| {
+        let all = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        all.iter().any(|one| one["type"] == "EvictionsHeld" && one["reason"] == "MassOutage")
+    };
+    for name in &names {
+        let says = || async { world.get(&CLUSTERS, "", name).await.filter(|cluster| held(cluster)) };
+        world.within(Duration::from_secs(30), "evictions are held", says).await;
+    }
+    for name in &names {
+        say(name, "True", "ClusterReady").await;
+    }
+    for name in &names {
+        let says = || async { world.get(&CLUSTERS, "", name).await.filter(|cluster| !held(cluster)) };
+        world.within(Duration::from_secs(30), "nothing is held", says).await;
+    }
+    world.stop().await;
+}
+
 /// Whoever may cordon and label a cluster may not have its token sent to themselves.
 #[tokio::test(start_paused = true)]
 async fn where_tokens_go_is_for_those_to_say_who_may_read_them() {

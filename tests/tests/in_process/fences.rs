@@ -121,6 +121,30 @@ fn mend(world: &World, member: usize) {
     world.members[member].wire.set(Mode::Pass);
 }
 
+/// As after its Cluster went over from push mode to pull mode: the hub, which worked on it, stops nothing there while it cannot
+/// reach it, and an agent that does has not been heard yet.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_no_agent_is_known_to_stop_is_waited_for() {
+    let (world, here, there) = singleton(158, "60s", true).await;
+    cut(&world, here);
+    let name = &world.members[here].name;
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/{name}");
+    world.api().delete(&lease, &json!({})).await.unwrap();
+    let told =
+        |b: &Value| condition_of(b, "WorksSynced").is_some_and(|c| c["reason"] == extension::FENCE_WAIT);
+    world.hub_until(&web(), "that says what it waits for", LONG, told).await;
+    let begun = Instant::now();
+    while begun.elapsed() < LONG / 2 {
+        assert!(!runs(&world, there).await, "it may run twice, after {:?}", begun.elapsed());
+        tokio::time::sleep(STEP * 5).await;
+    }
+    // Nothing has begun, so it goes on where it was.
+    mend(&world, here);
+    once_at_most(&world, "it runs again", async || replicas(&world, here).await == Some(3)).await;
+    assert!(!runs(&world, there).await);
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cluster_cut_off_stops_its_singleton_before_another_begins() {
     let (world, here, there) = singleton(150, "60s", true).await;

@@ -43,10 +43,12 @@ impl<K: Ord + Clone, V: PartialEq> Index<K, V> {
                 self.entries.insert(key.clone(), value);
                 vec![key]
             }
-            Event::Delete((key, _)) => match self.entries.remove(&key) {
-                Some(_) => vec![key],
-                None => Vec::new(),
-            },
+            Event::Delete((key, _)) => {
+                if let Some(seen) = &mut self.seen {
+                    seen.remove(&key);
+                }
+                self.entries.remove(&key).map(|_| key).into_iter().collect()
+            }
             Event::Synced => {
                 self.synced = true;
                 let seen = self.seen.take().unwrap_or_default();
@@ -57,6 +59,11 @@ impl<K: Ord + Clone, V: PartialEq> Index<K, V> {
                 gone
             }
         }
+    }
+
+    /// Forgets all of it. Nothing is known to have changed by that.
+    pub fn lose(&mut self) {
+        *self = Self::new();
     }
 
     /// Whether a full list was completed: absence means something only then.

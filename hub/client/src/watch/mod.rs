@@ -24,6 +24,7 @@
 mod config;
 mod frames;
 mod index;
+mod keeping;
 pub mod share;
 
 use std::{collections::VecDeque, fmt, pin::Pin, sync::Arc, time::Duration};
@@ -37,16 +38,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep};
 
-pub use self::{config::WatchConfig, index::Index};
+pub use self::{config::WatchConfig, index::Index, keeping::Keeping};
 use self::{
     frames::{Frame, FrameError, Frames},
+    keeping::Bound,
     share::{Ear, Heard, News},
 };
 use crate::{
     backoff::{Backoff, Policy},
+    kept::Full,
     latest,
     rest::{self, Error, Rest},
-    room::{Crowd, Taken},
+    room::Taken,
     wake::Listener,
 };
 
@@ -74,7 +77,10 @@ const SILENT_LIMIT: u32 = 2;
 /// By what the objects on a page are divided where they are too large together.
 const SMALLER: u32 = 5;
 
-/// Where there are too many objects it is looked so seldom whether there still are.
+/// A list of more objects does not end, as far as anybody waits for it.
+const LONGEST_LIST: usize = 1_000_000;
+
+/// Where there is more than is kept it is looked so seldom whether there still is.
 const CROWDED: Duration = Duration::from_secs(300);
 
 /// The least time between two lists of a server whose revisions went back.
@@ -113,6 +119,15 @@ pub struct Health {
 /// `apiVersion` and `kind`. An object that cannot be read is logged and skipped.
 pub type Projection<T> = Arc<dyn Fn(&str) -> Result<T, String> + Send + Sync>;
 
+/// The same, for an object that is to be kept or for one that is gone.
+type Read<T> = Arc<dyn Fn(&str, bool) -> Result<T, Unkept> + Send + Sync>;
+
+/// Why an object is not kept.
+enum Unkept {
+    Unread(String),
+    Full(Full),
+}
+
 /// A collection as it is at a revision, or later.
 #[derive(Debug)]
 pub struct Listed<T> {
@@ -133,10 +148,11 @@ pub struct Watcher<T> {
     rest: Rest,
     config: WatchConfig,
     env: Env,
-    project: Projection<T>,
+    read: Read<T>,
     lister: Option<Lister<T>>,
     state: State<T>,
-    out: VecDeque<Event<T>>,
+    /// What is to be told; none: what was told is not known any more.
+    out: VecDeque<Option<Event<T>>>,
     backoff: Backoff,
     listener: Listener,
     anew: Listener,
@@ -154,10 +170,10 @@ pub struct Watcher<T> {
     relist: Option<Duration>,
     /// Objects on a page: fewer where those of the usual ones are too large together.
     page_size: u32,
-    /// Objects in the collection, as far as it was read.
-    objects: usize,
-    /// The same beside what others watch.
-    crowd: Crowd,
+    /// They are fewer since others' answers left no room: after this list there may be some.
+    squeezed: bool,
+    /// See [`Keeping`].
+    bound: Option<Bound>,
     /// Hears what changes, where that is not watched.
     ear: Option<Ear>,
 }
@@ -302,10 +318,14 @@ impl<T> Watcher<T> {
         env: Env,
         project: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
+        Self::reading(rest, config, env, Arc::new(move |text, _| project(text).map_err(Unkept::Unread)))
+    }
+
+    fn reading(rest: Rest, config: WatchConfig, env: Env, read: Read<T>) -> Self {
         Self {
             page_size: config.page_size,
-            objects: 0,
-            crowd: Crowd::of(rest.corner()),
+            squeezed: false,
+            bound: None,
             rest,
             backoff: Backoff::new(config.retry),
             listener: config.wake.listen(),
@@ -313,7 +333,7 @@ impl<T> Watcher<T> {
             ear: config.fed.as_ref().map(share::Source::ear),
             config,
             env,
-            project: Arc::new(project),
+            read,
             lister: None,
             state: State::Ready(Step::Begin),
             out: VecDeque::new(),
@@ -363,6 +383,15 @@ impl<T> Watcher<T> {
 
     /// The next event. Waits out every trouble; cancel-safe.
     pub async fn next(&mut self) -> Event<T> {
+        loop {
+            // Nothing is lost where there is no bound.
+            if let Some(event) = self.next_or_lost().await {
+                return event;
+            }
+        }
+    }
+
+    async fn next_or_lost(&mut self) -> Option<Event<T>> {
         loop {
             if let Some(event) = self.out.pop_front() {
                 return event;
@@ -524,15 +553,21 @@ impl<T> Watcher<T> {
             if went_back(self.revision.as_deref(), &list.metadata.resource_version) {
                 self.begin_history();
             }
-            self.out.push_back(Event::Init);
-            self.objects = 0;
+            self.out.push_back(Some(Event::Init));
         }
         let items = list.items.unwrap_or_default();
-        if !self.has_room(items.len()) {
-            return;
+        if let Some(bound) = &mut self.bound {
+            // Pages without an object do not go on for ever either.
+            let more = if items.is_empty() { self.config.page_size as usize } else { items.len() };
+            bound.listed = if page.is_none() { more } else { bound.listed + more };
+            if bound.listed > LONGEST_LIST {
+                return self.lose(format!("a list of it has more than {LONGEST_LIST} objects"));
+            }
         }
         for item in items {
-            self.emit(item.get(), Event::Upsert);
+            if !self.emit(item.get(), true) {
+                return;
+            }
         }
         match list.metadata.token.filter(|token| !token.is_empty()) {
             Some(token) => self.state = State::Ready(Step::List(Some(token))),
@@ -540,23 +575,16 @@ impl<T> Watcher<T> {
         }
     }
 
-    /// Counts so many objects more. Where there are too many nothing more is read, and it is looked again after a while.
-    fn has_room(&mut self, more: usize) -> bool {
-        let most = self.rest.bounds().objects;
-        self.objects = self.objects.saturating_add(more);
-        let has_room = self.crowd.holds(self.objects);
-        if self.objects <= most && has_room {
-            return true;
+    /// There is more than is kept: all of it is given up, and it is looked again after a while.
+    fn lose(&mut self, why: String) {
+        self.out.clear();
+        self.out.push_back(None);
+        if let Some(bound) = &self.bound {
+            tracing::warn!(path = %self.config.path, %why, "a collection is not known: there is too much of it");
+            bound.lacks(why.clone());
         }
-        self.crowd.holds(0);
-        let text = match has_room {
-            true => format!("there are more than {most} objects: they are not looked at"),
-            false => "there are too many objects on all members that the hub watches: they are not looked at"
-                .to_owned(),
-        };
-        let trouble = Trouble::Failed { text, code: None, retry_after: Some(CROWDED) };
+        let trouble = Trouble::Failed { text: why, code: None, retry_after: Some(CROWDED) };
         self.trouble(&trouble, Step::Begin);
-        false
     }
 
     fn listed_by(&mut self, listed: Listed<T>) {
@@ -564,10 +592,8 @@ impl<T> Watcher<T> {
         if went_back(self.revision.as_deref(), &listed.revision) {
             self.begin_history();
         }
-        self.out.push_back(Event::Init);
-        self.objects = listed.items.len();
-        self.crowd.holds(self.objects);
-        self.out.extend(listed.items.into_iter().map(Event::Upsert));
+        self.out.push_back(Some(Event::Init));
+        self.out.extend(listed.items.into_iter().map(|item| Some(Event::Upsert(item))));
         self.complete(listed.revision);
     }
 
@@ -576,7 +602,13 @@ impl<T> Watcher<T> {
         self.revision = Some(revision);
         self.garbled = 0;
         self.relist = self.config.relist.map(|after| self.env.now() + self.env.jitter(after, 0.5));
-        self.out.push_back(Event::Synced);
+        self.out.push_back(Some(Event::Synced));
+        if std::mem::take(&mut self.squeezed) {
+            self.page_size = self.config.page_size;
+        }
+        if let Some(bound) = &self.bound {
+            bound.has_all();
+        }
         self.health.send_if_modified(|health| !std::mem::replace(&mut health.synced, true));
         self.state = State::Ready(Step::Watch);
     }
@@ -594,16 +626,9 @@ impl<T> Watcher<T> {
                 self.trouble(&Trouble::WentBack, Step::Watch);
             }
             Ok(Frame::Object { kind, object, revision }) => {
-                match kind {
-                    frames::Change::Added if !self.has_room(1) => return,
-                    frames::Change::Deleted => {
-                        self.objects = self.objects.saturating_sub(1);
-                        self.crowd.holds(self.objects);
-                    }
-                    _ => {}
+                if self.emit(object, !kind.is_deletion()) {
+                    self.advance(revision);
                 }
-                self.emit(object, if kind.is_deletion() { Event::Delete } else { Event::Upsert });
-                self.advance(revision);
             }
             Ok(Frame::Bookmark { revision }) => self.advance(revision),
             Ok(Frame::Error { code: 410, .. }) => self.trouble(&Trouble::Gone, Step::Watch),
@@ -622,7 +647,7 @@ impl<T> Watcher<T> {
         }
         self.heard = Some(self.env.now());
         self.backoff.reset();
-        self.emit(&news.text, if news.there { Event::Upsert } else { Event::Delete });
+        self.emit(&news.text, news.there);
     }
 
     fn advance(&mut self, revision: String) {
@@ -632,18 +657,27 @@ impl<T> Watcher<T> {
         }
     }
 
-    fn emit(&mut self, object: &str, event: fn(T) -> Event<T>) {
-        match (self.project)(object) {
-            Ok(value) => self.out.push_back(event(value)),
-            Err(error) => {
+    /// Tells of an object, that it is there or gone; whether there is room for it.
+    fn emit(&mut self, object: &str, there: bool) -> bool {
+        match (self.read)(object, there) {
+            Ok(value) if there => self.out.push_back(Some(Event::Upsert(value))),
+            Ok(value) => self.out.push_back(Some(Event::Delete(value))),
+            Err(Unkept::Unread(error)) => {
                 tracing::warn!(path = %self.config.path, %error, "skipped an object that cannot be read");
             }
+            Err(Unkept::Full(full)) => {
+                self.lose(full.to_string());
+                return false;
+            }
         }
+        true
     }
 
     fn failed(&mut self, error: &Error, step: Step) {
-        let too_large = matches!((error, &step), (Error::TooLarge { .. }, Step::List(_)));
-        let in_vain = too_large && self.page_size == 1;
+        let too_large = error.is_too_much() && matches!(step, Step::List(_));
+        let squeezed = matches!(error, Error::NoRoom { .. });
+        let in_vain = too_large && !squeezed && self.page_size == 1;
+        self.squeezed |= squeezed;
         if too_large {
             self.page_size = (self.page_size / SMALLER).max(1);
         }

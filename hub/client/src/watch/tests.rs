@@ -550,7 +550,7 @@ async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
         list(7, "", vec![object("b", 6)]),
     ];
     let server = Server::new(replies);
-    let mut watcher = server.bounded(rest::Bounds { answer: 4096, objects: 10 });
+    let mut watcher = server.bounded(rest::Bounds { answer: 4096, ..rest::Bounds::default() });
     let mut names = Vec::new();
     loop {
         match watcher.next().await {
@@ -569,38 +569,115 @@ async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_more_is_read_of_a_collection_that_has_too_many_objects() {
-    let bounds = rest::Bounds { objects: 2, ..rest::Bounds::default() };
-    // As a list.
-    let three = || vec![object("a", 1), object("b", 2), object("c", 3)];
-    let server = Server::new(vec![list(7, "", three()), list(8, "", vec![object("a", 1)])]);
-    let mut watcher = server.bounded(bounds);
-    let begun = Instant::now();
+async fn what_has_no_room_beside_others_comes_in_small_pages() {
+    let large = || json!({"metadata": {}, "items": [], "padding": "x".repeat(200_000)});
+    let room = crate::Room::new(1 << 20, 1 << 20);
+    // Another server's answers, and one of this server's own that goes on beyond that, take all there is, and never end.
+    let [mut others, mut beyond] = [(); 2].map(|()| Taken::of(Some(&room.corner(4 << 20, 0))));
+    timeout(LAGGING, others.grow_to((1 << 20) + (64 << 10))).await.expect("all of it");
+    timeout(LAGGING, beyond.grow_to(1 << 20)).await.expect("one may");
+    let server = Server::new(vec![
+        Reply::Json(200, large()),
+        Reply::Json(200, large()),
+        list(7, "", vec![object("a", 5)]),
+    ]);
+    let rest = Rest::new(server.client()).within(Some(room.corner(4 << 20, 1 << 20)));
+    let read = |text: &str| Ok(text.len());
+    let config = WatchConfig::new("/api/v1/configmaps");
+    let mut watcher = Watcher::over(rest, config, server.env.clone(), read);
     assert_eq!(watcher.next().await, Event::Init);
-    assert_eq!(watcher.next().await, Event::Init, "nothing of the first");
-    assert!(begun.elapsed() >= CROWDED);
-    assert!(
-        watcher.health().borrow().error.as_ref().is_some_and(|error| error.contains("more than 2 objects"))
-    );
-    // By what comes.
-    let lines = vec![
-        frame("ADDED", object("b", 8)),
-        frame("MODIFIED", object("b", 9)),
-        frame("DELETED", object("b", 10)),
-        frame("ADDED", object("b", 11)),
-        frame("ADDED", object("c", 12)),
-        frame("ADDED", object("d", 13)),
-    ];
-    let replies = vec![list(7, "", vec![object("a", 1)]), Reply::Watch(lines, Then::Nothing), Reply::Hang];
-    let mut watcher = Server::new(replies).bounded(bounds);
-    let mut added = 0;
+    assert!(matches!(watcher.next().await, Event::Upsert(_)));
+    assert_eq!(watcher.next().await, Event::Synced);
+    assert!(server.asked()[2].contains("limit=4"), "{:?}", server.asked());
+}
+
+/// Bytes that each object takes, of which three have room.
+const EACH: usize = 1000;
+
+/// What becomes of these answers: of the names that are known at the end, and why nothing is, if so.
+async fn kept(replies: Vec<Reply>) -> (Vec<String>, Vec<(String, String)>, Rest) {
+    let server = Server::new(replies);
+    let bounds = rest::Bounds { kept: 4 * EACH, ..rest::Bounds::default() };
+    let rest = Rest::new(server.client()).bounded(bounds);
+    let config = WatchConfig { page_size: 250_000, ..WatchConfig::new("/api/v1/configmaps") };
+    let read = |text: &str| {
+        let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Ok((value["metadata"]["name"].as_str().unwrap_or_default().to_owned(), value["data"]["v"].as_u64()))
+    };
+    let mut watcher = Keeping::new(rest.clone(), config, server.env.clone(), read, |_, _| EACH);
+    let mut index = Index::new();
     let all = async {
         loop {
-            added += u32::from(matches!(watcher.next().await, Event::Upsert((name, _)) if name != "a"));
+            match watcher.next().await {
+                Some(event) => drop(index.apply(event)),
+                None => index.lose(),
+            }
         }
     };
-    assert!(timeout(Duration::from_secs(60), all).await.is_err());
-    assert_eq!(added, 3, "b, as it was changed, and made again");
+    assert!(timeout(CROWDED / 2, all).await.is_err());
+    let lacks = rest.lacks().all();
+    (index.iter().map(|(name, _)| name.clone()).collect(), lacks, rest)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_kept_than_there_is_room_for() {
+    let one = || list(7, "", vec![object("a", 1)]);
+    let watch = |lines: &[(&str, &str)]| {
+        let lines = lines.iter().zip(8..).map(|((kind, name), revision)| frame(kind, object(name, revision)));
+        Reply::Watch(lines.collect(), Then::Nothing)
+    };
+    let changes = |lines: &[(&str, &str)]| vec![one(), watch(lines)];
+    let four = ["a", "b", "c", "d"].map(|name| object(name, 1)).to_vec();
+    let empty = || list(7, "t", vec![]);
+    let again = || list(7, "t", vec![object("a", 1)]);
+    // (what is told, which are known then)
+    let rows: Vec<(&str, Vec<Reply>, &[&str])> = vec![
+        (
+            "there is room",
+            changes(&[("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "a"), ("ADDED", "c")]),
+            &["b", "c"],
+        ),
+        ("too many in a list", vec![list(7, "", four)], &[]),
+        ("too many come", changes(&[("ADDED", "b"), ("ADDED", "c"), ("ADDED", "d")]), &[]),
+        ("changes of others", changes(&[("MODIFIED", "b"), ("MODIFIED", "c"), ("MODIFIED", "d")]), &[]),
+        (
+            "what is not there goes",
+            changes(&[("DELETED", "x"), ("DELETED", "y"), ("ADDED", "b"), ("ADDED", "c"), ("ADDED", "d")]),
+            &[],
+        ),
+        ("nothing but pages", vec![empty(), empty(), empty(), empty(), empty()], &[]),
+        ("the same page, a few times", vec![again(), again(), again(), one()], &["a"]),
+    ];
+    for (what, replies, known) in rows {
+        let (names, lacks, rest) = kept(replies).await;
+        assert_eq!(names, known, "{what}");
+        assert_eq!(lacks.is_empty(), !known.is_empty(), "{what}: {lacks:?}");
+        assert_eq!(
+            (rest.shelf().bytes(), rest.lacks().all()),
+            (0, vec![]),
+            "{what}: nobody wants to know any more"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_was_too_large_is_known_again() {
+    let bounds = rest::Bounds { kept: 4 * EACH, ..rest::Bounds::default() };
+    let names = ["a", "b", "c", "d"].map(|name| object(name, 1));
+    let server = Server::new(vec![list(7, "", names.to_vec()), list(8, "", vec![object("c", 8)])]);
+    let rest = Rest::new(server.client()).bounded(bounds);
+    let read = |text: &str| Ok((text.len(), ()));
+    let config = WatchConfig::new("/api/v1/configmaps");
+    let mut watcher = Keeping::new(rest.clone(), config, server.env.clone(), read, |_, ()| EACH);
+    let begun = Instant::now();
+    assert!(watcher.next().await.is_none());
+    assert_eq!(rest.shelf().bytes(), 0);
+    assert!(rest.lacks().all()[0].1.contains("of this member"));
+    assert_eq!(watcher.next().await, Some(Event::Init));
+    assert!(begun.elapsed() >= CROWDED);
+    assert!(matches!(watcher.next().await, Some(Event::Upsert(_))));
+    assert_eq!(watcher.next().await, Some(Event::Synced));
+    assert!(rest.lacks().all().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

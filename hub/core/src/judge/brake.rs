@@ -95,6 +95,8 @@ pub struct Held {
     pub of: usize,
     /// When they resume whatever happens (monotonic), if they do.
     pub until: Option<Duration>,
+    /// This is about clusters in push mode alone.
+    pub pushed: bool,
 }
 
 impl fmt::Display for Held {
@@ -105,8 +107,10 @@ impl fmt::Display for Held {
             Cause::HubCutOff => f.write_str("the hub does not hear from its API whether clusters live"),
             Cause::MassOutage => write!(
                 f,
-                "{} of {} clusters vanished at the same time; nothing is evicted from lost clusters until some are back",
-                self.missing, self.of
+                "{} of {} clusters{} vanished at the same time; nothing is evicted from lost clusters until some are back",
+                self.missing,
+                self.of,
+                if self.pushed { " in push mode" } else { "" }
             ),
         }
     }
@@ -186,7 +190,7 @@ impl Brake {
             self.waived.extend(outage.members);
         }
         if let Some(cause) = hub {
-            return Some(Held { cause, missing: still.len(), of: fleet.len(), until: None });
+            return Some(Held { cause, missing: still.len(), of: fleet.len(), until: None, pushed: false });
         }
         let outage = self.outage.as_ref()?;
         Some(Held {
@@ -194,6 +198,7 @@ impl Brake {
             missing: outage.members.len(),
             of: fleet.len(),
             until: outage.until(settings),
+            pushed: false,
         })
     }
 

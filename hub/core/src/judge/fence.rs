@@ -195,6 +195,8 @@ pub struct Left {
     pub reports: bool,
     /// Whether its Cluster is there at all.
     pub exists: bool,
+    /// Whether an agent of its own has been heard, which stops the copy where nobody can tell it to. The hub's, in push mode, does not.
+    pub stops: bool,
     /// How long nothing has been heard of it.
     pub silent: Duration,
     /// Whether its Work says that it is unwanted, or is being deleted.
@@ -206,7 +208,7 @@ pub struct Left {
 pub enum Wait {
     /// It may.
     No,
-    /// The copy is taken away by its agent; that it is gone will be seen.
+    /// The copy is taken away by whoever works on its cluster; that it is gone will be seen.
     Gone,
     /// The Work is to be marked first.
     Marked,
@@ -222,6 +224,9 @@ pub fn wait(left: Option<Left>, after: Duration, skew: Duration) -> Wait {
     }
     if !left.marked {
         return Wait::Marked;
+    }
+    if !left.stops {
+        return Wait::Gone;
     }
     match after.saturating_add(skew).saturating_sub(left.silent) {
         Duration::ZERO => Wait::No,
@@ -274,6 +279,7 @@ mod tests {
             let left = (copy != "none").then(|| Left {
                 reports: cluster == "reports",
                 exists: cluster != "gone",
+                stops: cluster != "lost, no agent",
                 silent: seconds(silent),
                 marked: copy != "unmarked",
             });

@@ -24,6 +24,7 @@ pub mod guard;
 pub mod history;
 pub mod opinion;
 pub mod pairs;
+pub mod pushed;
 #[cfg(test)]
 pub(crate) mod table;
 pub mod words;
@@ -41,6 +42,7 @@ use crate::{
 };
 
 pub use opinion::Opinion;
+pub use pushed::Pushed;
 
 /// How often a history is written for a silence alone.
 const RECORD_PERIOD: Duration = Duration::from_secs(600);
@@ -53,6 +55,9 @@ const RECORD_STEP: u64 = 5;
 
 /// Why nothing is evicted from a cluster that is heard of again before it has reported.
 pub const RETURNED: &str = "ClusterReturned";
+
+/// Why nothing is evicted from a cluster in push mode that has just stopped to answer.
+pub const VANISHED: &str = "ClusterVanished";
 
 /// When those ask again that the brake holds, if nobody tells them earlier that it is off.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
@@ -230,6 +235,7 @@ pub struct Judge {
     links: BTreeMap<String, Link>,
     brake: brake::Brake,
     held: Option<brake::Held>,
+    reach: pushed::Reach,
 }
 
 impl Judge {
@@ -238,8 +244,21 @@ impl Judge {
         let mut settings = settings;
         settings.brake.window = settings.health.grace;
         let monitor = Monitor::new(settings.health, now);
-        let held = monitor.blind(now).map(|cause| brake::Held { cause, missing: 0, of: 0, until: None });
-        Self { settings, monitor, links: BTreeMap::new(), brake: brake::Brake::default(), held }
+        let held = monitor.blind(now).map(|cause| brake::Held {
+            cause,
+            missing: 0,
+            of: 0,
+            until: None,
+            pushed: false,
+        });
+        Self {
+            settings,
+            monitor,
+            links: BTreeMap::new(),
+            brake: brake::Brake::default(),
+            held,
+            reach: pushed::Reach::default(),
+        }
     }
 
     /// A cluster's Lease as it is now.
@@ -284,6 +303,7 @@ impl Judge {
     /// | that a user has asked for, from a cluster that reports | never |
     /// | any other | the hub cannot tell who lives: `HubStarted`, `HubAway`, `HubCutOff` |
     /// | from a cluster that does not report | there is a mass outage: `MassOutage` |
+    /// | from one in push mode that has just stopped to answer | others may do so, too: `ClusterVanished` |
     /// | from a cluster that is heard of again and has not reported yet | it has its time to: `ClusterReturned` |
     /// | any other | a budget is spent: `BindingBudget`, `MinuteBudget` |
     pub fn allow(&self, ask: &Ask<'_>, budgets: &mut budget::Budgets, now: Duration) -> Allowance {
@@ -292,7 +312,13 @@ impl Judge {
         }
         // A mass outage says nothing of an application on a cluster that answers.
         let stands = |held: &&brake::Held| !(ask.reachable && held.cause == brake::Cause::MassOutage);
-        if let Some(held) = self.held.as_ref().filter(stands) {
+        let is_pushed = self.reach.has(ask.cluster);
+        let held = match &self.held {
+            Some(held) if is_pushed && held.cause == brake::Cause::MassOutage => self.reach.held(),
+            None if is_pushed => self.reach.held(),
+            held => held.as_ref(),
+        };
+        if let Some(held) = held.filter(stands) {
             let message = brake::message(held, &self.settings.brake);
             return Allowance::Held { reason: held.cause.reason(), message, again: ASK_AGAIN };
         }
@@ -300,6 +326,14 @@ impl Judge {
             let message =
                 format!("stays on {}: it has just been heard of again, and has time to report", ask.cluster);
             return Allowance::Held { reason: RETURNED, message, again };
+        }
+        let unclear = self.reach.unclear_for(ask.cluster, now, &self.settings.brake);
+        if let Some(again) = unclear.filter(|_| !ask.reachable) {
+            let message = format!(
+                "stays on {}: it has just stopped to answer, and it is not clear yet whether others have, too",
+                ask.cluster
+            );
+            return Allowance::Held { reason: VANISHED, message, again };
         }
         match budgets.check(ask.binding, now, &self.settings.budget) {
             Ok(()) => Allowance::Granted,
@@ -319,14 +353,16 @@ impl Judge {
         (silent <= patience && !left.is_zero()).then_some(left)
     }
 
-    /// Looks at all clusters in pull mode. `watching`: the Lease watch is known to have been alive until now.
+    /// Looks at all clusters, those in push mode apart. `watching`: the Lease watch is known to have been alive until now.
     pub fn tick<'a>(
         &mut self,
         now: Moment,
         watching: bool,
         clusters: impl IntoIterator<Item = Cluster<'a>>,
+        pushed: impl IntoIterator<Item = Pushed<'a>>,
     ) -> Verdict {
         let settings = self.settings;
+        self.reach.look(now, pushed, &settings.brake);
         let mut links = BTreeMap::new();
         let mut listed = Vec::new();
         let mut conflicts = Vec::new();
@@ -364,7 +400,8 @@ impl Judge {
         }
         self.links = links;
         let expired = self.monitor.tick(now, watching, listed.iter().copied());
-        let held = self.look(now, &listed);
+        self.look(now, &listed);
+        let held = self.held().cloned();
         self.note_day(now, &listed);
         self.count_losses(now, &listed, &expired);
         let expired = expired.into_iter().map(|(name, how)| (name.to_owned(), how)).collect();
@@ -372,7 +409,7 @@ impl Judge {
     }
 
     /// Whether this is a mass outage.
-    fn look(&mut self, now: Moment, listed: &[Listed<'_>]) -> Option<brake::Held> {
+    fn look(&mut self, now: Moment, listed: &[Listed<'_>]) {
         let sightings: Vec<_> = listed
             .iter()
             .map(|cluster| {
@@ -402,7 +439,6 @@ impl Judge {
                 }
             }
         }
-        self.held.clone()
     }
 
     fn count_losses(&mut self, now: Moment, listed: &[Listed<'_>], expired: &[(&str, Expired)]) {
@@ -444,7 +480,7 @@ impl Judge {
 
     /// Whether evictions are held, as of the last tick.
     pub fn held(&self) -> Option<&brake::Held> {
-        self.held.as_ref()
+        self.held.as_ref().or_else(|| self.reach.held())
     }
 
     /// When a cluster last gave a sign of life (monotonic), or since when the hub has waited for one.
@@ -465,6 +501,12 @@ impl Judge {
             heard: self.monitor.heard(cluster).filter(|_| known).map(|heard| wall_of(heard, now)),
             evictions_held: ready == Ready::Unknown && self.brake.outage().is_some(),
         }
+    }
+
+    /// What is to be shown of one in push mode: nobody thinks anything of its link.
+    pub fn opinion_of_pushed(&self, cluster: &str, answers: bool) -> Opinion {
+        let evictions_held = !answers && self.reach.has(cluster) && self.reach.held().is_some();
+        Opinion { evictions_held, ..Opinion::default() }
     }
 
     /// What is seen of a cluster; the same as its [`Judge::opinion`], without texts.

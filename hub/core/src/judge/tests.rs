@@ -74,7 +74,7 @@ impl Fleet {
                     held: member.held,
                     windows: member.windows,
                 });
-                let verdict = self.judge.tick(at(now), self.watching, clusters);
+                let verdict = self.judge.tick(at(now), self.watching, clusters, []);
                 self.conflicts.extend(verdict.conflicts.into_iter().map(|(name, grace)| (now, name, grace)));
                 for (name, _) in verdict.expired {
                     self.clusters
@@ -291,7 +291,7 @@ fn brakes_and_budgets_are_for_what_nobody_asked_for() {
             Ask { binding: "b", cluster: "m", cause, reachable, replicas: 1, clusters: 1, under_way: 0 };
         let (settings, mut budgets) = (Settings::default(), budget::Budgets::default());
         let mut judge = Judge::new(settings, at(0));
-        judge.held = held.map(|cause| brake::Held { cause, missing: 3, of: 5, until: None });
+        judge.held = held.map(|cause| brake::Held { cause, missing: 3, of: 5, until: None, pushed: false });
         if !left {
             for _ in 0..settings.budget.per_binding {
                 budgets.spend("b", Duration::ZERO, &settings.budget);

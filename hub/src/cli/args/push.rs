@@ -34,4 +34,9 @@ pub struct PushArgs {
     /// use, at most 128Mi]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cluster_answers_memory: Option<u64>,
+    /// Memory for what is kept of the objects on all such members together. One member gets an eighth of it, and where all of it is
+    /// used its share; of collections that are larger nothing is known, and the Cluster says so in its condition MemberTooLarge.
+    /// [default: a quarter of the memory that the hub may use, but 1Gi at most]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub cluster_objects_memory: Option<u64>,
 }

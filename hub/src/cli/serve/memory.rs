@@ -32,6 +32,11 @@ pub(super) fn answers() -> usize {
     usize::try_from(storage_quota() / 2).unwrap_or(usize::MAX)
 }
 
+/// The same of what is kept of members' objects: a quarter of what there is.
+pub(super) fn kept() -> usize {
+    usize::try_from(storage_quota()).unwrap_or(usize::MAX)
+}
+
 /// Limits of requests, smaller where there is little memory: a quarter of it for working on large objects, an eighth for
 /// bodies on their way.
 pub(super) fn fitted(limits: Limits) -> Limits {

@@ -145,7 +145,7 @@ fn autoscaling(args: &AutoscalingArgs) -> look::Settings {
 /// How clusters in push mode are worked on.
 fn push(args: &PushArgs) -> PushSettings {
     let usual = PushSettings::default();
-    let asked = args.cluster_answers_memory.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let asked = |bytes: Option<u64>| bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     PushSettings {
         look: args.cluster_status_update_frequency,
         success: args.cluster_success_threshold,
@@ -155,8 +155,8 @@ fn push(args: &PushArgs) -> PushSettings {
             burst: args.cluster_api_burst,
             at_once: usize::try_from(args.cluster_api_requests).unwrap_or(usize::MAX),
         },
-        answers: asked.unwrap_or_else(|| usual.answers.min(memory::answers())),
-        ..usual
+        answers: asked(args.cluster_answers_memory).unwrap_or_else(|| usual.answers.min(memory::answers())),
+        kept: asked(args.cluster_objects_memory).unwrap_or_else(|| usual.kept.min(memory::kept())),
     }
 }
 

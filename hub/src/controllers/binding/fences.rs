@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use karmada_api::work::TargetCluster;
+use karmada_api::{consts::namespace, work::TargetCluster};
 use karmada_client::Error;
 use karmada_core::{
     judge::fence::{self, Left, Wait},
@@ -16,7 +16,13 @@ use karmada_objects::{bindings, key::Key, kinds::WORKS, scope::BindingKey};
 use serde_json::Value;
 
 use super::{Binder, PATIENCE};
-use crate::{accounts::judgement::has_renewed, known::heads::WorkHead};
+use crate::{
+    accounts::judgement::has_renewed,
+    known::{
+        Known,
+        heads::{ClusterHead, WorkHead},
+    },
+};
 
 /// How long a mark is given to be seen.
 const MARKED: Duration = Duration::from_secs(1);
@@ -51,6 +57,13 @@ impl Fences {
         });
         said.collect::<Vec<_>>().join("; ")
     }
+}
+
+/// Whether an agent works on a member that stops there what it may not ask about. Where the hub itself does, or did until its
+/// Cluster went over to pull mode, there is none before a Lease was renewed: see [`crate::push`].
+pub(in crate::controllers) fn stops(known: &Known, cluster: &str, head: Option<&ClusterHead>) -> bool {
+    let has_lease = || known.leases.get(&Key::new(namespace::CLUSTER, cluster)).is_some();
+    head.is_some_and(|head| !head.is_pushed()) && has_lease()
 }
 
 impl Binder {
@@ -134,15 +147,11 @@ impl Binder {
 
     fn wait(&self, cluster: &str, marked: bool, after: Duration) -> Wait {
         let head = self.context.known.clusters.get(&Key::cluster_scoped(cluster));
-        // Where the hub itself works on the member nobody is there who would stop it.
-        let silent = match head.as_ref().is_some_and(|head| head.is_pushed()) {
-            true => Duration::ZERO,
-            false => self.context.accounts.judgement.silent(cluster),
-        };
         let left = Left {
             reports: head.as_ref().is_some_and(|head| head.reporting()),
             exists: head.is_some(),
-            silent,
+            stops: stops(&self.context.known, cluster, head.as_deref()),
+            silent: self.context.accounts.judgement.silent(cluster),
             marked,
         };
         fence::wait(Some(left), after, self.context.accounts.judgement.fence_skew())

@@ -170,7 +170,7 @@ fn selected_by(cluster: &Cluster) -> impl PartialEq + '_ {
 
 /// Whether a cluster changed in what Works depend on: what override policies select by, whether it can be reached.
 fn matters(change: &Change<'_, ClusterHead>) -> bool {
-    let reporting = |head: &Arc<ClusterHead>| head.reporting();
+    let reporting = |head: &Arc<ClusterHead>| (head.reporting(), head.answers());
     is_another(change) || change.old.map(reporting) != change.new.map(reporting)
 }
 

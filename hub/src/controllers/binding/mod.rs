@@ -298,7 +298,7 @@ impl Binder {
             purged.retain(|name| {
                 let cluster = self.context.known.clusters.get(&Key::cluster_scoped(name.as_str()));
                 let namespace = names::execution_namespace(name);
-                cluster.is_some_and(|head| head.reporting())
+                cluster.is_some_and(|head| head.answers())
                     && works.iter().any(|(work, _)| work.namespace == namespace)
             });
         }
