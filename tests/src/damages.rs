@@ -207,7 +207,7 @@ impl fmt::Display for Summary {
 /// # Panics
 /// When something does not start, or does not come about.
 pub async fn run(plan: &Plan, binaries: &Binaries) -> Result<Option<Summary>, String> {
-    let Some(mut fleet) = Fleet::start("damages", 1, binaries, Options::impatient()).await else {
+    let Some(mut fleet) = Fleet::start("damages", 1, binaries, options()).await else {
         return Ok(None);
     };
     // Whoever fails, or panics, leaves everything as it is.
@@ -241,6 +241,16 @@ pub async fn run(plan: &Plan, binaries: &Binaries) -> Result<Option<Summary>, St
     fleet.dir.disable_cleanup(false);
     fleet.clean_up().await;
     Ok(Some(summary))
+}
+
+/// An agent that renews and reports by the second, and a hub that takes it for lost in no round: a cluster that is lost again and
+/// again is held out of new scheduling.
+fn options() -> Options {
+    Options {
+        hub: vec!["--cluster-monitor-grace-period=3m".to_owned()],
+        agent: Options::impatient().agent,
+        ..Options::default()
+    }
 }
 
 struct Run {
