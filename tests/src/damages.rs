@@ -106,7 +106,8 @@ pub enum Damage {
     /// A byte there is another: it differs by these bits.
     Flip(&'static str, Place, u8),
     /// What was there a round before is put in its place. What is younger than the last renewal of the Lease cannot be told to be
-    /// missing: without the hub, what was changed since may be as it was then.
+    /// missing: without the hub, what was changed since may be as it was then. Not done where something was deleted since: what
+    /// comes back so stays, for the hub that is back knows nothing of it any more.
     Exchange,
     /// It is gone.
     Lose,
@@ -302,6 +303,9 @@ impl Run {
     async fn round(&mut self, round: &Round) -> Result<(), String> {
         let former = self.log();
         let name = self.change(round, &former).await;
+        let is_gone = |name: &str| !name.is_empty() && !self.wishes.contains_key(name);
+        let is_left = round.damage == Damage::Exchange && (is_gone(&name) || is_gone(&self.before));
+        let round = &Round { damage: if is_left { Damage::None } else { round.damage }, ..*round };
         sleep(Duration::from_millis(round.later)).await;
         let (kills_hub, ends_agent_first) = match round.victims {
             Victims::Agent => (false, true),
