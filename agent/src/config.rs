@@ -166,8 +166,8 @@ impl AgentConfig {
 
     /// How the link to the hub waits.
     pub fn patience(&self) -> Patience {
-        let Terms { ping_after, ping_answer, answer, redial, hedge, .. } = self.terms;
-        Patience { ping_after, ping_answer, answer, redial, hedge }
+        let Terms { ping_after, ping_answer, answer, slowest, redial, hedge, .. } = self.terms;
+        Patience { ping_after, ping_answer, answer, slowest, redial, hedge }
     }
 
     /// Whether the hub runs it itself.

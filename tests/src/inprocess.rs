@@ -16,14 +16,16 @@
 use std::{convert::Infallible, fmt, io, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use http::Request;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
     service::TowerToHyperService,
 };
-use karmada_agent::{Agent, AgentConfig, AgentError, Handle, Phase, Place, RemovalRule, Spending, State};
+use karmada_agent::{
+    Agent, AgentConfig, AgentError, Facts, Handle, Phase, Place, RemovalRule, Spending, State,
+};
 use karmada_api::consts::{extension, subject};
 use karmada_apiserver::{ApiServer, authn::UserInfo};
 use karmada_client::{
@@ -50,7 +52,7 @@ use crate::{
     fleet::{cluster_path, collection, condition},
     ground::Ground,
     kubesim::{self, Kubesim},
-    link::{Bytes, Mode, Turns, carry, portal},
+    link::{Bytes, Mode, Schedule, Scheduled, Turns, carry, portal},
     machine::{self, Gate, Machine},
     samples,
     wait::{eventually, until},
@@ -89,6 +91,10 @@ pub struct World {
     pub doubt_older_hubs: bool,
     /// What kind of link agents are told that they have.
     pub link: Option<karmada_core::links::Link>,
+    /// And at which times it is there; at any, if that is empty.
+    pub link_windows: String,
+    /// To agents that join from now on the hub is as a stock kube-apiserver would be.
+    pub stock: bool,
     /// The members, in order.
     pub members: Vec<Member>,
 }
@@ -183,6 +189,8 @@ pub struct Wire {
     door: Arc<Mutex<Option<Door>>>,
     user: UserInfo,
     bytes: Arc<Bytes>,
+    /// The hub is as a stock kube-apiserver to it.
+    stock: bool,
     /// What watches of the hub's pass on their way to the agent.
     pub gate: Gate,
     tasks: TaskTracker,
@@ -200,6 +208,11 @@ impl Wire {
         self.mode.send_replace(mode);
     }
 
+    /// Has it keep to a schedule from now on, as long as what this returns is there.
+    pub fn keep_to(&self, schedule: Schedule) -> Scheduled {
+        schedule.begin(self.mode.clone())
+    }
+
     /// Bytes that were taken in so far: from the agent, and to it.
     pub fn bytes(&self) -> (u64, u64) {
         self.bytes.taken()
@@ -213,11 +226,21 @@ impl Wire {
         let server = async {
             let Ok(stream) = door.acceptor.accept(far).await else { return };
             let gate = self.gate.clone();
+            let stock = self.stock;
             let handler = tower::service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(user.clone());
+                if stock {
+                    stock_asks(&mut request);
+                }
                 let collection = machine::watched(request.uri());
                 let (answer, gate) = (door.server.service().oneshot(request), gate.clone());
-                async move { Ok::<_, Infallible>(gate.hold(collection, answer.await?)) }
+                async move {
+                    let mut answer = answer.await?;
+                    if stock {
+                        stock_answers(answer.headers_mut());
+                    }
+                    Ok::<_, Infallible>(gate.hold(collection, answer))
+                }
             });
             let mut builder = auto::Builder::new(TokioExecutor::new());
             // It would be the real time's, and is compressed to more bytes or fewer by its digits.
@@ -257,6 +280,34 @@ impl Dial for Wire {
                 }
             }
         })
+    }
+}
+
+/// What a stock kube-apiserver takes of a request: nothing that is ours, and it compresses what is longer than 128 KiB alone.
+fn stock_asks(request: &mut Request<Incoming>) {
+    for ours in [header::ACCEPT_ENCODING, HeaderName::from_static("prefer")] {
+        request.headers_mut().remove(ours);
+    }
+    if request.uri().path().starts_with("/karmada/") {
+        *request.uri_mut() = Uri::from_static("/not-served");
+    }
+}
+
+/// What it says with each answer.
+fn stock_answers(headers: &mut HeaderMap) {
+    headers.remove(header::ACCEPT_ENCODING);
+    for (name, value) in [
+        ("cache-control", "no-cache, private"),
+        ("date", "Thu, 01 Jan 2026 00:00:00 GMT"),
+        ("x-kubernetes-pf-flowschema-uid", "31dbf9ab-4fa1-4f0c-8d1c-0a2b1c1f3d55"),
+        ("x-kubernetes-pf-prioritylevel-uid", "8a1e3a4e-7c0f-4b6d-9a53-6d2f0e7a9c11"),
+    ] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    // It differs each time.
+    if !headers.contains_key("audit-id") {
+        let id = HeaderValue::from_static("c4b1d1f0-5f0e-4f6b-bb0e-2f6a2f7f9d3e");
+        headers.insert(HeaderName::from_static("audit-id"), id);
     }
 }
 
@@ -334,6 +385,8 @@ impl World {
             removals: RemovalRule::default(),
             doubt_older_hubs: true,
             link: None,
+            link_windows: String::new(),
+            stock: false,
             members: Vec::new(),
         };
         world.start_hub().await;
@@ -496,6 +549,7 @@ impl World {
 
     fn config_of(&self, cluster: &str) -> AgentConfig {
         let config = AgentConfig {
+            facts: Facts { link_windows: self.link_windows.clone(), ..Facts::default() },
             status_interval: self.status_interval,
             lease_duration: self.lease_duration,
             lease_interval: self.lease_duration / 4,
@@ -516,6 +570,7 @@ impl World {
             door: self.door.clone(),
             user: UserInfo::new(names::agent_user(cluster), [subject::AGENTS]),
             bytes: Arc::default(),
+            stock: self.stock,
             gate: Gate::default(),
             tasks: TaskTracker::new(),
         }

@@ -11,6 +11,7 @@
 //!   machine   the clocks of one of them, what stops it and what holds up its watches
 //!   sim       fleets that live through what a seed has in store for them, judged after every step
 //!   kills     hub and agents die under many writers, and nothing acknowledged is lost   (also a binary)
+//!   damages   what an agent keeps is damaged while it is killed, and nothing on the member is lost   (`kills --damages`)
 //!   flaps     links that come and go by the second, and whether all agrees when they stay
 //!   hostile   attacks on a hub's process, and what others notice of them   (also a binary)
 //!   recordings  what a stock Karmada had, beside what a fleet has
@@ -22,6 +23,7 @@
 //! ```
 
 pub mod bench;
+pub mod damages;
 pub mod figures;
 pub mod flaps;
 pub mod fleet;

@@ -144,6 +144,52 @@ pub struct Stalls {
     pub longest: Duration,
 }
 
+/// When a link is up: windows that come again, as those of a ship or of a shop that dials at night.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// When the first window opens, from the beginning.
+    pub first: Duration,
+    /// From one to the next.
+    pub every: Duration,
+    /// For how long it is up each time.
+    pub up: Duration,
+    /// What it does at other times.
+    pub down: Mode,
+}
+
+impl Schedule {
+    /// What the link does so long after the beginning, and for how long it goes on so.
+    pub fn at(self, since: Duration) -> (Mode, Duration) {
+        let Some(since) = since.checked_sub(self.first) else { return (self.down, self.first - since) };
+        let within = Duration::from_nanos((since.as_nanos() % self.every.as_nanos().max(1)) as u64);
+        match self.up.checked_sub(within) {
+            Some(left) if !left.is_zero() => (Mode::Pass, left),
+            _ => (self.down, self.every - within),
+        }
+    }
+
+    /// Has a link keep to it from now on, as long as what this returns is there.
+    pub(crate) fn begin(self, mode: latest::Sender<Mode>) -> Scheduled {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let begin = Instant::now();
+            loop {
+                let (now, lasts) = self.at(begin.elapsed());
+                mode.send_replace(now);
+                // To the end of a millisecond: timers are no finer.
+                tokio::time::sleep(lasts.max(Duration::from_millis(1))).await;
+            }
+        });
+        Scheduled { _task: task }
+    }
+}
+
+/// A link keeps to a schedule as long as this is there.
+#[derive(Debug)]
+pub struct Scheduled {
+    _task: JoinSet<()>,
+}
+
 /// A running proxy. Dropping it closes everything.
 #[derive(Debug)]
 pub struct Link {
@@ -215,6 +261,11 @@ impl Link {
     /// Changes what the link does, from now on.
     pub fn set(&self, mode: Mode) {
         self.mode.send_replace(mode);
+    }
+
+    /// Has it keep to a schedule from now on, as long as what this returns is there.
+    pub fn keep_to(&self, schedule: Schedule) -> Scheduled {
+        schedule.begin(self.mode.clone())
     }
 
     /// Bytes so far: from the agent, and to the agent.
@@ -536,6 +587,56 @@ mod tests {
         };
         let late = tokio::select! { late = transfer => late, _ = carried => panic!("the line goes on") };
         assert!((10_000..10_600).contains(&late.as_millis()), "{late:?} behind what the other has sent");
+    }
+
+    #[test]
+    fn a_schedule_says_what_the_link_does_and_for_how_long() {
+        let seconds = Duration::from_secs;
+        let schedule =
+            Schedule { first: seconds(50), every: seconds(100), up: seconds(10), down: Mode::Refuse };
+        for (since, mode, lasts) in [
+            (0, Mode::Refuse, 50),
+            (49, Mode::Refuse, 1),
+            (50, Mode::Pass, 10),
+            (59, Mode::Pass, 1),
+            (60, Mode::Refuse, 90),
+            (149, Mode::Refuse, 1),
+            (1_055, Mode::Pass, 5),
+        ] {
+            assert_eq!(schedule.at(seconds(since)), (mode, seconds(lasts)), "{since}");
+        }
+        let always = Schedule { first: seconds(0), up: seconds(100), ..schedule };
+        assert_eq!(always.at(seconds(250)), (Mode::Pass, seconds(50)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_keeps_to_its_schedule_while_that_is_wanted() {
+        let mode = latest::Sender::new(Mode::Pass);
+        let seen = mode.subscribe();
+        let schedule = Schedule {
+            first: Duration::from_secs(60),
+            every: Duration::from_secs(600),
+            up: Duration::from_secs(60),
+            down: Mode::BlackHole,
+        };
+        let scheduled = schedule.begin(mode);
+        for (minute, is) in [
+            (0, Mode::BlackHole),
+            (1, Mode::Pass),
+            (2, Mode::BlackHole),
+            (10, Mode::BlackHole),
+            (11, Mode::Pass),
+        ] {
+            let at = Instant::now();
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            assert_eq!(*seen.borrow(), is, "{minute}");
+            let next = if minute == 2 { 8 * 60 } else { 60 };
+            sleep_until(at + Duration::from_secs(next)).await;
+        }
+        drop(scheduled);
+        let last = *seen.borrow();
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(*seen.borrow(), last);
     }
 
     #[tokio::test]

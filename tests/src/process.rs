@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, sleep},
+};
 
 /// Runs as hub, agent or stand-in member if the first argument names one: what [`crate::fleet::Binaries::in_one`] starts.
 pub fn main_of_part(args: &[OsString]) -> Option<ExitCode> {
@@ -36,6 +40,24 @@ pub fn own_address() -> SocketAddr {
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let ip = Ipv4Addr::new(127, 1 + (pid >> 8) as u8 % 250, pid as u8, 2 + (call % 250) as u8);
     TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).expect("a free port")
+}
+
+/// What an agent says of itself at the address of its health, to who is on the machine.
+///
+/// # Errors
+/// Why it says nothing.
+pub async fn agent_status(health: SocketAddr) -> Result<serde_json::Value, String> {
+    let asked = async {
+        let mut io = TcpStream::connect(health).await?;
+        let request = "GET /status.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        io.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        io.read_to_string(&mut answer).await?;
+        io::Result::Ok(answer)
+    };
+    let answer = asked.await.map_err(|error| error.to_string())?;
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).map_err(|error| format!("{error}: {answer}"))
 }
 
 /// A process that can be stopped and started again, always with the same command and log.
@@ -63,6 +85,17 @@ impl Process {
             log: dir.join(format!("{name}.log")),
             child: None,
         };
+        process.spawn()?;
+        Ok(process)
+    }
+
+    /// Starts another one of the same program, with these arguments in place of those that begin alike.
+    pub fn another(&self, dir: &Path, name: &str, changes: &[(&str, String)]) -> io::Result<Self> {
+        let (args, log) = (self.args.clone(), dir.join(format!("{name}.log")));
+        let mut process = Self { name: name.into(), program: self.program.clone(), args, log, child: None };
+        for (prefix, arg) in changes {
+            process.set_arg(prefix, arg);
+        }
         process.spawn()?;
         Ok(process)
     }

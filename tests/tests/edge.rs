@@ -9,13 +9,14 @@ use karmada_client::{LinkState, Patch};
 use karmada_core::links::Link;
 use karmada_tests::{
     flaps,
+    fleet::{cluster_path, condition},
     inprocess::{PATIENCE, World},
     kubesim::Config,
-    link::Mode,
+    link::{Mode, Schedule},
     samples,
 };
-use serde_json::json;
-use tokio::time::{Instant, sleep};
+use serde_json::{Value, json};
+use tokio::time::{Instant, advance, sleep};
 
 /// One member that has one ConfigMap, over a link of a kind.
 async fn world(link: Option<Link>) -> World {
@@ -79,7 +80,7 @@ async fn a_translator_that_forgets_quiet_connections_is_noticed() {
             is(&world, &n.to_string(), Duration::from_secs(noticed)).await;
         }
         let cluster = world.cluster_until("member1", "there", PATIENCE, |_| true).await;
-        assert_eq!(karmada_tests::fleet::condition(&cluster, "Ready"), Some("True"), "{link:?}");
+        assert_eq!(condition(&cluster, "Ready"), Some("True"), "{link:?}");
         world.stop().await;
     }
 }
@@ -94,14 +95,81 @@ async fn one_way_loss_is_noticed_as_any_other() {
         while agent.link.is_connected() {
             sleep(Duration::from_millis(10)).await;
         }
-        // Eight seconds, and what the bytes take that are on their way.
-        assert!(cut.elapsed() <= Duration::from_secs(9), "{mode:?}: {:?}", cut.elapsed());
+        assert!(cut.elapsed() <= Duration::from_secs(8), "{mode:?}: {:?}", cut.elapsed());
         set(&world, &format!("{mode:?}")).await;
         sleep(Duration::from_secs(60)).await;
         world.members[0].wire.set(Mode::Pass);
         is(&world, &format!("{mode:?}"), Duration::from_secs(3)).await;
         agent.phase("at work", PATIENCE, |phase| *phase == Phase::Active).await;
     }
+    world.stop().await;
+}
+
+/// `--link scheduled --link-windows …`: what the link cannot carry now is carried in its next window, and nobody takes the silence for
+/// a loss; but a window without it is one.
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_there_for_half_an_hour_at_a_time() {
+    const HOUR: u64 = 3600;
+    let mut world = World::start(12, 0).await;
+    (world.link, world.link_windows) =
+        (Some(Link::Scheduled), "02:00-02:30; 04:00-04:30; 06:00-06:30".to_owned());
+    world.join_with("member1", &Config::default(), Place::Memory(Memory::default())).await;
+    world.create([samples::config_map_policy("c", &["member1"]), samples::config_map("c", "0")]).await;
+    is(&world, "0", Duration::from_secs(900)).await;
+    world.ready("member1", Duration::from_secs(900)).await;
+    let told = |cluster: &Value| condition(cluster, "LinkScheduled") == Some("True");
+    world.cluster_until("member1", "scheduled", PATIENCE, told).await;
+
+    // The world begins at midnight.
+    let left = |hour: f64| Duration::from_secs_f64(hour * 3600.0).saturating_sub(world.env().now());
+    let (wire, member) = (&world.members[0].wire, &world.members[0].api);
+    let scheduled = wire.keep_to(Schedule {
+        first: left(2.0),
+        every: Duration::from_secs(2 * HOUR),
+        up: Duration::from_secs(HOUR / 2),
+        down: Mode::BlackHole,
+    });
+    // Every quarter of an hour is lived for some seconds, and skipped for the rest.
+    let silent = async |from: f64, until: f64| {
+        let (before, mut hour) = (wire.bytes().1, from);
+        while hour < until {
+            hour = (hour + 0.25).min(until);
+            advance(left(hour).saturating_sub(Duration::from_secs(10))).await;
+            sleep(left(hour)).await;
+            let cluster = world.api().get(&cluster_path("member1")).await.unwrap();
+            let taints = cluster["spec"]["taints"].as_array().map_or(0, Vec::len);
+            assert_eq!((condition(&cluster, "Ready"), taints), (Some("True"), 0), "at {hour} h: {cluster}");
+        }
+        assert_eq!(wire.bytes().1, before, "nothing comes through between {from} and {until} h");
+    };
+    for (window, before, value) in [(2.0, "0", "1"), (4.0, "1", "2")] {
+        sleep(left(window - 1.0)).await;
+        set(&world, value).await;
+        // Drift is put right at any time.
+        member.delete(&path(), &json!({})).await.unwrap();
+        is(&world, before, Duration::from_secs(2)).await;
+        silent(window - 0.99, window - 0.01).await;
+        sleep(left(window)).await;
+        // It is tried once a minute, and what was lost on the way there has to be given up before.
+        is(&world, value, Duration::from_secs(90)).await;
+        // The hub hears of it before the window closes.
+        sleep(left(window + 0.1)).await;
+        let works = world.api().get(&samples::works_path("member1")).await.unwrap();
+        let mut works = works["items"].as_array().unwrap().iter();
+        let work = works.find(|work| work["spec"]["workload"]["manifests"][0]["metadata"]["name"] == "c");
+        assert_eq!(condition(work.unwrap(), "Applied"), Some("True"));
+        sleep(left(window + 0.51)).await;
+    }
+    // The link does not come.
+    drop(scheduled);
+    wire.set(Mode::BlackHole);
+    silent(4.6, 5.99).await;
+    sleep(left(6.0)).await;
+    let lost = |cluster: &Value| condition(cluster, "Ready") == Some("Unknown");
+    world.cluster_until("member1", "lost in its window", Duration::from_secs(HOUR / 2), lost).await;
+    is(&world, "2", PATIENCE).await;
+    wire.set(Mode::Pass);
+    world.ready("member1", Duration::from_secs(900)).await;
     world.stop().await;
 }
 

@@ -12,8 +12,11 @@ use std::{
 
 use karmada_client::Rest;
 use karmada_tests::{
-    fleet::{Binaries, Engine, Fleet, Options, cluster_path, condition, file, rest, start_stock},
-    process::{Process, own_address},
+    fleet::{
+        Binaries, Engine, Fleet, Options, cluster_path, condition, file, rest, server_of, start_hub,
+        start_stock,
+    },
+    process::{Process, agent_status, own_address},
     samples::{condition_of, config_map, config_map_path, config_map_policy},
     wait::{PATIENCE, eventually, gone, until},
 };
@@ -708,11 +711,92 @@ async fn a_wrong_clock_is_named_as_the_cause() {
     world.fleet.ready(CLUSTER).await;
 }
 
+/// The hub cannot be reached for a month, in which the certificate ends; the machine is started again meanwhile. The member stays as
+/// it was told to be, the agent says where it stands, and gets another certificate from the hub that is back.
+#[tokio::test]
+async fn a_month_without_the_hub_ends_the_certificate_and_nothing_else() {
+    let Some(mut world) = World::start("month", &["--cluster-signing-duration=168h"]).await else { return };
+    let (dir, line) = (world.fleet.dir.path().to_owned(), world.line(CLUSTER));
+    let mut agent = world.agent(&line);
+    world.fleet.ready(CLUSTER).await;
+    world.fleet.create_namespace().await;
+    let at = |name: &str| config_map_path(&world.fleet.namespace, name);
+    let mut uids = Vec::new();
+    for name in ["stays", "drifts", "vanishes"] {
+        world.fleet.create([config_map_policy(name, &[CLUSTER]), config_map(name, "before")]).await;
+        let made = until(&world.member, &at(name), "there", PATIENCE, |o| o["data"]["key"] == "before").await;
+        uids.push(made["metadata"]["uid"].clone());
+    }
+    let kept = fs::read(world.at("state/karmada-kubeconfig")).unwrap();
+    agent.kill();
+    world.fleet.hub.kill();
+
+    // All clocks but the member's go on by a month.
+    let shift = shifted(&dir, 30 * DAY);
+    let health = own_address();
+    let own = [
+        "karmada-agent".to_owned(),
+        format!("--kubeconfig={}", world.member_config.display()),
+        format!("--state-dir={}", world.at("state").display()),
+        format!("--health-probe-bind-address={health}"),
+        "--metrics-bind-address=0".to_owned(),
+        "--cluster-lease-duration=4s".to_owned(),
+        "--cluster-status-update-frequency=1s".to_owned(),
+    ];
+    world.member.delete(&at("vanishes"), &json!({})).await.unwrap();
+    let wrong = json!({"data": {"key": "wrong"}});
+    world.member.patch(&at("drifts"), karmada_client::Patch::Merge, &wrong).await.unwrap();
+    let args = shift.iter().cloned().chain(own).chain(line);
+    let _agent = Process::start(&dir, "agent", Path::new("/usr/bin/env"), args).unwrap();
+    for name in ["stays", "drifts", "vanishes"] {
+        until(&world.member, &at(name), "as it was told", PATIENCE, |o| o["data"]["key"] == "before").await;
+    }
+    eventually("the agent to say where it stands", PATIENCE, || async {
+        let status = agent_status(health).await?;
+        let text = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
+        let has_ended = !text("certificateEnds").is_empty() && text("certificateEnds") < text("time");
+        let is_away = status["hub"]["connected"] == false && status["hub"]["error"] != "";
+        if has_ended && is_away && status["rights"]["apply"] == true {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    })
+    .await;
+
+    // The hub is back, a month later, too.
+    let binaries = Binaries {
+        hub: ("/usr/bin/env".into(), [shift, vec!["karmada-hub".into()]].concat()),
+        ..Binaries::in_one(PROGRAM)
+    };
+    let again = [
+        format!("--listen={}", server_of(&world.fleet.kubeconfig)),
+        "--cluster-signing-duration=168h".to_owned(),
+        "--cluster-monitor-grace-period=12s".to_owned(),
+    ];
+    world.fleet.hub = start_hub(&dir, "hub", &binaries, again);
+    eventually("another certificate", PATIENCE, || async {
+        let status = agent_status(health).await?;
+        let text = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
+        if text("certificateEnds") > text("time") { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
+    assert_ne!(fs::read(world.at("state/karmada-kubeconfig")).unwrap(), kept, "it is kept");
+    world.fleet.ready(CLUSTER).await;
+    let change = json!({"data": {"key": "after"}});
+    world.fleet.api.patch(&at("drifts"), karmada_client::Patch::Merge, &change).await.unwrap();
+    until(&world.member, &at("drifts"), "changed", PATIENCE, |o| o["data"]["key"] == "after").await;
+    for (name, uid) in ["stays", "drifts"].into_iter().zip(&uids) {
+        assert_eq!(&world.member.get(&at(name)).await.unwrap()["metadata"]["uid"], uid, "{name} is the same");
+    }
+    world.member.get(&at("vanishes")).await.expect("what was put back stays");
+}
+
 /// The same hello is answered or not by the version of TLS that it offers.
 #[tokio::test]
 async fn an_old_tls_is_refused() {
     let Some(world) = World::start("old-tls", &[]).await else { return };
-    let address = karmada_tests::fleet::server_of(&world.fleet.kubeconfig);
+    let address = server_of(&world.fleet.kubeconfig);
     let extensions: [&[u8]; 3] = [
         // secp256r1 and x25519; points as they are; ECDSA and RSA with SHA-256.
         &[0, 10, 0, 6, 0, 4, 0, 23, 0, 29],

@@ -4,14 +4,15 @@
 
 #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
 
-use std::time::Duration;
+use std::{env, fs, net::SocketAddr, process::Command, time::Duration};
 
 use karmada_client::{Patch, Rest};
 use karmada_tests::{
     fleet::{Binaries, Fleet, Options, cluster_path, condition},
     link::{Mode, Slow, Stalls},
+    process::{agent_status, own_address},
     samples::{self, config_map, config_map_path, selector, works_path},
-    wait::{PATIENCE, SOON, eventually, gone, throughout, until},
+    wait::{END, PATIENCE, SOON, eventually, gone, throughout, until},
 };
 use serde_json::{Value, json};
 
@@ -208,5 +209,163 @@ async fn an_agent_that_starts_without_its_hub_goes_on() {
     member.link.set(Mode::Pass);
     set_value(&fleet.api, &drifts, "after").await;
     value_is(&fleet.members[0].api, &drifts, "after", PATIENCE).await;
+    fleet.clean_up().await;
+}
+
+async fn phase_is(address: SocketAddr, phase: &str) {
+    eventually(&format!("an agent to be {phase}"), PATIENCE, || async {
+        let status = agent_status(address).await?;
+        let may = status["rights"]["apply"] == true;
+        if status["phase"] == phase && may == (phase == "active") { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
+}
+
+/// With one folder the second process ends at once; with a folder of its own it stands by, and acts when the first has ended. With a
+/// copy of the folder, which makes the two one agent, the first gives way.
+#[tokio::test]
+async fn of_two_processes_of_one_cluster_one_acts() {
+    let Some(mut fleet) = fleet("twice", 1).await else { return };
+    let dir = fleet.dir.path().to_owned();
+    let at = |name: &str| dir.join(name);
+    let path = config_map_path(&fleet.namespace, "drifts");
+    fleet.create([config_map("drifts", "before")]).await;
+    let first = uid(&value_is(&fleet.members[0].api, &path, "before", PATIENCE).await);
+    let heals = async |api: &Rest| {
+        set_value(api, &path, "wrong").await;
+        assert_eq!(uid(&value_is(api, &path, "before", PATIENCE).await), first, "nothing is made anew");
+    };
+
+    let member = &mut fleet.members[0];
+    let folder = at(&format!("{}-state", member.name));
+    let instance = fs::read_to_string(folder.join("instance")).unwrap();
+    let mut second = member.agent.another(&dir, "second", &[]).unwrap();
+    let ended = second.exit(END).await.expect("it ends by itself");
+    assert_eq!(ended.code(), Some(1));
+    let log = second.log_tail(20);
+    assert!(log.contains("another agent uses") && log.contains("give this one a folder of its own"), "{log}");
+    assert_eq!(fs::read_to_string(folder.join("instance")).unwrap(), instance);
+    assert!(!folder.join("state.log.damaged").exists() && member.agent.is_running());
+    heals(&member.api).await;
+
+    // A folder of its own.
+    let (here, there) = (own_address(), own_address());
+    let health = |address: SocketAddr| {
+        ("--health-probe-bind-address=", format!("--health-probe-bind-address={address}"))
+    };
+    let kept = ("--state-dir=", format!("--state-dir={}", at("second-state").display()));
+    let mut second = member.agent.another(&dir, "second", &[health(there), kept]).unwrap();
+    phase_is(there, "standing-by").await;
+    heals(&member.api).await;
+    phase_is(there, "standing-by").await;
+    assert!(member.agent.terminate(END).await.is_some());
+    phase_is(there, "active").await;
+    heals(&member.api).await;
+    let (prefix, arg) = health(here);
+    member.agent.set_arg(prefix, arg);
+    member.agent.spawn().unwrap();
+    phase_is(here, "standing-by").await;
+    heals(&member.api).await;
+    assert!(second.terminate(END).await.is_some());
+    phase_is(here, "active").await;
+    heals(&member.api).await;
+
+    // A copy of the folder.
+    fs::create_dir(at("copy")).unwrap();
+    for file in fs::read_dir(&folder).unwrap().flatten() {
+        fs::copy(file.path(), at("copy").join(file.file_name())).unwrap();
+    }
+    let kept = ("--state-dir=", format!("--state-dir={}", at("copy").display()));
+    let mut second = member.agent.another(&dir, "second", &[health(there), kept]).unwrap();
+    phase_is(here, "standing-by").await;
+    phase_is(there, "active").await;
+    assert!(
+        member.agent.log_tail(50).contains("its folder (--state-dir) was copied"),
+        "{}",
+        member.agent.log_tail(50)
+    );
+    heals(&member.api).await;
+    assert!(second.terminate(END).await.is_some());
+    phase_is(here, "active").await;
+    heals(&member.api).await;
+    fleet.clean_up().await;
+}
+
+/// Says to a test that the network namespace that it runs in is its own.
+const OWN_NETWORK: &str = "KARMADA_TEST_OWN_NETWORK";
+
+/// The kernel itself loses what goes between agent and hub, or resets it: with its own timers, and its own repetitions.
+#[test]
+fn the_kernel_cuts_a_link() {
+    let within = |then: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", &format!("ip link set lo up && {then}")]);
+        command.arg(env::current_exe().unwrap());
+        command.env(OWN_NETWORK, "1").env_remove("KARMADA_TEST_MEMBERS");
+        command
+    };
+    match within("iptables --list --numeric").output() {
+        Ok(made) if made.status.success() => {}
+        Ok(made) => {
+            let why = String::from_utf8_lossy(&made.stderr).into_owned();
+            return eprintln!(
+                "the_kernel_cuts_a_link: skipped, no network namespace with iptables can be made here: {why}"
+            );
+        }
+        Err(error) => return eprintln!("the_kernel_cuts_a_link: skipped, there is no unshare: {error}"),
+    }
+    let test = "exec \"$0\" --ignored --exact in_a_network_of_its_own --nocapture";
+    assert!(within(test).status().unwrap().success());
+}
+
+/// Adds or deletes a rule of the kernel's.
+fn rule(what: &str, rule: &str) {
+    let done =
+        Command::new("iptables").args(["--wait", what, "INPUT"]).args(rule.split(' ')).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[tokio::test]
+#[ignore = "the_kernel_cuts_a_link starts it in a network namespace of its own"]
+async fn in_a_network_of_its_own() {
+    if env::var_os(OWN_NETWORK).is_none() {
+        return eprintln!("in_a_network_of_its_own: skipped, this is everybody's");
+    }
+    let Some(mut fleet) = fleet("kernel", 1).await else { return };
+    let path = config_map_path(&fleet.namespace, "drifts");
+    fleet.create([config_map("drifts", "0")]).await;
+    let member = &mut fleet.members[0];
+    let first = uid(&value_is(&member.api, &path, "0", PATIENCE).await);
+    let health = own_address();
+    member.agent.terminate(END).await.expect("it ends when asked");
+    member.agent.set_arg("--health-probe-bind-address=", format!("--health-probe-bind-address={health}"));
+    member.agent.set_arg("--link=", "--link=lan");
+    member.agent.spawn().unwrap();
+    let port = member.link.address().port();
+    let connected = async |is: bool| {
+        eventually(&format!("the agent to be connected: {is}"), PATIENCE, || async {
+            let status = agent_status(health).await?;
+            if status["hub"]["connected"] == is { Ok(()) } else { Err(status["hub"].to_string()) }
+        })
+        .await;
+    };
+    connected(true).await;
+    let cuts = [
+        format!("-p tcp --sport {port} -j DROP"),
+        format!("-p tcp --dport {port} -j REJECT --reject-with tcp-reset"),
+    ];
+    for (n, cut) in cuts.iter().enumerate() {
+        let (before, after) = (n.to_string(), (n + 1).to_string());
+        rule("--append", cut);
+        connected(false).await;
+        let member = &fleet.members[0];
+        set_value(&member.api, &path, "wrong").await;
+        value_is(&member.api, &path, &before, SOON).await;
+        set_value(&fleet.api, &path, &after).await;
+        rule("--delete", cut);
+        connected(true).await;
+        assert_eq!(uid(&value_is(&member.api, &path, &after, SOON).await), first);
+        fleet.ready(&member.name).await;
+    }
     fleet.clean_up().await;
 }

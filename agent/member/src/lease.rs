@@ -13,13 +13,17 @@
 //! Whoever stands at the machine holds changes back by an annotation of it ([`crate::holds`]): a renewal finds that somebody has
 //! written it, and reads it.
 //!
+//! An agent is known by what lies in its folder. Where that was copied, two processes are one agent to all others, and each would
+//! take the Lease for its own: so it names the process, too. One that finds its Lease renewed by another process of its name gives
+//! way as to any other agent, since that one came later, and what it has kept counts no more.
+//!
 //! Where the member has never let an agent see or write its Lease, and goes on refusing for a minute, the agent acts without;
 //! then the hub's Lease alone says which of two does. Once there has been one, a refusal is like any other failure: nothing
 //! is done after the Lease has run out, for another agent may have it.
 
 use std::{sync::Arc, time::Duration};
 
-use karmada_api::consts::extension::{AGENT_STATE, HUB_UNHEARD, WANTED_BY};
+use karmada_api::consts::extension::{AGENT_PROCESS, AGENT_STATE, HUB_UNHEARD, WANTED_BY};
 use karmada_client::{Backoff, Error, Patch, Policy, Rest, Wake, lease};
 use karmada_core::health::Moment;
 use karmada_env::Env;
@@ -31,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     claim::{Rival, bare, may_take, patience, promised_seconds},
     holds::Holds,
-    note::Note,
+    note::{NONE, Note},
     rights::{Rights, is_over, moment},
 };
 
@@ -67,6 +71,8 @@ pub(crate) struct Keeper {
     /// Where the Lease is.
     pub(crate) namespace: String,
     pub(crate) instance: String,
+    /// When it was started, to the microsecond: no two processes say the same.
+    pub(crate) process: String,
     pub(crate) rights: Rights,
     /// What it says of the state that is kept.
     pub(crate) note: Note,
@@ -99,6 +105,10 @@ struct Kept {
     rival: Option<Rival>,
     /// The member has shown the Lease, or taken it.
     was_seen: bool,
+    /// This process has had it.
+    was_held: bool,
+    /// Another process has this agent's name for itself, as was told.
+    has_twin: bool,
 }
 
 impl Keeper {
@@ -245,9 +255,11 @@ impl Keeper {
             Err(error) => return Err(error),
         };
         let holder = lease::holder(&lease).to_owned();
+        let is_twins = self.is_twins(&lease, kept);
         let wanted = lease::annotation(&lease, WANTED_BY).filter(|wanted| *wanted != self.instance);
         let wanted = wanted.map(str::to_owned);
         if holder == self.instance
+            && !is_twins
             && self.is_unheard()
             && let Some(wanted) = wanted
         {
@@ -266,20 +278,39 @@ impl Keeper {
             return Ok(Found::Others { unheard: false });
         }
         let patience = patience(interval, lease::duration(&lease));
-        if !may_take((&holder, &lease), &self.instance, &mut kept.rival, self.env.now(), patience) {
+        let me = if is_twins { "" } else { self.instance.as_str() };
+        if !may_take((&holder, &lease), me, &mut kept.rival, self.env.now(), patience) {
             return self.look_at(member, &lease).await;
         }
-        if holder != self.instance {
+        if holder != self.instance || is_twins {
             self.rights.member_taken_from(&holder);
             self.note.forget();
             let transitions = lease::transitions(&lease) + 1;
             lease::set_spec(&mut lease, "leaseTransitions", json!(transitions));
             lease::set_spec(&mut lease, "acquireTime", json!(lease::micro_time(self.env.wall())));
         }
+        if is_twins || kept.has_twin {
+            // Both have gone on from the same state: what the Lease says of it holds for none of the two.
+            lease::set_annotation(&mut lease, AGENT_STATE, NONE);
+        }
         object::remove_annotation(&mut lease, WANTED_BY);
         self.fill(&mut lease, interval);
         let revision = member.put_for_revision(&path, &lease).await?;
         Ok(kept.hold(lease, revision))
+    }
+
+    /// Whether the Lease is another process' that has our name: this one has had it, and did not write it last.
+    fn is_twins(&self, lease: &Value, kept: &mut Kept) -> bool {
+        let process = lease::annotation(lease, AGENT_PROCESS).filter(|process| *process != self.process);
+        let is_twins = kept.was_held && lease::holder(lease) == self.instance && process.is_some();
+        if is_twins && !std::mem::replace(&mut kept.has_twin, true) {
+            tracing::warn!(
+                cluster = %self.cluster, instance = %self.instance,
+                "another process acts as this very agent: its folder (--state-dir) was copied. This one stands by; give each agent a \
+                 folder of its own, without a copy of the file `instance`"
+            );
+        }
+        is_twins
     }
 
     /// Another agent's Lease: one that has the hub's asks for it if its holder does not hear the hub.
@@ -319,6 +350,7 @@ impl Keeper {
     /// Fills in what this agent says now.
     fn fill(&self, lease: &mut Value, interval: Duration) {
         lease::set_spec(lease, "holderIdentity", json!(self.instance));
+        lease::set_annotation(lease, AGENT_PROCESS, &self.process);
         lease::set_spec(lease, "leaseDurationSeconds", json!(promised_seconds(interval * 4)));
         lease::set_spec(lease, "renewTime", json!(lease::micro_time(self.env.wall())));
         if self.is_unheard() {
@@ -335,7 +367,7 @@ impl Kept {
     fn hold(&mut self, mut lease: Value, revision: String) -> Found {
         object::set_meta(&mut lease, "resourceVersion", revision);
         self.held = Some(lease);
-        self.was_seen = true;
+        (self.was_seen, self.was_held, self.has_twin) = (true, true, false);
         Found::Ours
     }
 }

@@ -434,6 +434,7 @@ impl Member {
             cluster: executor.cluster.clone(),
             namespace: self.namespace.clone(),
             instance: self.instance.clone(),
+            process: karmada_client::lease::micro_time(self.env.wall()),
             rights: rights.clone(),
             note: self.note.clone(),
             heartbeats: self.heartbeats,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use karmada_agent::Phase;
+use karmada_agent::{Phase, State};
 use karmada_client::Patch;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -234,4 +234,40 @@ async fn the_members_lease_is_renewed_seldom_and_outlives_its_deletion() {
     assert_eq!(lease["metadata"]["annotations"]["agent.karmada.io/wanted-by"], Value::Null);
     assert_eq!(*agent.handle.phase().borrow(), Phase::Active);
     agent.stop().await;
+}
+
+/// A folder that was copied makes two processes one agent.
+#[tokio::test(start_paused = true)]
+async fn of_two_processes_that_are_one_agent_the_earlier_gives_way() {
+    let world = World::new().await;
+    let state = State { instance: "copied".into(), ..State::fresh(&world.env) };
+    let first = world.agent_with(state.clone());
+    first.phase(Phase::Active).await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    let before = world.member.get(MAP).await.unwrap();
+    sleep(SECOND * 7).await;
+    let second = world.agent_between(state.clone(), &Wire::new(), &Wire::new());
+    timeout(SECOND * 30, first.phase(Phase::StandingBy)).await.expect("it notices with its next renewal");
+    timeout(SECOND * 30, second.phase(Phase::Active)).await.unwrap();
+    let (was, is) = (deeds(&first), deeds(&second));
+    for _ in 0..20 {
+        drift(&world).await;
+        eventually(SECOND * 10, "put right", async || value(&world).await == "1").await;
+        sleep(SECOND * 30).await;
+        assert_eq!(*first.handle.phase().borrow(), Phase::StandingBy);
+    }
+    assert_eq!(deeds(&first), was, "it leaves the member alone");
+    assert!(deeds(&second).0 >= is.0 + 20);
+    // The later one ends without a word: the earlier goes on after a while, and has touched nothing.
+    second.kill().await;
+    timeout(SECOND * 60, first.phase(Phase::Active)).await.expect("nobody renews the Lease");
+    drift(&world).await;
+    eventually(SECOND * 10, "put right", async || value(&world).await == "1").await;
+    assert_eq!(world.member.get(MAP).await.unwrap()["metadata"]["uid"], before["metadata"]["uid"]);
+    // A restart is no twin.
+    first.kill().await;
+    let again = world.agent_with(state);
+    timeout(SECOND * 5, again.phase(Phase::Active)).await.expect("it is recognised as itself");
+    again.stop().await;
 }

@@ -150,6 +150,9 @@ pub mod extension {
     /// On an agent's Lease on the member, by its holder: which state it kept last (`ID/NUMBERS`), or `none` if it has acted
     /// on something that it could not keep.
     pub const AGENT_STATE: &str = "agent.karmada.io/state";
+    /// On an agent's Lease on the member, by its holder: when its process started, so that two that take themselves for one
+    /// agent notice each other.
+    pub const AGENT_PROCESS: &str = "agent.karmada.io/process";
     /// On a Cluster, by the hub: which kinds of users' rules exist, `customizations`, `webhooks` or both. The agent watches
     /// these, and asks rarely otherwise.
     pub const INTERPRETER_RULES: &str = "agent.karmada.io/interpreter-rules";

@@ -1,7 +1,7 @@
 //! What a day costs on a link that is paid for by the byte: one cluster, a hub, and a day of paused time each.
 //!
 //!     cargo bench -p karmada-tests --bench days [-- --only quiet,away,failing,change,again,return,dead,alone] [--hours N]
-//!         [--works N] [--link lan|cellular|satellite|scheduled]
+//!         [--works N] [--link lan|cellular|satellite|scheduled] [--stock]
 //!
 //! Bytes are counted on the agent's wire, TLS included, and TCP's own left out. Times are virtual: what must be waited for, and
 //! nothing that a processor takes. Nothing is asserted.
@@ -15,12 +15,13 @@ use karmada_core::links::Link;
 use karmada_env::{Random as _, SplitMix};
 use karmada_tests::{
     bench::{Report, figures},
+    fleet::condition,
     inprocess::{PATIENCE, World},
     kubesim::Config,
     link::Mode,
     samples,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 /// What can be measured.
@@ -64,6 +65,9 @@ struct Args {
     /// What kind of link the agent is told that it has.
     #[arg(long)]
     link: Option<Link>,
+    /// To the agent the hub is as a stock kube-apiserver is: it packs nothing, and knows nothing of ours.
+    #[arg(long)]
+    stock: bool,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -143,10 +147,17 @@ async fn measure(args: &Args) -> Report {
             Figure::Change => {
                 change(&world, 1).await;
                 sleep(AFTER).await;
-                report.add("one ConfigMap of 2 KB changed, until 20 s later", since(begin), "5 KB", "");
-                let begin = wire.bytes();
+                let all = wire.bytes();
+                let aim = if args.stock { "9 KB" } else { "5 KB" };
+                let on = if args.stock { " on a stock server" } else { "" };
+                let figure = format!("one ConfigMap of 2 KB changed{on}, until 20 s later");
+                let measured = since(begin);
                 sleep(AFTER).await;
-                report.add("20 s in which nothing happens", since(begin), "", "");
+                let idle = wire.bytes();
+                let sum = |(up, down): (u64, u64)| (up + down) as f64 / 1e3;
+                let net = sum(all) - sum(begin) - (sum(idle) - sum(all));
+                report.add(figure, format!("{measured}: {net:.1} KB without what crosses anyway"), aim, "");
+                report.add("20 s in which nothing happens", since(all), "", "");
             }
             Figure::Again => {
                 world.stop_agent(0).await;
@@ -223,7 +234,12 @@ async fn hole(world: &World, n: usize) -> (Duration, Duration) {
     member.wire.set(Mode::Pass);
     let back = Instant::now();
     agent.phase("at work", PATIENCE, |phase| *phase == Phase::Active).await;
-    world.ready(&member.name, PATIENCE).await;
+    // One that was lost so often is held out of new scheduling for a while; that is not what is waited for.
+    let is_well = |cluster: &Value| {
+        condition(cluster, "Ready") == Some("True")
+            && !cluster["spec"]["taints"].to_string().contains("cluster.karmada.io/unreachable")
+    };
+    world.cluster_until(&member.name, "well", PATIENCE, is_well).await;
     (noticed, back.elapsed())
 }
 
@@ -257,7 +273,7 @@ async fn change(world: &World, count: usize) {
 /// A hub and a member that are settled.
 async fn world(args: &Args) -> World {
     let mut world = World::start(7, 0).await;
-    world.link = args.link;
+    (world.link, world.stock) = (args.link, args.stock);
     world.join_with("member1", &Config::default(), Place::Memory(Memory::default())).await;
     world.create([samples::policy("all", samples::selector("v1", "ConfigMap", ""), &["member1"])]).await;
     for n in 0..args.works {

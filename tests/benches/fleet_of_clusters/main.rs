@@ -6,6 +6,7 @@
 //!   main ── one function per figure ─┬▶ start, vanish, room, idle: a filled data directory, and a hub that starts on it;
 //!     │                              │                            the clusters are objects, and the bench speaks for them
 //!     │                              ├▶ everywhere: a fleet of real agents, each beside a stand-in member
+//!     │                              ├▶ herd: agents of this process that all come back at once
 //!     │                              └▶ push: stand-in members that the hub itself works on
 //!     └──▶ report: a Markdown table, beside the machine and what is to be reached
 //! ```
@@ -13,6 +14,7 @@
 //! As in `main_job`, nothing is asserted.
 
 mod everywhere;
+mod herd;
 mod idle;
 mod push;
 mod room;
@@ -46,6 +48,8 @@ enum Figure {
     Idle,
     /// Memory beside real agents, and one Deployment on all of them.
     Everywhere,
+    /// All agents come back at once.
+    Herd,
     /// Memory and computing of a hub that works itself on its members.
     Push,
 }
@@ -79,6 +83,12 @@ struct Args {
     /// Real agents, each with a member of its own.
     #[arg(long, value_delimiter = ',', default_value = "150,300,600")]
     agents: Vec<usize>,
+    /// Agents that come back at once.
+    #[arg(long, default_value_t = 1_000)]
+    returning: usize,
+    /// Seconds for which they are away.
+    #[arg(long, default_value_t = 75)]
+    away: u64,
     /// Members in push mode.
     #[arg(long, default_value_t = 100)]
     pushed: usize,
@@ -146,6 +156,7 @@ async fn measure(bed: &Bed) -> Report {
             Figure::Room => room::room(bed, &mut report).await,
             Figure::Idle => idle::idle(bed, &mut report).await,
             Figure::Everywhere => everywhere::everywhere(bed, &mut report).await,
+            Figure::Herd => herd::herd(bed, &mut report).await,
             Figure::Push => push::push(bed, &mut report).await,
         }
     }

@@ -84,7 +84,7 @@ pub(crate) fn config_maps(fleet: &Fleet) -> String {
 }
 
 /// How many ConfigMaps of a burst there are.
-async fn names(api: &Rest, path: &str) -> usize {
+pub(crate) async fn names(api: &Rest, path: &str) -> usize {
     let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let Ok(list) = api.get_bytes(path, accept).await else { return 0 };
     let list: Value = serde_json::from_slice(&list).unwrap_or_default();

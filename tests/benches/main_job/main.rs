@@ -13,6 +13,7 @@
 //! in what is measured; `--binaries` names others.
 
 mod bed;
+mod edge;
 mod eviction;
 mod memory;
 mod propagation;
@@ -37,6 +38,10 @@ enum Figure {
     HubMemory,
     /// An agent's resident memory.
     AgentMemory,
+    /// An agent's resident memory on a small machine whose cluster has much that is not the hub's.
+    EdgeMemory,
+    /// What an agent computes, and what crosses its link, while nothing happens.
+    EdgeIdle,
     /// How soon a hub answers.
     HubStart,
     /// Bytes on the socket while nothing happens.
@@ -66,6 +71,12 @@ struct Args {
     /// Pods on a member that are not the hub's business.
     #[arg(long, default_value_t = 500)]
     pods: usize,
+    /// The same for the memory of an agent on a small machine.
+    #[arg(long, default_value_t = 20_000)]
+    unmanaged: usize,
+    /// Objects of 2 KB that it manages beside them.
+    #[arg(long, default_value_t = 1_000)]
+    managed: usize,
     /// Seconds over which an idle link is counted.
     #[arg(long, default_value_t = 300)]
     idle: u64,
@@ -100,6 +111,8 @@ async fn measure(bed: &Bed) -> Report {
             Figure::Burst => propagation::burst(bed, &mut report).await,
             Figure::HubMemory => memory::hub(bed, &mut report).await,
             Figure::AgentMemory => memory::agent(bed, &mut report).await,
+            Figure::EdgeMemory => edge::memory(bed, &mut report).await,
+            Figure::EdgeIdle => edge::idle(bed, &mut report).await,
             Figure::HubStart => starts::hub(bed, &mut report).await,
             Figure::IdleBytes => wire::idle(bed, &mut report).await,
             Figure::StartBytes => starts::agent(bed, &mut report).await,

@@ -54,7 +54,7 @@ pub(crate) async fn agent(bed: &Bed, report: &mut Report) {
 }
 
 /// Pods as somebody else runs them on a member; of the size that Pods have.
-async fn foreign_pods(api: &Rest, count: usize) {
+pub(crate) async fn foreign_pods(api: &Rest, count: usize) {
     api.post("/api/v1/namespaces", &samples::namespace("foreign")).await.expect("a namespace");
     let nodes = api.get("/api/v1/nodes").await.expect("nodes");
     let node = nodes.pointer("/items/0/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -107,6 +107,16 @@ pub fn computed(pid: &str) -> f64 {
     (ticks(11) + ticks(12)) / TICKS
 }
 
+/// How long the threads of a process that live have computed, to the nanosecond; nothing where the kernel does not tell.
+pub fn on_cpu(pid: &str) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let times = threads.filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    });
+    times.map(Duration::from_nanos).sum()
+}
+
 /// Bytes that a process has had written to a disk.
 pub fn written(pid: &str) -> u64 {
     let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();

@@ -49,7 +49,7 @@ fn every_page_is_in_the_summary() {
 }
 
 /// Flags of other programs that pages name.
-const OTHERS: [&str; 30] = [
+const OTHERS: [&str; 32] = [
     "--agents",
     "--all-targets",
     "--authorization-mode",
@@ -59,6 +59,7 @@ const OTHERS: [&str; 30] = [
     "--cluster-signing-cert-file",
     "--cluster-signing-key-file",
     "--controllers",
+    "--damages",
     "--example",
     "--groups",
     "--hours",
@@ -80,6 +81,7 @@ const OTHERS: [&str; 30] = [
     "--works",
     "--check",
     "--set",
+    "--stock",
 ];
 
 #[test]

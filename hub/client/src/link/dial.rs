@@ -191,6 +191,8 @@ pub(super) struct Established {
     pub(super) busy: TaskTracker,
     /// How long it may bring nothing, though it was asked to.
     silence: Duration,
+    /// See [`Patience::slowest`].
+    slowest: u64,
 }
 
 impl fmt::Debug for Established {
@@ -218,7 +220,7 @@ impl Established {
         }
         loop {
             let (heard, unanswered) = counters.heard();
-            let end = heard + pace::silence(self.silence, unanswered);
+            let end = heard + pace::silence(self.silence, self.slowest, unanswered);
             let left = end.saturating_sub(env.now());
             if left.is_zero() {
                 return;
@@ -332,9 +334,9 @@ pub(super) async fn establish(
     };
     counters.connected();
     let (takes_gzip, works, busy) = (AtomicBool::new(false), AtomicBool::new(false), TaskTracker::new());
-    let silence = patience.ping_after + patience.ping_answer;
+    let (silence, slowest) = (patience.ping_after + patience.ping_answer, patience.slowest);
     let another = OnceLock::new();
-    Ok(Established { sender, peer, kill, ended, takes_gzip, works, another, busy, silence })
+    Ok(Established { sender, peer, kill, ended, takes_gzip, works, another, busy, silence, slowest })
 }
 
 #[cfg(test)]

@@ -134,6 +134,9 @@ pub struct Patience {
     pub ping_answer: Duration,
     /// How long a request may wait for its answer's headers, beyond what it and others on the connection have to bring.
     pub answer: Duration,
+    /// What the slowest line carries that this is for, in bytes a second: what is on its way has the time that it takes on it
+    /// beside all of these.
+    pub slowest: u64,
     /// The longest pause between attempts to connect that fail at once.
     pub redial: Duration,
     /// An attempt that has not finished after this long gets a competitor: its packets may be lost in a black hole whose
@@ -151,6 +154,7 @@ impl Default for Patience {
             ping_after: Duration::from_secs(11),
             ping_answer: Duration::from_secs(6),
             answer: Duration::from_secs(13),
+            slowest: pace::SLOWEST,
             redial: Duration::from_millis(1500),
             hedge: Duration::from_millis(2500),
         }

@@ -20,7 +20,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::Service;
 
 use super::{
-    Link, Shared,
+    Link, Patience, Shared,
     dial::{Established, Sender},
     pace, zip,
 };
@@ -184,16 +184,16 @@ impl Shared {
         let (_upload, others) = counters.upload(body);
         let body = body.saturating_add(others);
         let (begun, sent, received) = (Instant::now(), counters.sent(), counters.received());
-        let limit = self.config().patience.answer;
+        let Patience { answer: limit, slowest, .. } = self.config().patience;
         let mut answer = std::pin::pin!(answer);
-        let mut patience = pace::patience(limit, body, 0, 0);
+        let mut patience = pace::patience(limit, slowest, body, (0, 0));
         loop {
             if let Ok(answer) = timeout_at(begun + patience, &mut answer).await {
                 return Ok(answer);
             }
             // What has moved meanwhile took its time from this.
-            let (sent, received) = (counters.sent() - sent, counters.received() - received);
-            let longer = pace::patience(limit, body, sent, received);
+            let moved = (counters.sent() - sent, counters.received() - received);
+            let longer = pace::patience(limit, slowest, body, moved);
             if longer <= patience {
                 return Err(patience);
             }

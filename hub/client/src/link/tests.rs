@@ -272,6 +272,34 @@ async fn a_black_hole_is_noticed_and_left_within_seconds_of_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_report_on_its_way_puts_off_the_end_by_what_it_takes_on_the_slowest_line() {
+    for (slowest, least, most) in [(2 << 10, 11_000, 13_000), (128 << 10, 7_000, 8_000)] {
+        let server = server(&["h2"]);
+        let patience = Patience {
+            ping_after: Duration::from_millis(5400),
+            ping_answer: Duration::from_millis(2500),
+            slowest,
+            ..Patience::default()
+        };
+        let config = LinkConfig::new(server.config.clone(), "test/1");
+        let link = Link::new(LinkConfig { dialer: Arc::new(server.clone()), patience, ..config }, env(11));
+        text(&link, "/echo").await.unwrap();
+        server.set(Weather::Swallow);
+        let begun = Instant::now();
+        let request = Request::post("/count").body(Body::from(vec![b'x'; 8 << 10])).unwrap();
+        let mut sender = link.clone();
+        let report =
+            tokio::spawn(async move { sender.ready().await.unwrap().call(request).await.map(|_| ()) });
+        while link.status().is_connected() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let took = begun.elapsed().as_millis();
+        assert!((least..=most).contains(&took), "{slowest}: {took} ms");
+        assert!(report.await.unwrap().is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_into_a_black_hole_takes_the_connection_with_it() {
     let server = server(&["h2"]);
     let link = server.link();

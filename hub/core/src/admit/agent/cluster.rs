@@ -110,6 +110,9 @@ pub const HUB_CONDITIONS: [&str; 6] = [
 const REPORTS: [&str; 5] =
     [extension::NODES, extension::QUOTAS, extension::TUNNEL, extension::LINK, extension::VERSION];
 
+/// Annotations that say what the agent's flags know of the member: they are its own when it makes its Cluster.
+const FACTS: [&str; 1] = [extension::LINK_WINDOWS];
+
 /// How far an agent has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -229,7 +232,8 @@ fn entries(
     let (before, after): (Map<_, _>, Map<_, _>) = (map(before), map(after));
     let changed = before.keys().chain(after.keys()).find(|key| {
         let report = row.field == "annotations" && REPORTS.contains(&key.as_str());
-        let own = stage == Stage::Creating && !is_reserved(key);
+        let fact = row.field == "annotations" && FACTS.contains(&key.as_str());
+        let own = stage == Stage::Creating && (fact || !is_reserved(key));
         // Set below; whoever judges again finds it.
         let mark = key.as_str() == extension::REPORTED_BY
             && stage != Stage::Later
