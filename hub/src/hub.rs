@@ -32,6 +32,7 @@ use crate::{
         rebalancer::Rebalancer,
         remedy::Remedies,
         resync,
+        rollout::Rollouts,
         scaling::Scaling,
         scheduler::Scheduler,
         services::{exports::Exports, imports::Imports, multi::Multi},
@@ -246,6 +247,7 @@ impl Hub {
         let multi = Multi::new(&context);
         let scaling = context.to_scale.is_some().then(|| Scaling::new(&context));
         let approver = self.approves.then(|| Approver::new(&context));
+        let rollouts = Rollouts::new(&context);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
@@ -280,6 +282,7 @@ impl Hub {
             spawn(&mut running, "certificates", approver.run(stop.clone()));
         }
         spawn(&mut running, "binding", binder.run(stop.clone()));
+        spawn(&mut running, "rollout", rollouts.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));
         spawn(&mut running, "lease", lease.run(leases, stop.clone()));
         spawn(

@@ -19,7 +19,7 @@ const fn entry(on: &'static str, name: &'static str, meaning: &'static str) -> E
 }
 
 /// Every type of condition that hub and agents write.
-pub const CONDITIONS: [Entry; 47] = [
+pub const CONDITIONS: [Entry; 48] = [
     // Karmada's.
     entry(
         "Cluster",
@@ -186,6 +186,11 @@ pub const CONDITIONS: [Entry; 47] = [
         "False: it cannot leave a cluster as it should, or no other cluster takes it.",
     ),
     entry(
+        "Binding",
+        extension::ROLLED_OUT,
+        "True: the last change has reached every cluster. False: how far it has come, and what the next wave waits for.",
+    ),
+    entry(
         "MultiClusterService",
         extension::ENDPOINTS_STALE,
         "Some endpoints belong to providers that are silent: which, and since when.",
@@ -207,7 +212,14 @@ pub const CONDITIONS: [Entry; 47] = [
 ];
 
 /// What the hub notes for itself on objects, beside what stands in [`consts`](crate::consts). Nobody else writes these.
-pub const INTERNAL: [Entry; 26] = [
+pub const INTERNAL: [Entry; 29] = [
+    entry("Binding", "hub.karmada.io/rollout", "How far the last change has come: waves, times, revisions."),
+    entry("Work", "hub.karmada.io/revision", "Which revision of its template it carries, where changes go out in waves."),
+    entry(
+        "Secret",
+        "hub.karmada.io/revision-of",
+        "A label: the uid of the binding whose template the Secret keeps, as it was.",
+    ),
     entry(
         "Secret agent.CLUSTER",
         "hub.karmada.io/agent-credential",

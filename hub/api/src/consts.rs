@@ -331,6 +331,17 @@ pub mod extension {
     pub const FAILBACK_AFTER: &str = "policy.karmada.io/failback-after";
     /// Reason of events: what was evicted from a cluster goes back.
     pub const FAILBACK: &str = "FailbackTriggered";
+    /// On policies, by users, and on their bindings: in which waves a change reaches the clusters, such as
+    /// `tier=pilot soak=1h; 10% soak=30m; 100%`.
+    pub const ROLLOUT: &str = "policy.karmada.io/rollout";
+    /// On policies, by users, and on their bindings: when a wave may be followed by the next one, such as
+    /// `maxFailures=2% minHealthy=3 deadline=30m`.
+    pub const ROLLOUT_GATE: &str = "policy.karmada.io/rollout-gate";
+    /// On bindings, by users: what is to be done with the rollout that is under way: `pause`, `resume`, `abort` or `return`, and
+    /// perhaps the revision that is meant. The hub takes it off when it has done so.
+    pub const ROLLOUT_COMMAND: &str = "policy.karmada.io/rollout-command";
+    /// Condition of a binding: how far its last change has come. True when it has reached every cluster.
+    pub const ROLLED_OUT: &str = "RolledOut";
     /// Reason of an eviction: a user drains the cluster.
     pub const DRAINED: &str = "ClusterDrained";
     /// Producer of evictions from a cluster that is drained.
@@ -625,6 +636,14 @@ pub mod event {
         FENCE_WAIT = extension::FENCE_WAIT;
         /// Binding and template: what was evicted from a cluster goes back. Ours.
         FAILBACK = extension::FAILBACK;
+        /// Binding and template: a change begins to go out, or its next wave does. Ours.
+        ROLLOUT_ADVANCED = "RolloutAdvanced";
+        /// Binding and template: a change goes to no more clusters for now, and why. Ours.
+        ROLLOUT_STOPPED = "RolloutStopped";
+        /// Binding and template: a change has reached all its clusters, or was taken back. Ours.
+        ROLLOUT_ENDED = "RolloutEnded";
+        /// Binding and template: a command about a rollout cannot be carried out, and why. Ours.
+        ROLLOUT_COMMAND_REFUSED = "RolloutCommandRefused";
         /// Namespace: it stays on a member, without the hub's marks. Ours.
         NAMESPACE_RELEASED = extension::NAMESPACE_RELEASED;
         /// Work: an object stays on the member, because it is newer than the hub that wants it gone. Ours.

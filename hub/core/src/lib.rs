@@ -15,6 +15,7 @@
 //!   leave: how a cluster goes
 //!   impersonate: in whose names the hub may act on members
 //!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
+//!   rollout: in which waves a change reaches the clusters, and when the next one begins
 //!   hold, windows: when changes wait on a member        links: what kind of link a cluster has, and what follows
 //!   services: Services of one cluster in others             autoscale: what is scaled, when
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
@@ -63,6 +64,7 @@ pub mod place;
 pub mod quota;
 pub mod rebalance;
 pub mod remedy;
+pub mod rollout;
 pub mod scaling;
 pub mod search;
 pub mod select;

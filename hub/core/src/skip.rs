@@ -14,6 +14,9 @@ const GROUPS: [&str; 4] = ["cluster.karmada.io", "policy.karmada.io", "work.karm
 /// ConfigMaps that an API server publishes in namespaces of its own accord.
 const PUBLISHED: [&str; 2] = ["kube-root-ca.crt", "extension-apiserver-authentication"];
 
+/// The type of the Secrets in which the hub keeps what templates were before.
+pub const REVISION: &str = "hub.karmada.io/revision";
+
 /// The label of roles and bindings that an API server makes for itself.
 const BOOTSTRAPPING: &str = "kubernetes.io/bootstrapping";
 
@@ -78,8 +81,12 @@ impl Skip {
     }
 
     /// Whether an object is a role or binding that every API server makes for itself, and that no policy has: each
-    /// cluster has its own. What a policy has already stays its own.
+    /// cluster has its own. What a policy has already stays its own. Nor does a Secret go anywhere in which the hub keeps
+    /// something.
     pub fn bootstrapped(object: &Value) -> bool {
+        if object["type"] == REVISION && object::kind(object) == "Secret" {
+            return true;
+        }
         object::api_version(object).starts_with("rbac.authorization.k8s.io/")
             && object::label(object, BOOTSTRAPPING).is_some()
             && Claim::of(object).is_none()

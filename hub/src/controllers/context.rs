@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use karmada_api::consts::label;
 use karmada_apiserver::authn::epochs::Epochs;
+use karmada_api::work::ResourceBindingSpec;
 use karmada_client::{Error, Resource, WatchConfig, WorkQueue, latest, watch::Health};
 use karmada_core::{services::slices, skip::Skip};
 use karmada_env::Env;
@@ -53,6 +54,8 @@ pub(crate) struct Context {
     pub env: Env,
     /// Bindings whose Works are to be looked at: besides the watches the detector adds to it.
     pub to_bind: WorkQueue<BindingKey>,
+    /// Bindings whose changes go out in waves: besides the watches the binding controller adds to it.
+    pub to_roll: WorkQueue<BindingKey>,
     /// Bindings whose templates members may have scaled, where the hub asks for that.
     pub to_scale: Option<WorkQueue<BindingKey>>,
     /// Who looks at what again, now and then.
@@ -91,6 +94,7 @@ impl Context {
             known,
             epochs: None,
             to_bind: WorkQueue::new(env.clone()),
+            to_roll: WorkQueue::new(env.clone()),
             to_scale: None,
             resync: Resync::default(),
             env,
@@ -314,6 +318,26 @@ impl Context {
     /// After a reconcile of a binding: what came of it, and where it failed the binding is read the next time.
     pub(crate) fn settled<T>(&self, key: &BindingKey, outcome: Result<T, Error>) -> Result<T, Error> {
         outcome.inspect_err(|_| self.known.bindings.of(key.scope).forget_recent(&key.key))
+    }
+
+    /// The template as it is now; nothing while it is gone, or another one of its name has taken its place.
+    pub(crate) async fn template(&self, spec: &ResourceBindingSpec) -> Result<Option<Value>, Error> {
+        let Some(template) = bindings::template_key(&spec.resource) else { return Ok(None) };
+        // What the binding was made for, if that is what the watch has brought last.
+        let watched = self.known.templates.find(&template.kind);
+        if let Some(recent) = watched.and_then(|watched| watched.index.recent(&template.key))
+            && object::uid(&recent) == spec.resource.uid
+            && object::resource_version(&recent) == spec.resource.resource_version
+        {
+            return Ok(Some(Value::clone(&recent)));
+        }
+        let objects = &self.writer.objects;
+        let Some(resource) = self.known.templates.resource(objects.rest(), &template.kind).await?
+        else {
+            return Ok(None);
+        };
+        let live = objects.get(&resource, &template.key).await?;
+        Ok(live.filter(|live| spec.resource.uid.is_empty() || object::uid(live) == spec.resource.uid))
     }
 
     /// Resolves once all indexes are complete, or the hub stops.

@@ -8,6 +8,7 @@
 //!   workloads' references ─▶ dependencies ─▶ bindings
 //!                              namespaces ─▶ namespace ────┘      clusters ─▶ cluster, lease
 //!
+//!   revisions of templates, clusters' reports, the clock ─▶ rollout ─▶ bindings' state: who gets which revision
 //!   clusters' taints ─▶ evictor ─────┐
 //!   health of copies ─▶ application ─┴─▶ tasks in bindings ─▶ graceful ─▶ tasks end
 //!   clusters that are well again ─▶ failback ─▶ bindings, to be placed anew
@@ -44,6 +45,7 @@ pub(crate) mod quota;
 pub(crate) mod rebalancer;
 pub(crate) mod remedy;
 pub(crate) mod resync;
+pub(crate) mod rollout;
 pub(crate) mod scaling;
 pub(crate) mod scheduler;
 pub(crate) mod services;

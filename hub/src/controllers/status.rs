@@ -311,7 +311,7 @@ fn all_silent(context: &Context, key: &BindingKey) -> bool {
 }
 
 /// Since when nothing has been heard of a cluster, if it has fallen silent.
-fn silent_since(head: &ClusterHead) -> Option<Time> {
+pub(super) fn silent_since(head: &ClusterHead) -> Option<Time> {
     conditions::find(head.conditions(), extension::STATUS_STALE).map(|stale| stale.last_transition_time)
 }
 

@@ -15,6 +15,7 @@ mod clusters;
 mod evictions;
 mod judgement;
 mod propagation;
+mod rollouts;
 #[cfg(test)]
 mod tests;
 
@@ -36,7 +37,7 @@ pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Sour
 use parking_lot::RwLock;
 
 pub(crate) use self::evictions::Waiting;
-use self::{clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation};
+use self::{clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation, rollouts::RollingOut};
 
 /// The page of a hub process: the process itself and the controllers. Add the sources of the engine, if it is
 /// embedded, and [`Page::into_source`] gives what a listener is handed.
@@ -56,6 +57,7 @@ struct Inner {
     judged: Judged,
     evictions: Evictions,
     propagation: Propagation,
+    rollouts: RollingOut,
     match_policy: Histogram,
     apply_policy: Timed,
     sync_work: Timed,
@@ -111,6 +113,7 @@ impl HubFigures {
             judged: Judged::default(),
             evictions: Evictions::default(),
             propagation: Propagation::default(),
+            rollouts: RollingOut::default(),
             match_policy: exponential(0.001, 2.0, 12),
             apply_policy: Timed::new(),
             sync_work: Timed::new(),
@@ -180,6 +183,10 @@ impl HubFigures {
         &self.0.propagation
     }
 
+    pub(crate) fn rollouts(&self) -> &RollingOut {
+        &self.0.rollouts
+    }
+
     /// The detector has looked for a policy.
     pub(crate) fn matched_policy(&self, timer: &Timer<'_>) {
         self.0.match_policy.observe(timer.took().as_secs_f64());
@@ -219,6 +226,7 @@ impl HubFigures {
         self.0.judged.clear();
         self.0.evictions.clear();
         self.0.propagation.clear();
+        self.0.rollouts.clear();
     }
 
     /// A template's content is news: `changed` if somebody has changed it just now.
@@ -253,6 +261,7 @@ impl Source for HubFigures {
         inner.judged.write(sheet)?;
         inner.evictions.write(sheet, each)?;
         inner.propagation.write(sheet)?;
+        inner.rollouts.write(sheet)?;
         inner.queues.write(sheet)?;
         sheet.one_histogram(
             "resource_match_policy_duration_seconds",

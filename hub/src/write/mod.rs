@@ -3,6 +3,7 @@
 pub(crate) mod checks;
 pub(crate) mod claiming;
 mod events;
+pub(crate) mod revisions;
 pub(crate) mod takings;
 pub(crate) mod works;
 
@@ -16,7 +17,7 @@ use kube::Client;
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{events::Reporter, takings::Takings, works::Written};
+use self::{events::Reporter, revisions::Revisions, takings::Takings, works::Written};
 use crate::known::Known;
 
 /// What writing takes: the API, what is known of it, and a way to tell people.
@@ -25,6 +26,8 @@ pub(crate) struct Writer {
     pub(crate) objects: Objects,
     /// What the hub writes into Works and has not heard back.
     pub(crate) written: Arc<Written>,
+    /// What templates were before.
+    pub(crate) revisions: Revisions,
     /// What others take away of Works.
     pub(crate) takings: Arc<Takings>,
     pub(crate) env: Env,
@@ -51,6 +54,7 @@ impl Writer {
             known,
             objects: Objects::new(Rest::new(client.clone())),
             written: Arc::default(),
+            revisions: Revisions::default(),
             takings: Arc::new(Takings::new(env.clone())),
             env,
             reporter,

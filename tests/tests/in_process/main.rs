@@ -25,6 +25,7 @@ mod propagation;
 mod recordings;
 mod removals;
 mod restores;
+mod rollouts;
 mod services;
 mod works;
 

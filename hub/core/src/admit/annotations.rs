@@ -2,7 +2,7 @@
 //!
 //! Only what is written now is judged: whoever changes something else in an object that has been there is not held up.
 
-use karmada_api::consts::extension::{FAILBACK_AFTER, FENCE_AFTER};
+use karmada_api::consts::extension::{FAILBACK_AFTER, FENCE_AFTER, ROLLOUT, ROLLOUT_GATE};
 use karmada_meta::{object, path::FieldError};
 use serde_json::Value;
 
@@ -10,6 +10,7 @@ use crate::{
     evict,
     hold::{self, Whose},
     judge::fence,
+    rollout::Asked,
 };
 
 /// What is wrong with a template's.
@@ -23,7 +24,9 @@ pub(super) fn policy(old: Option<&Value>, obj: &Value) -> Vec<FieldError> {
         .and_then(evict::failback_refusal)
         .filter(|_| is_news(old, obj, FAILBACK_AFTER));
     let held = windows(Whose::Policy, old, obj);
-    template(old, obj).into_iter().chain(failback).chain(held).collect()
+    let rollout = Asked::read(|key| object::annotation(obj, key)).err();
+    let rollout = rollout.filter(|_| is_news(old, obj, ROLLOUT) || is_news(old, obj, ROLLOUT_GATE));
+    template(old, obj).into_iter().chain(failback).chain(held).chain(rollout).collect()
 }
 
 /// What is wrong with the maintenance windows of an object.

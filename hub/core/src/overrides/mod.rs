@@ -150,6 +150,36 @@ pub fn means(spec: &OverrideSpec, subject: &Subject) -> Option<Match> {
     select::closest(&spec.resource_selectors, subject)
 }
 
+/// The rules that mean an object and a cluster, in the order in which they are applied.
+pub fn rules_for(
+    cluster: &Cluster,
+    manifest: &Value,
+    cluster_policies: &[ClusterOverridePolicy],
+    policies: &[OverridePolicy],
+) -> Vec<(String, Overriders)> {
+    let subject = Subject::of(manifest);
+    let wide = cluster_policies.iter().map(|policy| (policy.metadata.name.as_deref(), &policy.spec));
+    let near = policies.iter().map(|policy| (policy.metadata.name.as_deref(), &policy.spec));
+    let of = |policies: Vec<(Option<&str>, &OverrideSpec)>| {
+        let mut meaning: Vec<_> = policies
+            .into_iter()
+            .filter_map(|(name, spec)| Some((means(spec, &subject)?, name.unwrap_or_default().to_owned(), spec)))
+            .collect();
+        meaning.sort_by(|(a, p, _), (b, q, _)| a.cmp(b).then_with(|| p.cmp(q)));
+        let matching = |target: &Option<_>| target.as_ref().is_none_or(|target| affinity::matches(target, cluster));
+        let rules = meaning.into_iter().flat_map(|(_, name, spec)| {
+            rules(spec).into_iter().map(move |(_, rule)| (name.clone(), rule))
+        });
+        rules
+            .filter(|(_, rule)| matching(&rule.target_cluster))
+            .map(|(name, rule)| (name, rule.overriders))
+            .collect::<Vec<_>>()
+    };
+    let mut all = of(wide.collect());
+    all.extend(of(near.collect()));
+    all
+}
+
 fn apply_policies(
     manifest: &mut Value,
     subject: &Subject,

@@ -11,8 +11,13 @@
 mod fences;
 mod listen;
 mod render;
+mod staged;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt, stream};
 use karmada_api::{
@@ -21,7 +26,7 @@ use karmada_api::{
     work::{ResourceBindingSpec, TargetCluster},
 };
 use karmada_client::Error;
-use karmada_core::{delete::Wishes, evict, judge::fence, names, place, select::Claim, work as core_work};
+use karmada_core::{delete::Wishes, evict, judge::fence, names, place, select::{Claim, Subject}, work as core_work};
 use karmada_meta::{object, time::Time};
 use karmada_objects::{
     Part, bindings,
@@ -34,7 +39,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::render::overriding;
 use self::{
     listen::News,
-    render::{Override, Rendered},
+    render::{Override, Render, Rendered},
+    staged::{Choice, Staged},
 };
 use super::{Context, Next, work};
 use crate::{
@@ -189,13 +195,20 @@ impl Binder {
         let mut problems = Problems { missing: self.missing_overrides(binding), ..Problems::default() };
         let mut next = Next::Done;
         if problems.missing.is_empty() && !targets.is_empty() {
-            let Some(template) = self.template(spec).await? else { return Ok(Next::Done) };
+            let Some(template) = self.context.template(spec).await? else { return Ok(Next::Done) };
             if self.waits_for_parts(spec, &template).await {
                 // Once they are given, that brings us back; a rule that cannot be asked for them does not.
                 self.report(key, binding, spec, &problems).await?;
                 return Ok(Next::After(PARTS));
             }
-            let render = render::Render::new(&self.context, key, binding, spec, &template);
+            let over = overriding(&self.context.known, &Subject::of(&template));
+            let staged = Staged::of(&self.context, key, binding, &template, &over).await?;
+            if matches!(staged, Staged::NotYet) {
+                // Its state brings us back.
+                self.report(key, binding, spec, &problems).await?;
+                return Ok(Next::After(PATIENCE));
+            }
+            let render = Render::new(&self.context, key, binding, spec, &template, over);
             let (mut written, mut settled) = (Vec::new(), true);
             let fences = self.fences(key, binding, &targets, &render.work_name()).await?;
             // Together, so that one sync makes several of them durable; and all of them, whatever becomes of one.
@@ -215,8 +228,15 @@ impl Binder {
                 settled = false;
                 tracing::debug!(binding = %key, for_clusters = ?purging, "waits for copies that are removed first");
             }
-            let making: Vec<_> =
-                targets.iter().map(|target| self.make(key, &render, target, changed).boxed()).collect();
+            let renders = Renders::of(&self.context, key, binding, spec, &render, &staged);
+            let making: Vec<_> = renders
+                .choose(&self.context, &targets)
+                .into_iter()
+                .zip(&targets)
+                .map(|((render, revision), target)| {
+                    self.make(key, render, revision, target, changed).boxed()
+                })
+                .collect();
             let made: Vec<_> = stream::iter(making).buffered(AT_ONCE).collect().await;
             for (target, made) in targets.iter().zip(made) {
                 let made = match made {
@@ -233,6 +253,7 @@ impl Binder {
                     }
                     Outcome::Made(Made::Unchanged, _) => {}
                     Outcome::NotYet => settled = false,
+                    Outcome::Left => {}
                     Outcome::Made(Made::Going, _) => next = next.sooner(PATIENCE),
                     Outcome::Made(Made::Withheld(wait), _) => {
                         next = next.sooner(wait);
@@ -305,33 +326,15 @@ impl Binder {
         purged
     }
 
-    /// The template as it is now; nothing while it is gone, or another one of its name has taken its place.
-    async fn template(&self, spec: &ResourceBindingSpec) -> Result<Option<Value>, Error> {
-        let Some(template) = bindings::template_key(&spec.resource) else { return Ok(None) };
-        // What the binding was made for, if that is what the watch has brought last.
-        let watched = self.context.known.templates.find(&template.kind);
-        if let Some(recent) = watched.and_then(|watched| watched.index.recent(&template.key))
-            && object::uid(&recent) == spec.resource.uid
-            && object::resource_version(&recent) == spec.resource.resource_version
-        {
-            return Ok(Some(Value::clone(&recent)));
-        }
-        let objects = &self.context.writer.objects;
-        let Some(resource) = self.context.known.templates.resource(objects.rest(), &template.kind).await?
-        else {
-            return Ok(None);
-        };
-        let live = objects.get(&resource, &template.key).await?;
-        Ok(live.filter(|live| spec.resource.uid.is_empty() || object::uid(live) == spec.resource.uid))
-    }
-
     async fn make(
         &self,
         key: &BindingKey,
-        render: &render::Render<'_>,
+        render: Option<&Render<'_>>,
+        revision: Option<String>,
         target: &TargetCluster,
         changed: Option<Duration>,
     ) -> Result<Outcome, Error> {
+        let Some(render) = render else { return Ok(Outcome::Left) };
         let cluster = self.context.known.clusters.get(&Key::cluster_scoped(target.name.as_str()));
         let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Outcome::NotYet) };
         let namespace = names::execution_namespace(&target.name);
@@ -359,7 +362,7 @@ impl Binder {
             {
                 reports.expect(&work_key, Some(generation), since);
             }
-            render.work(&manifest, &applied, &target.name, existing, id)
+            render.work(&manifest, &applied, &target.name, existing, id, revision.as_deref())
         })
         .await;
         if expected && !matches!(made, Ok(Made::Written)) {
@@ -492,6 +495,53 @@ enum Outcome {
     NotYet,
     /// An override cannot be applied; the Work stays as it is.
     Override(String),
+    /// It waits for its wave, and what it has cannot be made any more; the Work stays as it is.
+    Left,
+}
+
+/// The template as clusters get it: as it is now, and as it was for those that wait.
+struct Renders<'a> {
+    now: &'a Render<'a>,
+    older: BTreeMap<&'a str, Render<'a>>,
+    staged: &'a Staged,
+}
+
+impl<'a> Renders<'a> {
+    fn of(
+        context: &'a Context,
+        key: &'a BindingKey,
+        binding: &'a Value,
+        spec: &'a ResourceBindingSpec,
+        now: &'a Render<'a>,
+        staged: &'a Staged,
+    ) -> Self {
+        let mut older = BTreeMap::new();
+        if let Staged::Waves(waves) = staged {
+            for (name, (template, over)) in &waves.older {
+                older.insert(name.as_str(), Render::new(context, key, binding, spec, template, over.clone()));
+            }
+        }
+        Self { now, older, staged }
+    }
+
+    /// What each target gets, and the name of the revision that is; nothing where it keeps what it has.
+    fn choose(&'a self, context: &Context, targets: &[&TargetCluster]) -> Vec<(Option<&'a Render<'a>>, Option<String>)> {
+        let Staged::Waves(waves) = self.staged else { return vec![(Some(self.now), None); targets.len()] };
+        let order = waves.order();
+        let choose = |target: &&TargetCluster| {
+            let cluster = context.known.clusters.get(&Key::cluster_scoped(target.name.as_str()));
+            // Nothing is made where there is none.
+            let Some(cluster) = cluster else { return (Some(self.now), None) };
+            let work = Key::new(names::execution_namespace(&target.name), self.now.work_name());
+            let work = context.known.works.get(&work).filter(|head| !head.deleting);
+            match waves.choice(&order, &cluster, work.as_deref()) {
+                Choice::Now(name) => (Some(self.now), name),
+                Choice::Older(name) => (self.older.get(name.as_str()), Some(name)),
+                Choice::Left => (None, None),
+            }
+        };
+        targets.iter().map(choose).collect()
+    }
 }
 
 impl Problems {

@@ -13,6 +13,7 @@ use karmada_core::{
     hold::Whose,
     names,
     overrides::{self, Applied},
+    rollout,
     select::Subject,
     work,
 };
@@ -24,7 +25,7 @@ use karmada_objects::{
 };
 use serde_json::Value;
 
-use super::Context;
+use super::{Context, staged::Overriding};
 use crate::known::{Known, heads::OverrideHead};
 
 /// What is the same for all clusters of a binding.
@@ -64,8 +65,8 @@ impl<'a> Render<'a> {
         binding: &'a Value,
         spec: &'a ResourceBindingSpec,
         template: &'a Value,
+        (cluster_policies, policies): Overriding,
     ) -> Self {
-        let (cluster_policies, policies) = overriding(&context.known, &Subject::of(template));
         Self {
             key,
             id: object::label(binding, bindings::id_label(key.scope)).unwrap_or_default(),
@@ -139,6 +140,7 @@ impl<'a> Render<'a> {
         cluster: &str,
         existing: Option<&Value>,
         id: &str,
+        revision: Option<&str>,
     ) -> Value {
         let binding = work::Binding {
             namespace: (self.key.scope == Scope::Namespaced).then_some(self.key.key.namespace.as_str()),
@@ -152,6 +154,10 @@ impl<'a> Render<'a> {
                 Some(text) => object::set_annotation(&mut work, key, *text),
                 None => drop(object::remove_annotation(&mut work, key)),
             }
+        }
+        match revision {
+            Some(revision) => object::set_annotation(&mut work, rollout::REVISION, revision),
+            None => drop(object::remove_annotation(&mut work, rollout::REVISION)),
         }
         work
     }

@@ -8,6 +8,7 @@ use karmada_api::{
 use karmada_core::{
     evict,
     hold::{self, Whose},
+    rollout,
     judge::fence,
     select::{self, Policy},
 };
@@ -167,8 +168,8 @@ fn carry(binding: &mut Value, template: &Value, policy: Policy<'_>) {
         Some(after) => object::set_annotation(binding, extension::FAILBACK_AFTER, after),
         None => drop(object::remove_annotation(binding, extension::FAILBACK_AFTER)),
     }
-    // Also what cannot be read: agents hold changes back until it can.
-    for key in Whose::Policy.keys() {
+    // Also what cannot be read: agents hold changes back until it can, and the hub does those that go out in waves.
+    for key in Whose::Policy.keys().into_iter().chain([extension::ROLLOUT, extension::ROLLOUT_GATE]) {
         match policy.annotation(key) {
             Some(text) => object::set_annotation(binding, key, text),
             None => drop(object::remove_annotation(binding, key)),
@@ -196,6 +197,9 @@ pub(super) fn unread(template: &Value, policy: Policy<'_>) -> Option<String> {
     let [_, windows] = Whose::Policy.keys();
     if let Some(error) = policy.annotation(windows).and_then(|text| hold::refusal(Whose::Policy, text)) {
         said.push(format!("policy: {error}: changes wait on every cluster until that can be read"));
+    }
+    if let Err(error) = rollout::Asked::read(|key| policy.annotation(key)) {
+        said.push(format!("policy: {error}: changes reach no cluster until that can be read"));
     }
     (!said.is_empty()).then(|| said.join("; "))
 }

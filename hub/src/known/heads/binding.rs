@@ -7,7 +7,7 @@ use karmada_api::{
     policy::{Placement, ResourceList},
     work::{ObjectReference, ResourceBindingSpec, SchedulePriority, WorkloadAffinityGroups},
 };
-use karmada_core::{delete, evict, place, quota};
+use karmada_core::{delete, evict, place, quota, rollout};
 use karmada_meta::{gvk::GroupVersionKind, object};
 use karmada_objects::key::Key;
 use serde::Deserialize;
@@ -70,6 +70,10 @@ pub(crate) struct BindingHead {
     pub collected: bool,
     /// Whether its status says that some of that is old.
     pub stale: bool,
+    /// Whether its changes go out in waves, or did.
+    pub rolls: bool,
+    /// Whether a change does that is not everywhere yet.
+    pub rolling: bool,
     /// Whether its policy takes it back to clusters that it was evicted from.
     pub fails_back: bool,
 }
@@ -106,7 +110,10 @@ impl BindingHead {
         let has = |type_: &str| condition(type_).is_some();
         let spec = ResourceBindingSpec::deserialize(&value["spec"]).ok();
         let placed = condition(condition::SCHEDULED).is_some_and(|scheduled| scheduled["status"] == "True");
+        let rollout = rollout::State::read(value);
         Self {
+            rolls: rollout.is_some() || object::annotation(value, extension::ROLLOUT).is_some(),
+            rolling: rollout.is_some_and(|state| state.phase != rollout::Phase::Complete),
             clusters: names("clusters", "name"),
             troubled: has(extension::FAILOVER_COMPLETE),
             stale: has(extension::STATUS_STALE),

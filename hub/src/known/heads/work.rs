@@ -7,6 +7,7 @@ use karmada_api::{
 use karmada_core::{
     aggregate::Report,
     judge::fence,
+    rollout,
     stage::{self, Stage},
 };
 use karmada_meta::{object, text};
@@ -39,6 +40,10 @@ pub(crate) struct WorkHead {
     pub stage: Stage,
     /// After how many seconds without word from the hub it is stopped there, if it is.
     pub fence: Option<u32>,
+    /// The revision of its template that it carries, where changes go out in waves.
+    pub revision: Option<Box<str>>,
+    /// How its cluster stands to that.
+    pub seen: rollout::Seen,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
     /// Whether it is marked as unwanted.
@@ -117,6 +122,8 @@ impl WorkHead {
             owner: owner.map(|o| o.uid).unwrap_or_default(),
             stage: stage::of(value).0,
             fence: fence::of_work(value).map(|after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
+            revision: object::annotation(value, rollout::REVISION).map(Into::into),
+            seen: rollout::seen(value),
             deleting: object::deletion_timestamp(value).is_some(),
             unwanted: object::annotation(value, extension::UNWANTED_SINCE).is_some(),
             content: Self::content(value),

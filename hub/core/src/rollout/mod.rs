@@ -1,0 +1,64 @@
+//! Staged rollouts: a change reaches the clusters in waves, each of which waits until the one before is well.
+//!
+//! ```text
+//!   annotations ─ asked ─▶ waves, gate
+//!                            │
+//!   what is new: a revision ─┴─▶ begin ─▶ State ─┬─ step(members, now) ─▶ State, what to tell, when to look again
+//!   commands of people ─────────── command ──────┘                          │
+//!                                                                            ▼
+//!                                              gets(cluster) ─▶ the new revision, or what it has, or the last whole one
+//! ```
+//!
+//! What is rolled out is only a name here, a [`State::revision`]: for a template and its overrides the [`revision`] module
+//! makes one. The rules:
+//!
+//! - Which clusters are in which wave is decided once: by labels, or by a hash of the cluster's name and the policy's id, up to a
+//!   number that is kept for each wave. So the state is small however many clusters there are, a cluster that joins or leaves
+//!   moves no other, and every rollout of a policy meets the same clusters first. The last point is what keeps the number of
+//!   revisions that clusters may have at once to one more than there are waves, however fast changes follow each other.
+//! - A gate asks those clusters only that were heard since they were given the change. One that is silent, or holds changes back,
+//!   is neither well nor failed; a wave of which too few were heard waits, and says so.
+//! - Changed clusters that fall silent in larger numbers than unchanged ones may have lost their link by the change: a breach.
+//! - Times are the hub's. Which clusters have not become well yet, and since when, is not kept over a restart: they are given
+//!   their time anew. Everything else is.
+//! - A cluster never gets a revision that another one has replaced. Until its wave comes it keeps what it has; a new one gets
+//!   the last revision that went everywhere.
+//! - Nothing but a person begins a revision again that was stopped.
+
+pub mod asked;
+pub mod revision;
+mod seen;
+mod state;
+mod step;
+pub mod words;
+
+use karmada_meta::object;
+use serde_json::Value;
+
+pub use self::{
+    asked::{Asked, Gate},
+    revision::Revision,
+    seen::seen,
+    state::{Command, Gets, Order, Phase, State, Wave, begin},
+    step::{Clocks, Fact, Member, Seen, Stage, Step, Sums, Told, command, step},
+};
+
+/// On a binding, by the hub: the [`State`].
+pub const STATE: &str = "hub.karmada.io/rollout";
+/// On a Work, by the hub: the revision that it carries.
+pub const REVISION: &str = "hub.karmada.io/revision";
+
+impl State {
+    /// What a binding has of it; nothing where none was kept, or none that can be read.
+    pub fn read(binding: &Value) -> Option<Self> {
+        serde_json::from_str(object::annotation(binding, STATE)?).ok()
+    }
+
+    /// The revision that a cluster has whose Work says so: what the hub cannot make any more counts as what went everywhere.
+    pub fn carried<'a>(&'a self, says: Option<&'a str>) -> &'a str {
+        says.filter(|says| self.kept.iter().any(|kept| kept == says)).unwrap_or(&self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! How a Work's cluster stands to what the Work carries.
+
+use karmada_api::consts::{annotation, extension};
+use karmada_meta::object;
+use serde_json::Value;
+
+use super::Seen;
+use crate::stage::{self, Stage};
+
+/// See the module. What was reported of an earlier content says nothing of this one.
+pub fn seen(work: &Value) -> Seen {
+    let conditions = work.pointer("/status/conditions").and_then(Value::as_array);
+    let is_held = |condition: &Value| {
+        condition["type"] == extension::CHANGES_HELD && condition["status"] == "True"
+    };
+    if conditions.into_iter().flatten().any(is_held) {
+        return Seen::Held;
+    }
+    match stage::of(work).0 {
+        Stage::Waiting => return Seen::Unsaid,
+        Stage::Failed => return Seen::Unwell,
+        Stage::Applied => {}
+    }
+    let Some(status) = work.pointer("/status/manifestStatuses/0") else { return Seen::Unsaid };
+    let carried = work
+        .pointer("/spec/workload/manifests/0")
+        .and_then(|manifest| object::annotation(manifest, annotation::TEMPLATE_GENERATION))
+        .and_then(|text| text.parse::<i64>().ok());
+    let reported = status["status"]["resourceTemplateGeneration"].as_i64();
+    if carried.zip(reported).is_some_and(|(carried, reported)| reported < carried) {
+        return Seen::Unsaid;
+    }
+    // Of a kind of which nobody can tell, that it is there is all there is to know.
+    if status["health"] == "Unhealthy" { Seen::Unwell } else { Seen::Well }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_said_of_the_content_counts() {
+        let applied = |status: &str, seen: i64| json!({"type": "Applied", "status": status, "observedGeneration": seen});
+        let report = |health: &str, of: i64| json!([{"health": health, "status": {"resourceTemplateGeneration": of}}]);
+        let rows = [
+            (json!(null), json!(null), Seen::Unsaid),
+            (json!([applied("True", 1)]), report("Healthy", 7), Seen::Unsaid),
+            (json!([applied("True", 2)]), report("Healthy", 6), Seen::Unsaid),
+            (json!([applied("True", 2)]), json!(null), Seen::Unsaid),
+            (json!([applied("True", 2)]), report("Healthy", 7), Seen::Well),
+            (json!([applied("True", 2)]), report("Unhealthy", 7), Seen::Unwell),
+            (json!([applied("True", 2)]), json!([{"health": "Unknown"}]), Seen::Well),
+            (json!([applied("False", 2)]), report("Healthy", 7), Seen::Unwell),
+            (
+                json!([applied("True", 1), {"type": "ChangesHeld", "status": "True"}]),
+                report("Healthy", 6),
+                Seen::Held,
+            ),
+        ];
+        for (conditions, statuses, want) in rows {
+            let work = json!({
+                "metadata": {"generation": 2},
+                "spec": {"workload": {"manifests": [{"metadata": {"annotations": {"resourcetemplate.karmada.io/generation": "7"}}}]}},
+                "status": {"conditions": conditions, "manifestStatuses": statuses},
+            });
+            assert_eq!(seen(&work), want, "{work}");
+        }
+    }
+}

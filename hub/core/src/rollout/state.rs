@@ -1,0 +1,331 @@
+//! What is kept of a rollout.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
+
+use karmada_meta::{labels::Selector, time::Time};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::asked::{self, Asked, Who};
+
+/// How a rollout stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// The revision goes to every cluster.
+    #[default]
+    Complete,
+    /// Waves follow each other.
+    Running,
+    /// The next wave waits for a person.
+    AwaitsApproval,
+    /// A person holds it.
+    Paused,
+    /// The gate was broken, and it waits for a person.
+    Breached,
+    /// It goes to no more clusters; those that have it keep it.
+    Aborted,
+    /// Those that had it are given what they had before.
+    Returned,
+}
+
+/// A wave, as it was decided when the rollout began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wave {
+    /// As people wrote it.
+    pub name: String,
+    /// The labels of its clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<String>,
+    /// It takes the clusters up to this place in the order of hashes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upto: Option<Place>,
+    /// How many clusters it had.
+    pub clusters: usize,
+    /// In seconds.
+    pub soak: u64,
+    /// Whether a person has to let it begin.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approve: bool,
+    /// When it began; nothing of one that has not, or that was empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened: Option<Time>,
+}
+
+impl Wave {
+    /// How long it is looked at when it is well.
+    pub fn soak(&self) -> Duration {
+        Duration::from_secs(self.soak)
+    }
+}
+
+/// A place in the order of clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(u64);
+
+impl Place {
+    /// A cluster's.
+    pub fn of(seed: &str, cluster: &str) -> Self {
+        let hash = Sha256::new().chain_update(seed).chain_update([0]).chain_update(cluster).finalize();
+        Self(hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+}
+
+// As text: JSON's numbers are not that long everywhere.
+impl Serialize for Place {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:016x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u64::from_str_radix(&text, 16).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// How far a change has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct State {
+    /// What is rolled out.
+    pub revision: String,
+    /// What went everywhere last.
+    pub base: String,
+    /// The revisions of which some cluster may have one; how each is to be made is kept elsewhere.
+    pub kept: Vec<String>,
+    /// How it stands.
+    pub phase: Phase,
+    /// Why it was stopped, for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Whose order of clusters it is.
+    pub seed: String,
+    /// All waves.
+    pub waves: Vec<Wave>,
+    /// How many of them have begun.
+    pub open: usize,
+    /// When the first did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub began: Option<Time>,
+    /// Since when the last of these is well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub well: Option<Time>,
+    /// How many waves a person has let begin.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub approved: usize,
+    /// How many failed, and fell silent, when a person let it go on.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub accepted_failures: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub accepted_silent: usize,
+    /// What was stopped, and is not begun again by itself.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub refused: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// What a cluster is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gets<'a> {
+    /// What is rolled out.
+    Revision,
+    /// What it has.
+    Kept(&'a str),
+    /// What went everywhere last.
+    Base,
+}
+
+impl State {
+    /// The first of all: what there is goes everywhere, as it did.
+    pub fn first(revision: &str, seed: &str) -> Self {
+        Self {
+            revision: revision.to_owned(),
+            base: revision.to_owned(),
+            kept: vec![revision.to_owned()],
+            seed: seed.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// What a cluster of a wave is to have. `has` is the revision that it has; nothing of one that has none yet.
+    pub fn gets<'a>(&self, wave: usize, has: Option<&'a str>) -> Gets<'a> {
+        let opened = match self.phase {
+            Phase::Complete => return Gets::Revision,
+            Phase::Returned => return Gets::Base,
+            Phase::Running | Phase::AwaitsApproval => wave < self.open,
+            Phase::Paused | Phase::Breached | Phase::Aborted => false,
+        };
+        match has {
+            // Also of one whose labels were changed meanwhile.
+            Some(has) if has == self.revision => Gets::Revision,
+            _ if opened => Gets::Revision,
+            Some(has) if self.kept.iter().any(|kept| kept == has) => Gets::Kept(has),
+            _ => Gets::Base,
+        }
+    }
+
+    /// Whether there is something to look after.
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::AwaitsApproval)
+    }
+}
+
+/// The waves of a rollout, ready to be asked.
+#[derive(Debug)]
+pub struct Order<'a> {
+    seed: &'a str,
+    waves: Vec<(Option<Selector>, Option<Place>)>,
+}
+
+impl<'a> Order<'a> {
+    /// That of a state. Labels that cannot be read, which admission does not let through, select nothing.
+    pub fn of(state: &'a State) -> Self {
+        let selector = |text: &String| Selector::parse(text).ok();
+        let waves = state.waves.iter().map(|wave| (wave.labels.as_ref().and_then(selector), wave.upto));
+        Self { seed: &state.seed, waves: waves.collect() }
+    }
+
+    /// The wave that takes a cluster.
+    pub fn wave(&self, cluster: &str, labels: Option<&BTreeMap<String, String>>) -> usize {
+        let (place, none) = (Place::of(self.seed, cluster), BTreeMap::new());
+        let takes = |(selector, upto): &(Option<Selector>, Option<Place>)| {
+            selector.as_ref().is_some_and(|selector| selector.matches(labels.unwrap_or(&none)))
+                || upto.is_some_and(|upto| place <= upto)
+        };
+        self.waves.iter().position(takes).unwrap_or(self.waves.len().saturating_sub(1))
+    }
+}
+
+/// Decides which cluster is in which wave. `clusters` are those that the change concerns, with their labels.
+fn freeze(waves: &[asked::Wave], seed: &str, clusters: &[(&str, Option<&BTreeMap<String, String>>)]) -> Vec<Wave> {
+    let none = BTreeMap::new();
+    let mut left: Vec<(Place, &BTreeMap<String, String>)> =
+        clusters.iter().map(|(name, labels)| (Place::of(seed, name), labels.unwrap_or(&none))).collect();
+    left.sort_unstable_by_key(|(place, _)| *place);
+    let mut frozen = Vec::with_capacity(waves.len());
+    for wave in waves {
+        let before = left.len();
+        let (mut labels, mut upto) = (None, None);
+        match &wave.who {
+            Who::Labels(text) => {
+                if let Ok(selector) = Selector::parse(text) {
+                    left.retain(|(_, labels)| !selector.matches(labels));
+                }
+                labels = Some(text.clone());
+            }
+            Who::Share(asked::Share::ALL) => {
+                left.clear();
+                upto = Some(Place(u64::MAX));
+            }
+            Who::Share(share) => {
+                let taken = share.up(clusters.len()).saturating_sub(clusters.len() - left.len()).min(left.len());
+                upto = taken.checked_sub(1).map(|last| left[last].0);
+                left.drain(..taken);
+            }
+        }
+        frozen.push(Wave {
+            name: wave.name.clone(),
+            labels,
+            upto,
+            clusters: before - left.len(),
+            soak: wave.soak.as_secs(),
+            approve: wave.approve,
+            opened: None,
+        });
+    }
+    frozen
+}
+
+/// A revision is there that was not: what follows on what was.
+pub fn begin(
+    before: &State,
+    revision: &str,
+    asked: &Asked,
+    seed: &str,
+    clusters: &[(&str, Option<&BTreeMap<String, String>>)],
+) -> State {
+    let stopped = matches!(before.phase, Phase::Breached | Phase::Aborted | Phase::Returned);
+    let refused = if stopped { before.revision.clone() } else { before.refused.clone() };
+    let mut kept = before.kept.clone();
+    if !kept.iter().any(|kept| kept == revision) {
+        kept.push(revision.to_owned());
+    }
+    let state = State {
+        revision: revision.to_owned(),
+        base: before.base.clone(),
+        kept,
+        seed: seed.to_owned(),
+        refused,
+        ..State::default()
+    };
+    if revision == before.base {
+        // What most clusters have, and the others are given back.
+        return state;
+    }
+    let phase = match before.phase {
+        _ if revision == state.refused => Phase::Aborted,
+        Phase::Paused => Phase::Paused,
+        _ => Phase::Running,
+    };
+    let why = match phase {
+        Phase::Aborted => "this revision was stopped before".to_owned(),
+        Phase::Paused => before.why.clone(),
+        _ => String::new(),
+    };
+    State { phase, why, waves: freeze(&asked.waves, seed, clusters), ..state }
+}
+
+/// What a person wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// No more clusters are changed for now.
+    Pause,
+    /// It goes on, with what has failed so far; a wave that waits for it begins; what was stopped begins anew.
+    Resume,
+    /// No more clusters are changed.
+    Abort,
+    /// Those that were are given what they had before.
+    Return,
+}
+
+impl Command {
+    /// As it is written.
+    pub const ALL: [(&'static str, Self); 4] =
+        [("pause", Self::Pause), ("resume", Self::Resume), ("abort", Self::Abort), ("return", Self::Return)];
+
+    /// Reads `WORD [REVISION]`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(text: &str) -> Result<(Self, Option<&str>), String> {
+        let mut words = text.split_whitespace();
+        let word = words.next().unwrap_or_default();
+        let command = word.parse()?;
+        Ok((command, words.next()))
+    }
+}
+
+impl FromStr for Command {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(word, _)| *word == text);
+        found.map(|(_, command)| *command).ok_or_else(|| {
+            let shown: String = text.chars().take(32).collect();
+            format!("{shown:?} is none of pause, resume, abort and return")
+        })
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = Self::ALL.iter().find(|(_, command)| command == self).map_or("", |(word, _)| word);
+        f.write_str(word)
+    }
+}

@@ -1,0 +1,364 @@
+//! One look at a rollout: what the clusters say, and what follows.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use karmada_meta::time::Time;
+use serde::Serialize;
+
+use super::{
+    asked::Gate,
+    state::{Command, Phase, State},
+    words,
+};
+
+/// How a cluster stands that has been given the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It holds changes back, or none of its maintenance windows is open.
+    Held,
+    /// It has not said anything about it.
+    Unsaid,
+    /// It has it, and is not well yet, or not any more.
+    Unwell,
+    /// It has it, and is well.
+    Well,
+}
+
+/// What is known of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The change is none for it.
+    Unconcerned,
+    /// It has something else.
+    Old,
+    /// It was given the change.
+    New(Seen),
+}
+
+/// A cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its wave.
+    pub wave: usize,
+    /// What is known of it.
+    pub fact: Fact,
+    /// Since when nothing was heard of it, if it is silent.
+    pub silent: Option<Time>,
+}
+
+/// How far a cluster is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Stage {
+    /// The change is none for it.
+    Unconcerned,
+    /// Its wave has not begun, or nothing goes out.
+    NotYet,
+    /// Its wave has begun, and it is about to be given the change.
+    Due,
+    /// It was silent already when its wave began.
+    WaitingSilent,
+    /// It fell silent after that.
+    SilentAfterChange,
+    /// It holds the change back, or waits for a maintenance window.
+    WaitingHeld,
+    /// It was given the change and has not said anything about it.
+    Offered,
+    /// It has the change and is not well yet.
+    Applied,
+    /// It is well.
+    Healthy,
+    /// It was not well in time.
+    Failed,
+}
+
+/// How many clusters are how far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums(BTreeMap<Stage, usize>);
+
+impl Sums {
+    /// How many are so far.
+    pub fn of(&self, stage: Stage) -> usize {
+        self.0.get(&stage).copied().unwrap_or_default()
+    }
+
+    /// All there are.
+    pub fn all(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
+        self.0.iter().map(|(stage, count)| (*stage, *count))
+    }
+
+    fn add(&mut self, stage: Stage) {
+        *self.0.entry(stage).or_default() += 1;
+    }
+
+    /// Those that have said something about the change.
+    fn heard(&self) -> usize {
+        [Stage::Applied, Stage::Healthy, Stage::Failed].map(|stage| self.of(stage)).iter().sum()
+    }
+
+    /// Those that could say something and have not.
+    fn expected(&self) -> usize {
+        self.of(Stage::Due) + self.of(Stage::Offered)
+    }
+}
+
+/// Since when clusters are not well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clocks(BTreeMap<String, Time>);
+
+/// What a look has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// How far all clusters are.
+    pub sums: Sums,
+    /// The same of the last wave that has begun.
+    pub wave: Sums,
+    /// What has happened, for people: an event's reason and words.
+    pub told: Vec<(Told, String)>,
+    /// When something may be otherwise although nobody says anything.
+    pub again: Option<Duration>,
+}
+
+/// What kind of news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A wave has begun, or could.
+    Advanced,
+    /// It goes no further.
+    Stopped,
+    /// It is at its end.
+    Ended,
+}
+
+/// Looks at a rollout, and takes it further.
+pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &mut Clocks) -> Step {
+    let mut step = Step::default();
+    look(state, gate, members, now, clocks, &mut step);
+    if !state.is_under_way() {
+        return step;
+    }
+    if let Some(why) = broken(state, gate, &step.sums, members) {
+        state.phase = if gate.returns { Phase::Returned } else { Phase::Breached };
+        state.why = why;
+        state.well = None;
+        step.told.push((Told::Stopped, words::stopped(state, gate.returns)));
+        look(state, gate, members, now, clocks, &mut step);
+        return step;
+    }
+    let before = state.open;
+    while state.is_under_way() && passed(state, gate, members, now, &mut step) {
+        let goes_on = advance(state, members, now, &mut step);
+        look(state, gate, members, now, clocks, &mut step);
+        if !goes_on {
+            break;
+        }
+    }
+    if state.open != before {
+        // What the new wave is given is yet to be written; that brings its clusters back here.
+        step.again = Some(step.again.map_or(gate.deadline, |again| again.min(gate.deadline)));
+    }
+    step
+}
+
+/// Counts, and runs the clocks of those that are not well.
+fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &mut Clocks, step: &mut Step) {
+    (step.sums, step.wave, step.again) = (Sums::default(), Sums::default(), None);
+    let mut running = BTreeMap::new();
+    let mut soonest = None;
+    for member in members {
+        let mut stage = stage(state, member);
+        if stage == Stage::Applied {
+            let since = clocks.0.get(member.name).copied().unwrap_or(now);
+            running.insert(member.name.to_owned(), since);
+            match gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())) {
+                Duration::ZERO => stage = Stage::Failed,
+                left => soonest = Some(soonest.map_or(left, |known: Duration| known.min(left))),
+            }
+        }
+        step.sums.add(stage);
+        if member.wave + 1 == state.open {
+            step.wave.add(stage);
+        }
+    }
+    clocks.0 = running;
+    if state.is_under_way() {
+        step.again = soonest;
+    }
+}
+
+fn stage(state: &State, member: &Member<'_>) -> Stage {
+    let opened = state.waves.get(member.wave).filter(|_| member.wave < state.open).and_then(|wave| wave.opened);
+    match (member.fact, member.silent) {
+        (Fact::Unconcerned, _) => Stage::Unconcerned,
+        (Fact::Old, _) if opened.is_none() || !state.is_under_way() => Stage::NotYet,
+        (Fact::Old, Some(_)) => Stage::WaitingSilent,
+        (Fact::Old, None) => Stage::Due,
+        (Fact::New(_), Some(since)) if opened.is_none_or(|opened| since > opened) => Stage::SilentAfterChange,
+        (Fact::New(_), Some(_)) => Stage::WaitingSilent,
+        (Fact::New(Seen::Held), None) => Stage::WaitingHeld,
+        (Fact::New(Seen::Unsaid), None) => Stage::Offered,
+        (Fact::New(Seen::Unwell), None) => Stage::Applied,
+        (Fact::New(Seen::Well), None) => Stage::Healthy,
+    }
+}
+
+/// How many may be not well.
+fn allowed(state: &State, gate: &Gate, sums: &Sums) -> usize {
+    gate.max_failures.of(sums.heard()) + state.accepted_failures
+}
+
+/// Why the gate is broken, if it is.
+fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Option<String> {
+    let (failed, heard) = (sums.of(Stage::Failed), sums.heard());
+    if failed > allowed(state, gate, sums) {
+        return Some(words::failures(failed, heard, gate.deadline));
+    }
+    let silent = sums.of(Stage::SilentAfterChange);
+    // One link goes down now and then.
+    if silent < 2 || silent <= state.accepted_silent {
+        return None;
+    }
+    let changed = heard + sums.of(Stage::Offered) + sums.of(Stage::WaitingHeld) + silent;
+    let unchanged = members.iter().filter(|member| member.fact == Fact::Old && member.wave >= state.open);
+    let (mut others, mut silent_others) = (0, 0);
+    for member in unchanged {
+        let since = member.silent;
+        if since.is_some_and(|since| state.began.is_some_and(|began| since <= began)) {
+            // It was away before.
+            continue;
+        }
+        others += 1;
+        silent_others += usize::from(since.is_some());
+    }
+    let share = |part: usize, of: usize| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+    let beyond = share(silent, changed) - share(silent_others, others);
+    (beyond > gate.silent_after_change.fraction()).then(|| words::silent(silent, changed, silent_others, others))
+}
+
+/// Whether the last wave that has begun may be followed by the next. Notes since when it is well, and when to look again.
+fn passed(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, step: &mut Step) -> bool {
+    let Some(last) = state.open.checked_sub(1) else { return true };
+    let Some(opened) = state.waves.get(last).and_then(|wave| wave.opened) else { return true };
+    if members.iter().all(|member| member.wave != last || member.fact == Fact::Unconcerned) {
+        // All its clusters have left, or never were.
+        return true;
+    }
+    let mut again = |wait: Duration| step.again = Some(step.again.map_or(wait, |known| known.min(wait)));
+    let (open_for, wave, sums) = (opened.elapsed(now.timestamp().into()), &step.wave, &step.sums);
+    let of = wave.all().filter(|(stage, _)| *stage != Stage::Unconcerned).map(|(_, count)| count).sum::<usize>();
+    // Those that could speak are waited for as long as a cluster has to become well.
+    let waits = sums.expected() > 0 && open_for < gate.deadline;
+    let is_last = state.open == state.waves.len();
+    let enough = is_last || wave.of(Stage::Healthy) >= gate.min_healthy.min(of);
+    let unwell = sums.of(Stage::Failed) + sums.of(Stage::Applied);
+    if waits {
+        again(gate.deadline.saturating_sub(open_for));
+        return false;
+    }
+    if !enough || unwell > allowed(state, gate, sums) {
+        return false;
+    }
+    let since = *state.well.get_or_insert(now);
+    let soak = state.waves[last].soak();
+    let left = soak.saturating_sub(since.elapsed(now.timestamp().into()));
+    if !left.is_zero() {
+        again(left);
+    }
+    left.is_zero()
+}
+
+/// Begins the next wave that has clusters, or ends. Not where a person has to let it begin.
+fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step) -> bool {
+    let empty = |wave: usize| {
+        members.iter().all(|member| member.wave != wave || member.fact == Fact::Unconcerned)
+    };
+    while state.open < state.waves.len() && empty(state.open) {
+        state.open += 1;
+    }
+    let next = state.open;
+    let Some(wave) = state.waves.get_mut(next) else {
+        let silent = [Stage::WaitingSilent, Stage::SilentAfterChange, Stage::WaitingHeld, Stage::Offered, Stage::Due];
+        let silent = silent.map(|stage| step.sums.of(stage)).iter().sum();
+        end(state, silent);
+        step.told.push((Told::Ended, words::complete(&state.revision, silent)));
+        return true;
+    };
+    if wave.approve && state.approved <= next {
+        if state.phase != Phase::AwaitsApproval {
+            state.phase = Phase::AwaitsApproval;
+            step.told.push((Told::Stopped, words::awaits(state)));
+        }
+        return false;
+    }
+    state.phase = Phase::Running;
+    state.well = None;
+    wave.opened = Some(now);
+    state.began.get_or_insert(now);
+    state.open += 1;
+    step.told.push((Told::Advanced, words::begins(state)));
+    true
+}
+
+/// It went everywhere; of some clusters nothing was heard.
+fn end(state: &mut State, silent: usize) {
+    state.phase = Phase::Complete;
+    state.well = None;
+    state.base.clone_from(&state.revision);
+    state.kept = vec![state.revision.clone()];
+    state.why = if silent > 0 { words::except(silent) } else { String::new() };
+    state.refused.clear();
+}
+
+/// Carries out what a person wants. `sums` are those of the last look.
+///
+/// # Errors
+/// Why it cannot be done.
+pub fn command(state: &mut State, command: Command, sums: &Sums) -> Result<(Told, String), String> {
+    let was = state.phase;
+    match (command, was) {
+        (_, Phase::Complete) => return Err(words::nothing_under_way(command)),
+        (Command::Pause, Phase::Running | Phase::AwaitsApproval | Phase::Breached) => {
+            state.phase = Phase::Paused;
+            state.why = "somebody paused it".to_owned();
+        }
+        (Command::Abort, Phase::Running | Phase::AwaitsApproval | Phase::Paused | Phase::Breached) => {
+            state.phase = Phase::Aborted;
+            state.why = "somebody aborted it".to_owned();
+        }
+        (Command::Return, was) if was != Phase::Returned => {
+            state.phase = Phase::Returned;
+            state.why = "somebody returned it".to_owned();
+        }
+        (Command::Resume, Phase::Paused | Phase::Breached) => {
+            state.accepted_failures = sums.of(Stage::Failed);
+            state.accepted_silent = sums.of(Stage::SilentAfterChange);
+            state.phase = Phase::Running;
+            state.why.clear();
+        }
+        (Command::Resume, Phase::AwaitsApproval) => {
+            state.approved = state.open + 1;
+            state.phase = Phase::Running;
+            state.why.clear();
+        }
+        (Command::Resume, Phase::Aborted | Phase::Returned) => {
+            // From its first wave on, as if it were new.
+            state.waves.iter_mut().for_each(|wave| wave.opened = None);
+            (state.open, state.approved, state.began) = (0, 0, None);
+            (state.accepted_failures, state.accepted_silent) = (0, 0);
+            state.refused.clear();
+            state.phase = Phase::Running;
+            state.why.clear();
+        }
+        _ => return Err(words::already(command, was)),
+    }
+    if was != Phase::AwaitsApproval {
+        state.well = None;
+    }
+    let told = match command {
+        Command::Resume => Told::Advanced,
+        Command::Pause | Command::Abort => Told::Stopped,
+        Command::Return => Told::Ended,
+    };
+    Ok((told, words::done(command, &state.revision)))
+}

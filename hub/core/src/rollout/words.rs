@@ -1,0 +1,178 @@
+//! What people are told of rollouts.
+
+use std::time::Duration;
+
+use karmada_meta::{duration, time::Time};
+
+use super::{
+    state::{Command, Phase, State},
+    step::{Stage, Step},
+};
+
+/// `1 cluster`, `7 clusters`.
+fn clusters(count: usize) -> String {
+    match count {
+        1 => "1 cluster".to_owned(),
+        count => format!("{count} clusters"),
+    }
+}
+
+/// `wave 2 of 4 (10%)`, by its place from 0 on.
+pub(super) fn wave(state: &State, wave: usize) -> String {
+    let name = state.waves.get(wave).map_or("", |wave| wave.name.as_str());
+    format!("wave {} of {} ({name})", wave + 1, state.waves.len())
+}
+
+pub(super) fn begins(state: &State) -> String {
+    let last = state.open.saturating_sub(1);
+    let count = state.waves.get(last).map_or(0, |wave| wave.clusters);
+    format!("Revision {} goes out: {} begins, with {}.", state.revision, wave(state, last), clusters(count))
+}
+
+pub(super) fn awaits(state: &State) -> String {
+    format!(
+        "Revision {} is well so far. {} waits for somebody who lets it begin (karmada-hub rollout resume).",
+        state.revision,
+        capital(&wave(state, state.open))
+    )
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+pub(super) fn stopped(state: &State, returned: bool) -> String {
+    let what = match returned {
+        true => "The clusters that have it go back to what they had.",
+        false => "No more clusters are changed until somebody says resume, abort or return (karmada-hub rollout).",
+    };
+    format!("Revision {} was stopped: {}. {what}", state.revision, state.why)
+}
+
+pub(super) fn failures(failed: usize, heard: usize, deadline: Duration) -> String {
+    format!("{failed} of {} that were heard were not well within {}", clusters(heard), duration::format(deadline))
+}
+
+pub(super) fn silent(silent: usize, changed: usize, others: usize, of: usize) -> String {
+    format!(
+        "{silent} of {} fell silent after they were changed, and {others} of {of} that were not changed",
+        clusters(changed)
+    )
+}
+
+pub(super) fn complete(revision: &str, silent: usize) -> String {
+    match silent {
+        0 => format!("Revision {revision} has reached every cluster."),
+        _ => format!("Revision {revision} has gone to every cluster; {}.", except(silent)),
+    }
+}
+
+pub(super) fn except(silent: usize) -> String {
+    let have = if silent == 1 { "has" } else { "have" };
+    format!("{} {have} not reported it yet", clusters(silent))
+}
+
+pub(super) fn nothing_under_way(command: Command) -> String {
+    match command {
+        Command::Return => {
+            "the last change has gone everywhere, and what was before it is not kept: change the template back".to_owned()
+        }
+        _ => "no rollout is under way".to_owned(),
+    }
+}
+
+pub(super) fn already(command: Command, phase: Phase) -> String {
+    let is = match phase {
+        Phase::Running => "running",
+        Phase::AwaitsApproval => "waiting for an approval",
+        Phase::Paused => "paused",
+        Phase::Breached => "stopped by its gate",
+        Phase::Aborted => "aborted",
+        Phase::Returned => "returned",
+        Phase::Complete => "complete",
+    };
+    format!("the rollout is {is}, and {command} changes nothing")
+}
+
+pub(super) fn done(command: Command, revision: &str) -> String {
+    match command {
+        Command::Pause => format!("Revision {revision} is paused: no more clusters are changed."),
+        Command::Resume => format!("Revision {revision} goes on."),
+        Command::Abort => format!("Revision {revision} is aborted: the clusters that have it keep it, no others get it."),
+        Command::Return => format!("Revision {revision} is taken back: its clusters get what they had before."),
+    }
+}
+
+/// The reason of the condition.
+pub fn reason(state: &State) -> &'static str {
+    match state.phase {
+        Phase::Complete if !state.why.is_empty() => "CompleteExceptSilent",
+        Phase::Complete => "Complete",
+        Phase::Running => "Progressing",
+        Phase::AwaitsApproval => "AwaitsApproval",
+        Phase::Paused => "Paused",
+        Phase::Breached => "GateBroken",
+        Phase::Aborted => "Aborted",
+        Phase::Returned => "Returned",
+    }
+}
+
+/// Its message: how far a rollout is. Sums are always in it.
+pub fn message(state: &State, step: &Step) -> String {
+    let revision = &state.revision;
+    let last = state.open.checked_sub(1);
+    let head = match state.phase {
+        Phase::Complete if state.why.is_empty() => format!("revision {revision} has reached every cluster"),
+        Phase::Complete => format!("revision {revision} has gone to every cluster; {}", state.why),
+        Phase::Running => {
+            let at = last.map_or_else(|| "begins".to_owned(), |last| wave(state, last));
+            format!("revision {revision}: {at}{}", soaks(state, last))
+        }
+        Phase::AwaitsApproval => {
+            format!("revision {revision}: {} waits for an approval", wave(state, state.open))
+        }
+        Phase::Paused | Phase::Breached | Phase::Aborted | Phase::Returned => {
+            let at = last.map_or_else(|| "before its first wave".to_owned(), |last| format!("in {}", wave(state, last)));
+            let is = match state.phase {
+                Phase::Paused => "paused",
+                Phase::Breached => "stopped by its gate",
+                Phase::Aborted => "aborted",
+                _ => "returned",
+            };
+            format!("revision {revision} is {is} {at}: {}", state.why)
+        }
+    };
+    let sums = sums(step);
+    if sums.is_empty() { head } else { format!("{head}; {sums}") }
+}
+
+fn soaks(state: &State, last: Option<usize>) -> String {
+    let until = state.well.zip(last).and_then(|(well, last)| {
+        let soak = jiff::SignedDuration::try_from(state.waves.get(last)?.soak()).ok()?;
+        Some(Time::from_timestamp(well.timestamp().checked_add(soak).ok()?))
+    });
+    until.map_or_else(String::new, |until| format!(" is well, and is watched until {until}"))
+}
+
+/// `clusters: 45 healthy, 2 silent since before, 900 wait for a later wave`.
+pub fn sums(step: &Step) -> String {
+    let parts: Vec<_> = step.sums.all().map(|(stage, count)| format!("{count} {}", said(stage))).collect();
+    if parts.is_empty() { String::new() } else { format!("clusters: {}", parts.join(", ")) }
+}
+
+/// A stage in words.
+pub fn said(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Unconcerned => "unchanged by it",
+        Stage::NotYet => "not changed yet",
+        Stage::Due => "about to be changed",
+        Stage::WaitingSilent => "silent since before",
+        Stage::SilentAfterChange => "silent since they were changed",
+        Stage::WaitingHeld => "held back on the cluster",
+        Stage::Offered => "not reported yet",
+        Stage::Applied => "applied and not well yet",
+        Stage::Healthy => "healthy",
+        Stage::Failed => "failed",
+    }
+}

@@ -1,0 +1,128 @@
+//! Which revision of a template each cluster may have ([`crate::controllers::rollout`]).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use karmada_client::Error;
+use karmada_core::rollout::{Asked, Gets, Order, State};
+use karmada_meta::object;
+use karmada_objects::scope::BindingKey;
+use serde_json::Value;
+
+pub(super) use crate::controllers::rollout::current::Overriding;
+use crate::{
+    controllers::{
+        Context,
+        rollout::current::{self, Changes},
+    },
+    known::heads::{ClusterHead, WorkHead},
+};
+
+/// How a template goes to the clusters.
+#[derive(Debug)]
+pub(super) enum Staged {
+    /// As it is, to all at once.
+    AtOnce,
+    /// Nowhere yet: the rollout controller has to hear of it first.
+    NotYet,
+    /// In waves.
+    Waves(Box<Waves>),
+}
+
+/// Who may have what.
+#[derive(Debug)]
+pub(super) struct Waves {
+    state: State,
+    changes: Changes,
+    /// What clusters get that wait, as it is rendered now: the template, and the overrides of then.
+    pub(super) older: BTreeMap<String, (Value, Overriding)>,
+}
+
+/// What a cluster gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The template as it is now, under this name.
+    Now(Option<String>),
+    /// An older revision.
+    Older(String),
+    /// What it has: the hub cannot make that any more.
+    Left,
+}
+
+impl Staged {
+    /// Reads what the rollout controller has decided about a binding.
+    pub(super) async fn of(
+        context: &Arc<Context>,
+        key: &BindingKey,
+        binding: &Value,
+        template: &Value,
+        over: &Overriding,
+    ) -> Result<Self, Error> {
+        if let Ok(None) = Asked::read(|key| object::annotation(binding, key)) {
+            return Ok(Self::AtOnce);
+        }
+        let not_yet = || {
+            context.to_roll.add(key.clone());
+            Ok(Self::NotYet)
+        };
+        let Some(state) = State::read(binding) else { return not_yet() };
+        let interpreter = &context.rules.interpreter;
+        // What cannot be understood goes nowhere; the detector says so.
+        let Ok(revision) = current::revision(interpreter, template, over).await else { return not_yet() };
+        if revision.digest() != state.revision {
+            return not_yet();
+        }
+        let uid = object::uid(binding);
+        let changes = Changes::read(&context.writer, key, uid, &state, Arc::new(revision)).await?;
+        let mut older = BTreeMap::new();
+        for (name, revision) in changes.older() {
+            let over = (revision.cluster_overrides.clone(), revision.overrides.clone());
+            if let Ok(template) = current::template(interpreter, revision, template).await {
+                older.insert(name.clone(), (template, over));
+            }
+        }
+        Ok(Self::Waves(Box::new(Waves { state, changes, older })))
+    }
+}
+
+impl Waves {
+    /// In which order waves take the clusters.
+    pub(super) fn order(&self) -> Order<'_> {
+        Order::of(&self.state)
+    }
+
+    /// What a cluster gets that has this Work, if it has one.
+    pub(super) fn choice(&self, order: &Order<'_>, cluster: &ClusterHead, work: Option<&WorkHead>) -> Choice {
+        let state = &self.state;
+        let name = cluster.cluster.metadata.name.as_deref().unwrap_or_default();
+        let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
+        let says = work.and_then(|work| work.revision.as_deref());
+        let has = if says == Some(state.revision.as_str()) { &state.revision } else { state.carried(says) };
+        let now = || Choice::Now(Some(state.revision.clone()));
+        if has != state.revision && !self.changes.concern(&cluster.cluster, has, &state.revision) || self.is_whole() && says.is_none() {
+            // The same for it. It is not said to have it before all do, so that whoever says so has it; and what has never
+            // said anything need not begin to.
+            return match says {
+                None if work.is_some() => Choice::Now(None),
+                Some(says) if !self.is_whole() && has == says => Choice::Now(Some(says.to_owned())),
+                _ => now(),
+            };
+        }
+        let older = match state.gets(wave, work.map(|_| has)) {
+            Gets::Revision => return now(),
+            Gets::Kept(kept) => kept,
+            Gets::Base => state.base.as_str(),
+        };
+        match self.older.contains_key(older) {
+            true => Choice::Older(older.to_owned()),
+            false if older == state.revision => now(),
+            // A new copy is worth more than waiting for what nobody has any more.
+            false if work.is_none() => now(),
+            false => Choice::Left,
+        }
+    }
+
+    /// Whether there is nothing that went everywhere before it.
+    fn is_whole(&self) -> bool {
+        self.state.base == self.state.revision
+    }
+}

@@ -1,0 +1,420 @@
+//! The rollout controller: in which waves a change of a template or its overrides reaches the clusters
+//! ([`karmada_core::rollout`]).
+//!
+//! ```text
+//!   binding, template, overrides ─▶ a revision ── another than the binding's state names: the state begins anew
+//!   Works, as clusters report them ─┐
+//!   commands, the clock ────────────┴─▶ step ─▶ the state, in an annotation of the binding ─▶ binding: Works
+//!                                         └──▶ condition, events
+//! ```
+//!
+//! The state stands on the binding, in one small annotation, since the binding is what the binding controller works from: it
+//! makes Works of a revision only if the state that it reads names it, so the two never disagree, also not after a restart. A kind
+//! of its own would be a second object to keep in step, and a definition that a stock control plane has to be given first. What
+//! templates were before lies in Secrets beside the binding ([`crate::write::revisions`]), since clusters that wait, or that are
+//! new, are rendered from it: with the replicas, fences and holds of now. The reports of many clusters are looked at together,
+//! as the status controller does.
+
+pub(crate) mod current;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use karmada_api::{
+    conditions::{self, Condition},
+    consts::{event, extension},
+    work::ResourceBindingSpec,
+};
+use karmada_client::Error;
+use karmada_core::{
+    gather::Rounds,
+    names,
+    rollout::{
+        self, Asked, Clocks, Command, Fact, Member, Order, Phase, State, Step, Sums, Told, begin, command, step, words,
+    },
+    select::{Claim, Subject},
+};
+use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    Part, bindings,
+    key::{self, Key},
+    scope::BindingKey,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use self::current::Changes;
+use super::{Context, Next, binding::overriding, status::silent_since, work};
+use crate::known::{
+    gathered::Gathered,
+    heads::{ClusterHead, WorkHead},
+    index::Change,
+};
+
+/// How many bindings are worked on at a time.
+const WORKERS: usize = 4;
+/// When it is looked again whether a template can be understood.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Takes changes from wave to wave.
+pub(crate) struct Rollouts {
+    context: Arc<Context>,
+    rounds: Arc<Mutex<Rounds<BindingKey>>>,
+    /// Clusters that have fallen silent, or have not any more.
+    clusters: Gathered,
+    /// Since when clusters are not well, and of which revision that is.
+    clocks: Mutex<BTreeMap<BindingKey, (String, Clocks)>>,
+}
+
+/// What there is of a binding.
+struct Look<'a> {
+    key: &'a BindingKey,
+    binding: &'a Value,
+    spec: ResourceBindingSpec,
+    work_name: String,
+}
+
+impl Rollouts {
+    /// A controller that hears the context's bindings, Works and clusters from now on.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let rounds: Arc<Mutex<Rounds<BindingKey>>> = Arc::default();
+        for (scope, index) in context.known.bindings.both() {
+            let queue = context.to_roll.clone();
+            index.listen(move |change| {
+                let news = change.differs(|head| &head.metadata)
+                    || change.differs(|head| &head.wanted)
+                    || change.differs(|head| &head.deleting);
+                let rolls = [change.old, change.new].into_iter().flatten().any(|head| head.rolls);
+                if news && rolls {
+                    queue.add(BindingKey { scope, key: change.key.clone() });
+                }
+            });
+        }
+        let (shared, of_works) = (Arc::downgrade(context), rounds.clone());
+        context.known.works.listen(move |change| {
+            if is_news(change)
+                && let Some(binding) = &change.last().binding
+                && let Some(context) = shared.upgrade()
+                && is_rolling(&context, binding)
+            {
+                context.to_roll.add_after(binding.clone(), until_next(&context, &of_works, binding));
+            }
+        });
+        let clusters = Gathered::keys(&context.known.clusters, |change| {
+            change.old.and_then(|head| silent_since(head)) != change.new.and_then(|head| silent_since(head))
+        });
+        context.resync.bindings(&context.known, &context.to_roll, |head| head.rolls);
+        context.figures.queue("rollout", &context.to_roll);
+        Self { context: context.clone(), rounds, clusters, clocks: Mutex::default() }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let context = &self.context;
+        // Half of the overrides would be another revision, and half of the Works another answer.
+        context.known.overrides.synced().await;
+        context.known.policies.synced().await;
+        context.known.bindings.synced().await;
+        context.known.clusters.synced().await;
+        context.known.works.synced().await;
+        context.rules.customizations.synced().await;
+        context.rules.webhooks.synced().await;
+        let of_clusters = self.clusters.each(|cluster, ()| {
+            for work in context.known.works.heads(Some(&names::execution_namespace(&cluster.name))) {
+                if let Some(binding) = work.binding.as_ref().filter(|binding| is_rolling(context, binding)) {
+                    context.to_roll.add_after(binding.clone(), until_next(context, &self.rounds, binding));
+                }
+            }
+        });
+        tokio::select! {
+            biased;
+            () = work("rollout", &context.to_roll, WORKERS, &stop, |key: BindingKey| self.reconcile(key)) => {}
+            () = of_clusters => {}
+        }
+    }
+
+    async fn reconcile(&self, key: BindingKey) -> Result<Next, Error> {
+        let outcome = self.look(&key).await;
+        self.context.settled(&key, outcome)
+    }
+
+    async fn look(&self, key: &BindingKey) -> Result<Next, Error> {
+        let context = &self.context;
+        // Before anything is read: what is reported from now on is for the next round.
+        let works = context.known.works.group_len(&key.to_string());
+        self.rounds.lock().begin(key.clone(), works, context.env.now());
+        let live = context.binding(key).await?.filter(|live| object::deletion_timestamp(live).is_none());
+        let Some(binding) = live else {
+            // What is kept of it goes with it.
+            self.forget(key);
+            return Ok(Next::Done);
+        };
+        let before = State::read(&binding);
+        let asked = match Asked::read(|key| object::annotation(&binding, key)) {
+            Ok(Some(asked)) => asked,
+            Ok(None) => return self.end(key, &binding, before).await,
+            // The detector says so; what is there stays as it is.
+            Err(_) => return Ok(Next::Done),
+        };
+        let Some(spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else { return Ok(Next::Done) };
+        let Some(template) = context.template(&spec).await? else { return Ok(Next::Done) };
+        let over = overriding(&context.known, &Subject::of(&template));
+        let Ok(revision) = current::revision(&context.rules.interpreter, &template, &over).await else {
+            // The detector says so.
+            return Ok(Next::After(PATIENCE));
+        };
+        let (name, revision) = (revision.digest(), Arc::new(revision));
+        let uid = object::uid(&binding);
+        let is_new = before.as_ref().is_none_or(|before| before.revision != name);
+        if is_new {
+            // First of all: whoever waits, or comes back, will be given what was before.
+            let objects = &context.writer.objects;
+            if let Err(why) = context.writer.revisions.keep(objects, key, &binding, &name, &revision).await? {
+                return self.cannot_be_kept(key, &why).await;
+            }
+        }
+        let seed = Claim::of(&binding).map_or_else(String::new, |claim| match claim {
+            Claim::Namespaced(id) | Claim::Cluster(id) => id,
+        });
+        let work_name =
+            names::work_name(object::kind(&template), object::namespace(&template), object::name(&template));
+        let look = Look { key, binding: &binding, spec, work_name };
+        let Some(before) = before else {
+            let state = State::first(&name, &seed);
+            self.write(&look, None, &state, false).await?;
+            return Ok(Next::Done);
+        };
+        let mut state = before.clone();
+        if is_new {
+            // Those that some cluster has may be needed.
+            let used = self.used(key);
+            state.kept.retain(|kept| *kept == before.base || *kept == before.revision || used.contains(kept));
+        }
+        let reading = State { revision: name.clone(), ..state.clone() };
+        let changes = Changes::read(&context.writer, key, uid, &reading, revision).await?;
+        if is_new {
+            let members = self.members(&look, &reading, &changes);
+            let concerned = members.iter().filter(|member| member.fact != Fact::Unconcerned);
+            let heads: Vec<_> = concerned
+                .map(|member| (member.name, context.known.clusters.get(&Key::cluster_scoped(member.name))))
+                .collect();
+            let labels = |head: &'_ Option<Arc<ClusterHead>>| head.as_ref().map(|head| head.cluster.clone());
+            let heads: Vec<_> = heads.iter().map(|(name, head)| (*name, labels(head))).collect();
+            let clusters: Vec<_> = heads
+                .iter()
+                .map(|(name, head)| (*name, head.as_ref().and_then(|cluster| cluster.metadata.labels.as_ref())))
+                .collect();
+            state = begin(&state, &name, &asked, &seed, &clusters);
+        }
+        self.go_on(&look, before, state, &asked, &changes).await
+    }
+
+    /// Looks at the clusters, does what people want, and writes what came of it.
+    async fn go_on(
+        &self,
+        look: &Look<'_>,
+        before: State,
+        mut state: State,
+        asked: &Asked,
+        changes: &Changes,
+    ) -> Result<Next, Error> {
+        let now = Time::now(&self.context.env);
+        let known = self.clocks.lock().remove(look.key).filter(|(of, _)| *of == state.revision);
+        let mut clocks = known.map(|(_, clocks)| clocks).unwrap_or_default();
+        let ordered = object::annotation(look.binding, extension::ROLLOUT_COMMAND);
+        let mut told: Vec<(&'static str, String)> = Vec::new();
+        if let Some(text) = ordered {
+            // What has failed by now is what a person lets go on.
+            let mut seen = state.clone();
+            let members = self.members(look, &state, changes);
+            let sums = step(&mut seen, &asked.gate, &members, now, &mut clocks).sums;
+            told.push(match carry_out(&mut state, text, &sums) {
+                Ok((kind, text)) => (reason_of(kind), text),
+                Err(why) => (event::ROLLOUT_COMMAND_REFUSED, format!("Rollout command {text:?}: {why}.")),
+            });
+        }
+        let members = self.members(look, &state, changes);
+        let stepped = step(&mut state, &asked.gate, &members, now, &mut clocks);
+        drop(members);
+        let again = stepped.again.filter(|_| state.is_under_way());
+        self.clocks.lock().insert(look.key.clone(), (state.revision.clone(), clocks));
+        if state != before || ordered.is_some() {
+            self.write(look, Some(&before), &state, ordered.is_some()).await?;
+        }
+        told.extend(stepped.told.iter().map(|(kind, text)| (reason_of(*kind), text.clone())));
+        for (reason, text) in told {
+            self.tell(look, reason, &text);
+        }
+        self.show(look.key, &state, &stepped, now).await?;
+        for gone in before.kept.iter().filter(|kept| !state.kept.contains(kept)) {
+            let uid = object::uid(look.binding);
+            self.context.writer.revisions.forget(&self.context.writer.objects, look.key, uid, gone).await?;
+        }
+        // A fraction of a second more, since times are kept in whole ones.
+        Ok(again.map_or(Next::Done, |again| Next::After(again + Duration::from_secs(1))))
+    }
+
+    /// The clusters of a binding.
+    fn members<'a>(&self, look: &'a Look<'_>, state: &State, changes: &Changes) -> Vec<Member<'a>> {
+        let known = &self.context.known;
+        let order = Order::of(state);
+        let member = |name: &'a str| {
+            let cluster = known.clusters.get(&Key::cluster_scoped(name)).filter(|head| !head.deleting)?;
+            let work = Key::new(names::execution_namespace(name), look.work_name.as_str());
+            let work = known.works.get(&work).filter(|head| !head.deleting);
+            let has = work.as_ref().and_then(|head| head.revision.as_deref());
+            let fact = match &work {
+                Some(head) if has == Some(state.revision.as_str()) => Fact::New(head.seen),
+                _ if changes.concern(&cluster.cluster, state.carried(has), &state.revision) => Fact::Old,
+                _ => Fact::Unconcerned,
+            };
+            let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
+            Some(Member { name, wave, fact, silent: silent_since(&cluster) })
+        };
+        let mut names: Vec<&str> = look.spec.clusters.iter().map(|target| target.name.as_str()).collect();
+        let required = look.spec.required_by.iter().flat_map(|by| &by.clusters).map(|target| target.name.as_str());
+        names.extend(required);
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().filter_map(member).collect()
+    }
+
+    /// The revisions that Works carry.
+    fn used(&self, key: &BindingKey) -> Vec<String> {
+        let works = self.context.known.works.group(&key.to_string());
+        let mut used: Vec<_> = works.iter().filter_map(|(_, head)| Some(head.revision.as_deref()?.to_owned())).collect();
+        used.sort_unstable();
+        used.dedup();
+        used
+    }
+
+    /// Keeps a state, if the one that was read is still there.
+    async fn write(
+        &self,
+        look: &Look<'_>,
+        before: Option<&State>,
+        state: &State,
+        carried_out: bool,
+    ) -> Result<(), Error> {
+        let text = serde_json::to_string(state).unwrap_or_default();
+        let mut binding = look.binding.clone();
+        object::set_annotation(&mut binding, rollout::STATE, text);
+        if carried_out {
+            object::remove_annotation(&mut binding, extension::ROLLOUT_COMMAND);
+        }
+        // Not if somebody was faster: then all is looked at again.
+        self.context.writer.objects.replace(bindings::resource(look.key.scope), &binding).await?;
+        if before.is_none_or(|before| before.revision != state.revision || before.phase != state.phase) {
+            tracing::info!(binding = %look.key, revision = %state.revision, phase = ?state.phase, "rollout");
+        }
+        Ok(())
+    }
+
+    /// Brings the condition in step. There is none before the first change.
+    async fn show(&self, key: &BindingKey, state: &State, step: &Step, now: Time) -> Result<(), Error> {
+        let phase = words::reason(state);
+        let ended = state.phase == Phase::Complete;
+        self.context.figures.rollouts().is(&key.to_string(), (!ended).then_some(phase));
+        if state.waves.is_empty() {
+            return self.set_condition(key, None, now).await;
+        }
+        let message = if ended { words::message(state, &Step::default()) } else { words::message(state, step) };
+        self.set_condition(key, Some(Condition::new(extension::ROLLED_OUT, ended, phase, message, now)), now).await
+    }
+
+    async fn set_condition(&self, key: &BindingKey, wanted: Option<Condition>, now: Time) -> Result<(), Error> {
+        let apply = |live: &mut Value| {
+            let Some(mut list) = key::conditions(live) else { return false };
+            let changed = match &wanted {
+                Some(condition) => conditions::set(&mut list, condition.clone(), now),
+                None => conditions::remove(&mut list, extension::ROLLED_OUT),
+            };
+            if changed {
+                object::ensure_map(live, "status").insert("conditions".into(), json!(list));
+            }
+            changed
+        };
+        let resource = bindings::resource(key.scope);
+        self.context.writer.objects.modify(resource, &key.key, Part::Status, apply).await.map(drop)
+    }
+
+    /// Its changes do not go out in waves any more.
+    async fn end(&self, key: &BindingKey, binding: &Value, state: Option<State>) -> Result<Next, Error> {
+        self.forget(key);
+        let Some(state) = state else { return Ok(Next::Done) };
+        let objects = &self.context.writer.objects;
+        let take = |live: &mut Value| {
+            let asks = object::annotation(live, extension::ROLLOUT).is_some();
+            !asks && object::remove_annotation(live, rollout::STATE).is_some()
+        };
+        objects.modify(bindings::resource(key.scope), &key.key, Part::Main, take).await?;
+        for name in &state.kept {
+            self.context.writer.revisions.forget(objects, key, object::uid(binding), name).await?;
+        }
+        self.set_condition(key, None, Time::now(&self.context.env)).await?;
+        Ok(Next::Done)
+    }
+
+    /// A revision is too large, or its place is taken: it goes nowhere, since nobody could take it back.
+    async fn cannot_be_kept(&self, key: &BindingKey, why: &str) -> Result<Next, Error> {
+        let now = Time::now(&self.context.env);
+        let message = format!(
+            "the change goes nowhere, because it cannot be kept to be gone back to: {why}. Make it smaller, or take {} off the policy",
+            extension::ROLLOUT
+        );
+        let condition = Condition::new(extension::ROLLED_OUT, false, "RevisionNotKept", message, now);
+        self.context.figures.rollouts().is(&key.to_string(), Some("RevisionNotKept"));
+        self.set_condition(key, Some(condition), now).await?;
+        Ok(Next::After(PATIENCE))
+    }
+
+    fn forget(&self, key: &BindingKey) {
+        self.clocks.lock().remove(key);
+        self.context.figures.rollouts().is(&key.to_string(), None);
+    }
+
+    fn tell(&self, look: &Look<'_>, reason: &'static str, text: &str) {
+        let (component, writer) = (bindings::binder(look.key.scope), &self.context.writer);
+        for about in [look.binding, &bindings::template_reference(&look.spec)] {
+            match reason {
+                event::ROLLOUT_STOPPED | event::ROLLOUT_COMMAND_REFUSED => {
+                    writer.warning(component, about, reason, text);
+                }
+                _ => writer.normal(component, about, reason, text),
+            }
+        }
+    }
+}
+
+/// Does what somebody wants.
+fn carry_out(state: &mut State, text: &str, sums: &Sums) -> Result<(Told, String), String> {
+    let (what, meant) = Command::read(text)?;
+    if meant.is_some_and(|meant| meant != state.revision) {
+        return Err(format!("it is about another revision than {}", state.revision));
+    }
+    command(state, what, sums)
+}
+
+fn reason_of(kind: Told) -> &'static str {
+    match kind {
+        Told::Advanced => event::ROLLOUT_ADVANCED,
+        Told::Stopped => event::ROLLOUT_STOPPED,
+        Told::Ended => event::ROLLOUT_ENDED,
+    }
+}
+
+/// Whether a Work says something new of a change.
+fn is_news(change: &Change<'_, WorkHead>) -> bool {
+    change.differs(|head| &head.seen)
+        || change.differs(|head| &head.revision)
+        || change.differs(|head| &head.deleting)
+}
+
+fn is_rolling(context: &Context, binding: &BindingKey) -> bool {
+    context.known.bindings.of(binding.scope).get(&binding.key).is_some_and(|head| head.rolling)
+}
+
+/// How long what is reported of a binding waits for other reports.
+fn until_next(context: &Context, rounds: &Mutex<Rounds<BindingKey>>, key: &BindingKey) -> Duration {
+    rounds.lock().wait(key, context.known.works.group_len(&key.to_string()), context.env.now())
+}

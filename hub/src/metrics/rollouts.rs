@@ -1,0 +1,40 @@
+//! Changes that are on their way in waves.
+
+use std::{collections::BTreeMap, fmt};
+
+use karmada_telemetry::metrics::Sheet;
+use parking_lot::Mutex;
+
+/// How they stand.
+#[derive(Debug, Default)]
+pub(crate) struct RollingOut(Mutex<BTreeMap<String, &'static str>>);
+
+impl RollingOut {
+    /// How the change of a binding stands; nothing of one that is everywhere.
+    pub(crate) fn is(&self, binding: &str, phase: Option<&'static str>) {
+        let mut all = self.0.lock();
+        match phase {
+            Some(phase) => drop(all.insert(binding.to_owned(), phase)),
+            None => drop(all.remove(binding)),
+        }
+    }
+
+    /// Nothing is known any longer.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    /// Writes the family.
+    pub(crate) fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let mut sums: BTreeMap<&'static str, usize> = BTreeMap::new();
+        for phase in self.0.lock().values() {
+            *sums.entry(phase).or_default() += 1;
+        }
+        let rows: Vec<_> = sums.into_iter().map(|(phase, count)| ([("phase", phase)], count as f64)).collect();
+        sheet.gauge(
+            "karmada_hub_rollouts",
+            "Bindings whose last change goes out in waves and is not everywhere yet, by how it stands.",
+            rows.iter().map(|(labels, count)| (labels.as_slice(), *count)),
+        )
+    }
+}

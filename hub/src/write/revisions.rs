@@ -1,0 +1,160 @@
+//! The revisions of templates whose changes go out in waves: one immutable Secret for each, owned by the binding.
+//!
+//! A Secret, because a template may be one. It lies beside its binding, or among what is the hub's own where that has no namespace,
+//! and is as good as gone where somebody has changed it: its name and its content have to agree.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use karmada_api::consts::{label, namespace};
+use karmada_client::Error;
+use karmada_core::{rollout::Revision, skip};
+use karmada_meta::object;
+use karmada_objects::{Objects, bindings, key::Key, kinds::SECRETS, scope::{BindingKey, Scope}};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+/// The label by which the Secrets of a binding are found.
+const OF: &str = "hub.karmada.io/revision-of";
+/// Where in the Secret it stands.
+const FIELD: &str = "revision";
+/// A Secret takes a MiB, of which this is left for what is beside the content.
+const MOST: usize = (1 << 20) - 4096;
+/// So many are kept in memory.
+const RECENT: usize = 64;
+
+/// Those that were used last.
+#[derive(Default)]
+pub(crate) struct Revisions(Mutex<BTreeMap<(String, String), Arc<Revision>>>);
+
+impl fmt::Debug for Revisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Revisions").field("recent", &self.0.lock().len()).finish()
+    }
+}
+
+impl Revisions {
+    /// Keeps a revision of a binding. Answers why it cannot be kept, if it cannot.
+    pub(crate) async fn keep(
+        &self,
+        objects: &Objects,
+        key: &BindingKey,
+        binding: &Value,
+        name: &str,
+        revision: &Revision,
+    ) -> Result<Result<(), String>, Error> {
+        let text = match serde_json::to_string(revision) {
+            Ok(text) => text,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        if text.len() > MOST {
+            return Ok(Err(format!("{} bytes are more than a Secret takes ({MOST})", text.len())));
+        }
+        let uid = object::uid(binding);
+        let place = place(key, uid, name);
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {
+                "name": place.name, "namespace": place.namespace,
+                "labels": {label::SYSTEM: label::SYSTEM_VALUE, OF: uid},
+                "ownerReferences": [{
+                    "apiVersion": bindings::resource(key.scope).api_version(), "kind": key.kind(),
+                    "name": key.key.name, "uid": uid,
+                }],
+            },
+            "type": skip::REVISION, "immutable": true,
+            "data": {FIELD: BASE64_STANDARD.encode(text)},
+        });
+        match objects.create(&SECRETS, &secret).await {
+            Ok(_) => {}
+            Err(error) if error.is_already_exists() => {
+                let there = objects.get(&SECRETS, &place).await?;
+                if there.as_ref().and_then(|secret| read(secret, name)).is_none() {
+                    return Ok(Err(format!("Secret {place} is somebody else's: delete it")));
+                }
+            }
+            Err(error) if error.is_invalid() || error.code() == Some(413) => return Ok(Err(error.to_string())),
+            Err(error) => return Err(error),
+        }
+        self.note(uid, name, Arc::new(revision.clone()));
+        Ok(Ok(()))
+    }
+
+    /// A revision of a binding, if it is kept.
+    pub(crate) async fn find(
+        &self,
+        objects: &Objects,
+        key: &BindingKey,
+        uid: &str,
+        name: &str,
+    ) -> Result<Option<Arc<Revision>>, Error> {
+        if let Some(known) = self.0.lock().get(&(uid.to_owned(), name.to_owned())) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(secret) = objects.get(&SECRETS, &place(key, uid, name)).await? else { return Ok(None) };
+        let Some(revision) = read(&secret, name) else { return Ok(None) };
+        let revision = Arc::new(revision);
+        self.note(uid, name, revision.clone());
+        Ok(Some(revision))
+    }
+
+    /// Lets go of a revision of a binding.
+    pub(crate) async fn forget(
+        &self,
+        objects: &Objects,
+        key: &BindingKey,
+        uid: &str,
+        name: &str,
+    ) -> Result<(), Error> {
+        self.0.lock().remove(&(uid.to_owned(), name.to_owned()));
+        let Some(secret) = objects.get(&SECRETS, &place(key, uid, name)).await? else { return Ok(()) };
+        if secret["type"] == skip::REVISION {
+            objects.delete(&SECRETS, &secret).await?;
+        }
+        Ok(())
+    }
+
+    fn note(&self, uid: &str, name: &str, revision: Arc<Revision>) {
+        let mut all = self.0.lock();
+        if all.len() >= RECENT {
+            all.clear();
+        }
+        all.insert((uid.to_owned(), name.to_owned()), revision);
+    }
+}
+
+/// Where a revision is kept.
+fn place(key: &BindingKey, uid: &str, name: &str) -> Key {
+    let of = match key.scope {
+        Scope::Namespaced => key.key.namespace.as_str(),
+        Scope::Cluster => namespace::SYSTEM,
+    };
+    Key::new(of, format!("karmada-revision-{uid}-{name}"))
+}
+
+fn read(secret: &Value, name: &str) -> Option<Revision> {
+    let text = BASE64_STANDARD.decode(secret.get("data")?.get(FIELD)?.as_str()?).ok()?;
+    let revision: Revision = serde_json::from_slice(&text).ok()?;
+    (revision.digest() == name).then_some(revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_not_believed() {
+        let template = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}});
+        let revision = Revision::new(template, &[], &[]);
+        let name = revision.digest();
+        let secret = |revision: &Revision| {
+            let text = serde_json::to_string(revision).expect("it is JSON");
+            json!({"data": {FIELD: BASE64_STANDARD.encode(text)}})
+        };
+        assert_eq!(read(&secret(&revision), &name).as_ref(), Some(&revision));
+        let mut other = revision.clone();
+        other.template["data"]["x"] = json!("2");
+        assert_eq!(read(&secret(&other), &name), None);
+        assert_eq!(read(&json!({}), &name), None);
+    }
+}

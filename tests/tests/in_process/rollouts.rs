@@ -1,0 +1,211 @@
+//! Changes that go out in waves: `policy.karmada.io/rollout`.
+
+use std::time::Duration;
+
+use karmada_client::Patch;
+use karmada_tests::{
+    fleet::cluster_path,
+    inprocess::{PATIENCE, World},
+    link::Mode,
+    samples::{binding_path, condition_of, deployment, deployment_policy},
+};
+use serde_json::{Value, json};
+
+use crate::{deployment_path, event};
+
+/// Longer than any wave here.
+const LONG: Duration = Duration::from_secs(1200);
+/// By when a change has gone to all whose turn it is.
+const SETTLED: Duration = Duration::from_secs(60);
+
+fn web() -> String {
+    binding_path(World::NAMESPACE, "web-deployment")
+}
+
+fn image_of(object: &Value) -> &str {
+    object.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Four members, the first of which is a pilot, with a Deployment on all of them whose changes go out in waves.
+async fn staged(seed: u64, waves: &str) -> World {
+    let world = World::start(seed, 4).await;
+    let pilot = json!({"metadata": {"labels": {"tier": "pilot"}}});
+    world.api().patch(&cluster_path("member1"), Patch::Merge, &pilot).await.unwrap();
+    let names: Vec<&str> = world.members.iter().map(|member| member.name.as_str()).collect();
+    let mut policy = deployment_policy("web", &names);
+    policy["metadata"]["annotations"] = json!({"policy.karmada.io/rollout": waves});
+    world.create([deployment("web", 1), policy]).await;
+    for member in 0..4 {
+        let runs = |o: &Value| o["status"]["readyReplicas"] == 1;
+        world.member_until(member, &deployment_path("web"), "that runs", PATIENCE, runs).await;
+    }
+    let kept = |binding: &Value| binding["metadata"]["annotations"].get("hub.karmada.io/rollout").is_some();
+    world.hub_until(&web(), "whose revision is kept", PATIENCE, kept).await;
+    world
+}
+
+async fn set_image(world: &World, image: &str) {
+    let patch = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}]);
+    world.api().patch(&deployment_path("web"), Patch::Json, &patch).await.unwrap();
+}
+
+async fn command(world: &World, text: &str) {
+    let patch = json!({"metadata": {"annotations": {"policy.karmada.io/rollout-command": text}}});
+    world.api().patch(&web(), Patch::Merge, &patch).await.unwrap();
+}
+
+async fn stands(world: &World, reason: &str) -> Value {
+    let is = |b: &Value| condition_of(b, "RolledOut").is_some_and(|c| c["reason"] == reason);
+    let what = format!("whose rollout is {reason}");
+    let binding = world.hub_until(&web(), &what, LONG, is).await;
+    condition_of(&binding, "RolledOut").unwrap().clone()
+}
+
+async fn has(world: &World, member: usize, image: &str) {
+    let what = format!("of {image}");
+    world.member_until(member, &deployment_path("web"), &what, LONG, |o| image_of(o) == image).await;
+}
+
+/// What the members run now.
+async fn images(world: &World) -> Vec<String> {
+    let mut all = Vec::new();
+    for member in &world.members {
+        all.push(image_of(&member.api.get(&deployment_path("web")).await.unwrap()).to_owned());
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_goes_from_wave_to_wave() {
+    let world = staged(900, "tier=pilot soak=10m; 50% soak=0; 100% soak=0").await;
+    let old = images(&world).await.remove(0);
+    set_image(&world, "web:2").await;
+    has(&world, 0, "web:2").await;
+    tokio::time::sleep(SETTLED).await;
+    assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    let said = stands(&world, "Progressing").await;
+    let said = said["message"].as_str().unwrap();
+    assert!(said.contains("wave 1 of 3 (tier=pilot) is well, and is watched until"), "{said}");
+    assert!(said.ends_with("clusters: 3 not changed yet, 1 healthy"), "{said}");
+    // What the scheduler says does not wait, and nor does a new copy of what is there.
+    let scale = json!({ "spec": { "replicas": 3 } });
+    world.api().patch(&deployment_path("web"), Patch::Merge, &scale).await.unwrap();
+    for member in 0..4 {
+        let scaled = |o: &Value| o["spec"]["replicas"] == 3;
+        world.member_until(member, &deployment_path("web"), "of 3 replicas", SETTLED, scaled).await;
+    }
+    assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    for member in 1..4 {
+        has(&world, member, "web:2").await;
+    }
+    stands(&world, "Complete").await;
+    event(&world, World::NAMESPACE, "web", "RolloutAdvanced", "wave 1 of 3 (tier=pilot) begins, with 1 cluster").await;
+    event(&world, World::NAMESPACE, "web", "RolloutEnded", "has reached every cluster").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_outlives_the_hub_and_what_is_returned_is_as_it_was() {
+    let mut world = staged(901, "tier=pilot soak=0; 100%").await;
+    let old = images(&world).await.remove(0);
+    let wait = json!({"metadata": {"annotations": {"policy.karmada.io/rollout": "tier=pilot soak=0; 100% approve"}}});
+    let policy = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies/web";
+    world.api().patch(policy, Patch::Merge, &wait).await.unwrap();
+    let carried = |b: &Value| b["metadata"]["annotations"]["policy.karmada.io/rollout"] == "tier=pilot soak=0; 100% approve";
+    world.hub_until(&web(), "that knows", PATIENCE, carried).await;
+    set_image(&world, "web:2").await;
+    stands(&world, "AwaitsApproval").await;
+    command(&world, "pause").await;
+    stands(&world, "Paused").await;
+    world.stop_hub().await;
+    world.start_hub().await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    command(&world, "approve").await;
+    event(&world, World::NAMESPACE, "web", "RolloutCommandRefused", "is none of pause, resume").await;
+    command(&world, "return").await;
+    has(&world, 0, &old).await;
+    let said = stands(&world, "Returned").await;
+    assert!(said["message"].as_str().unwrap().contains("somebody returned it"), "{said}");
+    // Nobody begins it again but a person: what is newer goes on.
+    set_image(&world, "web:3").await;
+    has(&world, 0, "web:3").await;
+    stands(&world, "AwaitsApproval").await;
+    command(&world, "resume").await;
+    for member in 0..4 {
+        has(&world, member, "web:3").await;
+    }
+    stands(&world, "Complete").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_wave_is_waited_for_and_takes_the_newest_when_it_is_back() {
+    let world = staged(902, "tier=pilot soak=0; 100% soak=0").await;
+    let old = images(&world).await.remove(0);
+    world.members[0].wire.set(Mode::BlackHole);
+    let silent = |c: &Value| condition_of(c, "StatusStale").is_some_and(|stale| stale["status"] == "True");
+    world.hub_until(&cluster_path("member1"), "silent", LONG, silent).await;
+    set_image(&world, "web:2").await;
+    tokio::time::sleep(LONG).await;
+    let said = stands(&world, "Progressing").await;
+    assert!(said["message"].as_str().unwrap().contains("1 silent since before"), "{said}");
+    assert_eq!(images(&world).await, [&old, &old, &old, &old].map(String::as_str));
+    set_image(&world, "web:3").await;
+    tokio::time::sleep(SETTLED).await;
+    world.members[0].wire.set(Mode::Pass);
+    let mut seen = Vec::new();
+    for _ in 0..600 {
+        let image = images(&world).await.remove(0);
+        if seen.last() != Some(&image) {
+            seen.push(image);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(seen, [old.as_str(), "web:3"]);
+    for member in 1..4 {
+        has(&world, member, "web:3").await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_override_waits_as_well_and_a_change_that_does_not_apply_stops() {
+    let world = staged(903, "tier=pilot soak=0; 100% soak=0").await;
+    let old = images(&world).await.remove(0);
+    let policy = |command: &str| {
+        json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy",
+            "metadata": {"name": "far", "namespace": "default"},
+            "spec": {"overrideRules": [{
+                "targetCluster": {"clusterNames": ["member1", "member3"]},
+                "overriders": {"labelsOverrider": [{"operator": "add", "value": {"far": command}}]},
+            }]},
+        })
+    };
+    let far = |world: &World, member: usize| {
+        let api = world.members[member].api.clone();
+        async move { api.get(&deployment_path("web")).await.unwrap()["metadata"]["labels"]["far"].clone() }
+    };
+    command(&world, "pause").await;
+    event(&world, World::NAMESPACE, "web", "RolloutCommandRefused", "no rollout is under way").await;
+    let pause = json!({"metadata": {"annotations": {"policy.karmada.io/rollout-gate": "deadline=5m"}}});
+    let of_policy = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies/web";
+    world.api().patch(of_policy, Patch::Merge, &pause).await.unwrap();
+    world.create([policy("yes")]).await;
+    let is_far = |o: &Value| o["metadata"]["labels"]["far"] == "yes";
+    for member in [0, 2] {
+        world.member_until(member, &deployment_path("web"), "that is far", LONG, is_far).await;
+    }
+    let said = stands(&world, "Complete").await;
+    assert!(said["message"].as_str().unwrap().contains("has reached every cluster"), "{said}");
+    assert_eq!(far(&world, 1).await, Value::Null);
+    // What no member takes: the pilot fails, and nobody else is asked.
+    let bad = json!([{"op": "replace", "path": "/spec/template/metadata/labels/app", "value": "other"},
+                     {"op": "replace", "path": "/spec/selector/matchLabels/app", "value": "other"}]);
+    world.api().patch(&deployment_path("web"), Patch::Json, &bad).await.unwrap();
+    let said = stands(&world, "GateBroken").await;
+    assert!(said["message"].as_str().unwrap().contains("1 of 1 cluster that were heard were not well within 5m0s"), "{said}");
+    assert_eq!(images(&world).await, [&old, &old, &old, &old].map(String::as_str));
+    world.stop().await;
+}
