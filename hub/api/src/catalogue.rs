@@ -214,7 +214,11 @@ pub const CONDITIONS: [Entry; 48] = [
 /// What the hub notes for itself on objects, beside what stands in [`consts`](crate::consts). Nobody else writes these.
 pub const INTERNAL: [Entry; 29] = [
     entry("Binding", "hub.karmada.io/rollout", "How far the last change has come: waves, times, revisions."),
-    entry("Work", "hub.karmada.io/revision", "Which revision of its template it carries, where changes go out in waves."),
+    entry(
+        "Work",
+        "hub.karmada.io/revision",
+        "Which revision of its template it carries, where changes go out in waves.",
+    ),
     entry(
         "Secret",
         "hub.karmada.io/revision-of",

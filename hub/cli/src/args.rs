@@ -45,6 +45,8 @@ pub enum Command {
     Drain(DrainArgs),
     /// Move back what has left a cluster: the hub schedules its objects again.
     Failback(FailbackArgs),
+    /// Changes that go out in waves: how far they are, and to pause, resume, abort or return one.
+    Rollout(RolloutArgs),
     /// After a restore from a backup: confirm to agents that the hub's state is right, although they know more than the
     /// hub.
     #[command(after_long_help = CONFIRM_RESTORE_HELP)]

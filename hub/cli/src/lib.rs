@@ -31,6 +31,7 @@ mod placed;
 pub mod progress;
 mod reach;
 pub mod revoke;
+mod rollout;
 mod shown;
 mod table;
 mod token;
@@ -89,6 +90,7 @@ pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
         Command::Taint(args) => cordon::taint(args, env).await,
         Command::Drain(args) => drain::run(args, env).await,
         Command::Failback(args) => failback::run(args, env).await,
+        Command::Rollout(args) => rollout::run(args, env).await,
         Command::ConfirmRestore(args) => confirm::run(args, env).await,
         Command::Apply(args) => apply::run(args, env).await,
         Command::Join(args) => join::join(args, env).await,

@@ -18,6 +18,7 @@ use karmada_core::{
     fleet::Fleet,
     judge::fence,
     place::{self, Peer, Request},
+    rollout::State,
 };
 use karmada_interpreter::Runs;
 use karmada_meta::object;
@@ -42,6 +43,10 @@ pub(super) struct Bound {
     pub left: BTreeSet<String>,
     /// It may run in one place only.
     pub fenced: bool,
+    /// How far its last change is, where changes go out in waves.
+    pub rollout: Option<State>,
+    /// Its permanent id, which its Works carry.
+    pub id: String,
 }
 
 impl Bound {
@@ -59,7 +64,9 @@ impl Bound {
             left.clear();
         }
         let deleting = object::deletion_timestamp(value).is_some();
-        Ok(Self { key, spec, status, deleting, left, fenced: fence::after(value).is_some() })
+        let id = object::label(value, bindings::id_label(scope)).unwrap_or_default().to_owned();
+        let (fenced, rollout) = (fence::after(value).is_some(), State::read(value));
+        Ok(Self { key, spec, status, deleting, left, fenced, rollout, id })
     }
 
     /// Its object with kind and namespace: `Deployment shop/web`.

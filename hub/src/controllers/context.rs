@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use karmada_api::consts::label;
-use karmada_apiserver::authn::epochs::Epochs;
 use karmada_api::work::ResourceBindingSpec;
+use karmada_apiserver::authn::epochs::Epochs;
 use karmada_client::{Error, Resource, WatchConfig, WorkQueue, latest, watch::Health};
 use karmada_core::{services::slices, skip::Skip};
 use karmada_env::Env;
@@ -332,8 +332,7 @@ impl Context {
             return Ok(Some(Value::clone(&recent)));
         }
         let objects = &self.writer.objects;
-        let Some(resource) = self.known.templates.resource(objects.rest(), &template.kind).await?
-        else {
+        let Some(resource) = self.known.templates.resource(objects.rest(), &template.kind).await? else {
             return Ok(None);
         };
         let live = objects.get(&resource, &template.key).await?;

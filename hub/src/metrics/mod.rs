@@ -37,7 +37,10 @@ pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Sour
 use parking_lot::RwLock;
 
 pub(crate) use self::evictions::Waiting;
-use self::{clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation, rollouts::RollingOut};
+use self::{
+    clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation,
+    rollouts::RollingOut,
+};
 
 /// The page of a hub process: the process itself and the controllers. Add the sources of the engine, if it is
 /// embedded, and [`Page::into_source`] gives what a listener is handed.

@@ -5,6 +5,10 @@ use std::{collections::BTreeMap, fmt};
 use karmada_telemetry::metrics::Sheet;
 use parking_lot::Mutex;
 
+/// Those that are shown also while there is none.
+const PHASES: [&str; 7] =
+    ["Progressing", "AwaitsApproval", "Paused", "GateBroken", "Aborted", "Returned", "RevisionNotKept"];
+
 /// How they stand.
 #[derive(Debug, Default)]
 pub(crate) struct RollingOut(Mutex<BTreeMap<String, &'static str>>);
@@ -26,11 +30,12 @@ impl RollingOut {
 
     /// Writes the family.
     pub(crate) fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let mut sums: BTreeMap<&'static str, usize> = BTreeMap::new();
+        let mut sums: BTreeMap<&'static str, usize> = PHASES.map(|phase| (phase, 0)).into();
         for phase in self.0.lock().values() {
             *sums.entry(phase).or_default() += 1;
         }
-        let rows: Vec<_> = sums.into_iter().map(|(phase, count)| ([("phase", phase)], count as f64)).collect();
+        let rows: Vec<_> =
+            sums.into_iter().map(|(phase, count)| ([("phase", phase)], count as f64)).collect();
         sheet.gauge(
             "karmada_hub_rollouts",
             "Bindings whose last change goes out in waves and is not everywhere yet, by how it stands.",

@@ -40,6 +40,7 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 42] = [
     ("karmada_hub_propagation_duration_seconds", Kind::Histogram, &["operation"]),
     ("karmada_hub_propagation_pending", Kind::Gauge, &[]),
     ("karmada_hub_propagation_unmeasured", Kind::Counter, &[]),
+    ("karmada_hub_rollouts", Kind::Gauge, &["phase"]),
     ("karmada_scheduler_e2e_scheduling_duration_seconds", Kind::Histogram, &["result", "schedule_type"]),
     ("karmada_scheduler_queue_incoming_bindings", Kind::Counter, &["event"]),
     ("karmada_scheduler_schedule_attempts", Kind::Counter, &["result", "schedule_type"]),

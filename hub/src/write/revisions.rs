@@ -10,7 +10,12 @@ use karmada_api::consts::{label, namespace};
 use karmada_client::Error;
 use karmada_core::{rollout::Revision, skip};
 use karmada_meta::object;
-use karmada_objects::{Objects, bindings, key::Key, kinds::SECRETS, scope::{BindingKey, Scope}};
+use karmada_objects::{
+    Objects, bindings,
+    key::Key,
+    kinds::SECRETS,
+    scope::{BindingKey, Scope},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -73,7 +78,9 @@ impl Revisions {
                     return Ok(Err(format!("Secret {place} is somebody else's: delete it")));
                 }
             }
-            Err(error) if error.is_invalid() || error.code() == Some(413) => return Ok(Err(error.to_string())),
+            Err(error) if error.is_invalid() || error.code() == Some(413) => {
+                return Ok(Err(error.to_string()));
+            }
             Err(error) => return Err(error),
         }
         self.note(uid, name, Arc::new(revision.clone()));
@@ -144,7 +151,8 @@ mod tests {
 
     #[test]
     fn what_was_changed_is_not_believed() {
-        let template = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}});
+        let template =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}});
         let revision = Revision::new(template, &[], &[]);
         let name = revision.digest();
         let secret = |revision: &Revision| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use karmada_meta::duration;
 
 use super::ServerArgs;
@@ -208,4 +208,72 @@ pub struct FailbackArgs {
     pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub struct RolloutArgs {
+    #[command(subcommand)]
+    pub verb: RolloutCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum RolloutCommand {
+    /// How far changes are: of one object, or of all in the namespace whose policies ask for waves.
+    Status(RolloutTarget),
+    /// Change no more clusters until somebody says resume.
+    Pause(RolloutNamed),
+    /// Go on: after a pause, with what has failed so far accepted, with a wave that waits for an approval, or from the first wave on
+    /// with what was aborted or returned.
+    Resume(RolloutNamed),
+    /// Change no more clusters; those that have the change keep it.
+    Abort(RolloutNamed),
+    /// Give the clusters that have the change what they had before.
+    Return(RolloutNamed),
+}
+
+/// What is looked at.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct RolloutTarget {
+    /// NAME or KIND/NAME of an object in the namespace; without it all.
+    #[arg(value_name = "NAME")]
+    pub target: Option<String>,
+    #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// What something is done about.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct RolloutNamed {
+    /// NAME or KIND/NAME of an object in the namespace.
+    #[arg(value_name = "NAME")]
+    pub target: String,
+    #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug)]
+pub enum RolloutVerb {
+    Status,
+    Do(karmada_core::rollout::Command),
+}
+
+impl RolloutCommand {
+    /// What is done, and about what.
+    pub(crate) fn split(self) -> (RolloutVerb, RolloutTarget) {
+        use karmada_core::rollout::Command as Do;
+        let (what, named) = match self {
+            Self::Status(target) => return (RolloutVerb::Status, target),
+            Self::Pause(named) => (Do::Pause, named),
+            Self::Resume(named) => (Do::Resume, named),
+            Self::Abort(named) => (Do::Abort, named),
+            Self::Return(named) => (Do::Return, named),
+        };
+        let RolloutNamed { target, told, server } = named;
+        (RolloutVerb::Do(what), RolloutTarget { target: Some(target), told, server })
+    }
 }

@@ -16,6 +16,7 @@ use karmada_core::{
     copies::Knowledge,
     judge::grace,
     place,
+    rollout::{self, Order, Phase},
     select::{self, Claim, Policy, Standing, Subject},
     skip::Skip,
 };
@@ -256,7 +257,19 @@ async fn explain_bound(
         // Where nothing else can take it, it goes back after all.
         explained = place::explain(&place::Request { left: None, ..request });
     }
-    let state = |cluster: &str| state(bound, cluster, knowledge.get(cluster), now);
+    let rolls = waves(bound, clusters);
+    let state = |cluster: &str| {
+        let state = state(bound, cluster, knowledge.get(cluster), now);
+        let wave = rolls.get(cluster).filter(|_| bound.placed().iter().any(|target| target.name == cluster));
+        match wave {
+            Some(wave) => [state, wave.clone()]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect::<Vec<_>>()
+                .join(", "),
+            None => state,
+        }
+    };
     let placement = PlacementReport::of(&explained, placement, Some(bound.spec.replicas), state);
     if let Some(decided) = &placement.clusters
         && !alike(decided, bound.placed())
@@ -271,6 +284,18 @@ async fn explain_bound(
     report.placement = Some(placement);
     advise(&explained, &bound.spec.resource.kind, report);
     Ok(())
+}
+
+/// How each cluster stands to a change that goes out in waves and is not everywhere.
+fn waves(bound: &Bound, clusters: &BTreeMap<String, Cluster>) -> BTreeMap<String, String> {
+    let rolling = bound.rollout.as_ref().filter(|state| state.phase != Phase::Complete);
+    let Some(state) = rolling else { return BTreeMap::new() };
+    let order = Order::of(state);
+    let said = |(name, cluster): (&String, &Cluster)| {
+        let wave = order.wave(name, cluster.metadata.labels.as_ref());
+        (name.clone(), rollout::words::of_wave(state, wave))
+    };
+    clusters.iter().map(said).collect()
 }
 
 /// What is said of the clusters that have an object or may get it: that settings of the hub and of their agents do not go
@@ -350,6 +375,17 @@ fn of_binding(bound: &Bound, report: &mut TemplateReport) {
             "Scheduler {:?} places it, not this hub (spec.schedulerName).",
             spec.scheduler_name
         ));
+    }
+    if let Some(rolled) = conditions::find(&bound.status.conditions, extension::ROLLED_OUT) {
+        report
+            .notes
+            .push(format!("Its last change goes out in waves: {}: {}.", rolled.reason, rolled.message));
+        if ["Paused", "GateBroken", "AwaitsApproval"].contains(&rolled.reason.as_str()) {
+            report.advice.push(format!(
+                "Say what becomes of the change: karmada-hub rollout resume, abort or return {}.",
+                spec.resource.name
+            ));
+        }
     }
     if !spec.required_by.is_empty() {
         let by: Vec<_> = spec.required_by.iter().map(|by| format!("{}/{}", by.namespace, by.name)).collect();

@@ -674,7 +674,7 @@ fn protected_objects_stay() {
 #[test]
 fn annotations_of_ours_are_read_when_they_are_written() {
     use karmada_api::consts::extension::{
-        FAILBACK_AFTER, FENCE_AFTER, WINDOWS_CLUSTER, WINDOWS_POLICY, WINDOWS_WORK,
+        FAILBACK_AFTER, FENCE_AFTER, ROLLOUT, ROLLOUT_GATE, WINDOWS_CLUSTER, WINDOWS_POLICY, WINDOWS_WORK,
     };
     let annotated = |mut obj: Value, key: &str, value: &str| {
         object::set_annotation(&mut obj, key, value);
@@ -693,6 +693,15 @@ fn annotations_of_ours_are_read_when_they_are_written() {
         (PP, policy(json!({})), FENCE_AFTER, "1h", None),
         (PP, policy(json!({})), FENCE_AFTER, "1d", Some("a duration of 30s or more, like 2m")),
         (PP, policy(json!({})), FAILBACK_AFTER, "10m", None),
+        (PP, policy(json!({})), ROLLOUT, "10%; 100%", None),
+        (PP, policy(json!({})), ROLLOUT, "10%", Some("the last wave must be 100%; write waves like")),
+        (
+            PP,
+            policy(json!({})),
+            ROLLOUT_GATE,
+            "maxFailures=some",
+            Some("\"some\" is no maxFailures; write settings"),
+        ),
         (PP, policy(json!({})), FAILBACK_AFTER, "ten minutes", Some("is not a duration like 40s")),
         (PP, policy(json!({})), WINDOWS_POLICY, "Mon-Fri 22:00-05:00 Europe/Berlin", None),
         (PP, policy(json!({})), WINDOWS_POLICY, "at night", Some("\"at\" is no day")),

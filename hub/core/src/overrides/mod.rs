@@ -163,13 +163,16 @@ pub fn rules_for(
     let of = |policies: Vec<(Option<&str>, &OverrideSpec)>| {
         let mut meaning: Vec<_> = policies
             .into_iter()
-            .filter_map(|(name, spec)| Some((means(spec, &subject)?, name.unwrap_or_default().to_owned(), spec)))
+            .filter_map(|(name, spec)| {
+                Some((means(spec, &subject)?, name.unwrap_or_default().to_owned(), spec))
+            })
             .collect();
         meaning.sort_by(|(a, p, _), (b, q, _)| a.cmp(b).then_with(|| p.cmp(q)));
-        let matching = |target: &Option<_>| target.as_ref().is_none_or(|target| affinity::matches(target, cluster));
-        let rules = meaning.into_iter().flat_map(|(_, name, spec)| {
-            rules(spec).into_iter().map(move |(_, rule)| (name.clone(), rule))
-        });
+        let matching =
+            |target: &Option<_>| target.as_ref().is_none_or(|target| affinity::matches(target, cluster));
+        let rules = meaning
+            .into_iter()
+            .flat_map(|(_, name, spec)| rules(spec).into_iter().map(move |(_, rule)| (name.clone(), rule)));
         rules
             .filter(|(_, rule)| matching(&rule.target_cluster))
             .map(|(name, rule)| (name, rule.overriders))

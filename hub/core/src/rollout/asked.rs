@@ -216,7 +216,8 @@ fn wave(text: &str) -> Result<Wave, String> {
         None if name.is_empty() => return Err(format!("{text:?} does not say which clusters")),
         None if name.contains('%') => return Err(format!("{name:?} is no share like 10% or 0.5%")),
         None => {
-            Selector::parse(&name).map_err(|why| format!("{name:?} is neither a share nor a label selector: {why}"))?;
+            Selector::parse(&name)
+                .map_err(|why| format!("{name:?} is neither a share nor a label selector: {why}"))?;
             Who::Labels(name.clone())
         }
     };
@@ -336,7 +337,8 @@ mod tests {
 
     #[test]
     fn shares_are_exact() {
-        let rows = [("10%", 5, 1, 0), ("10%", 10, 1, 1), ("0.5%", 1000, 5, 5), ("33%", 10, 4, 3), ("100%", 7, 7, 7)];
+        let rows =
+            [("10%", 5, 1, 0), ("10%", 10, 1, 1), ("0.5%", 1000, 5, 5), ("33%", 10, 4, 3), ("100%", 7, 7, 7)];
         for (text, of, up, down) in rows {
             let share = Share::parse(text).unwrap();
             assert_eq!((share.up(of), share.down(of)), (up, down), "{text} of {of}");

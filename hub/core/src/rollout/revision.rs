@@ -93,7 +93,12 @@ impl Revision {
     /// Whether going from another revision to this one is a change for a cluster.
     pub fn concerns(&self, from: &Self, cluster: &Cluster, same_template: bool) -> bool {
         let rules = |revision: &Self| {
-            overrides::rules_for(cluster, &revision.template, &revision.cluster_overrides, &revision.overrides)
+            overrides::rules_for(
+                cluster,
+                &revision.template,
+                &revision.cluster_overrides,
+                &revision.overrides,
+            )
         };
         !same_template || rules(self) != rules(from)
     }
@@ -157,18 +162,21 @@ mod tests {
 
     #[test]
     fn a_revision_is_what_members_run() {
-        let of = |template: Value, overrides: &[OverridePolicy]| Revision::new(template, &[], overrides).digest();
+        let of =
+            |template: Value, overrides: &[OverridePolicy]| Revision::new(template, &[], overrides).digest();
         let one = of(template("a:1", json!({"app": "web"})), &[]);
         assert_ne!(one, of(template("a:2", json!({"app": "web"})), &[]));
         assert_ne!(one, of(template("a:1", json!({"app": "till"})), &[]));
         // What the hub is told is not part of it, nor what changes with every write, nor the order of fields.
-        let mut same = template("a:1", json!({"propagationpolicy.karmada.io/permanent-id": "x", "app": "web"}));
+        let mut same =
+            template("a:1", json!({"propagationpolicy.karmada.io/permanent-id": "x", "app": "web"}));
         same["metadata"]["generation"] = json!(4);
         same["metadata"]["resourceVersion"] = json!("10");
         same["metadata"]["annotations"] = json!({"work.karmada.io/fence-after": "2m"});
         same["status"] = json!({});
         assert_eq!(one, of(same, &[]));
-        let spec = r#"{"template": {"spec": {"containers": [{"image": "a:1", "name": "c"}]}}, "replicas": 0}"#;
+        let spec =
+            r#"{"template": {"spec": {"containers": [{"image": "a:1", "name": "c"}]}}, "replicas": 0}"#;
         let mut turned = template("a:1", json!({"app": "web"}));
         turned["spec"] = serde_json::from_str(spec).unwrap();
         assert_eq!(one, of(turned, &[]));
@@ -203,11 +211,15 @@ mod tests {
             &[],
             &[],
         );
-        let mut now = template("a:2", json!({"app": "till", "propagationpolicy.karmada.io/permanent-id": "two"}));
+        let mut now =
+            template("a:2", json!({"app": "till", "propagationpolicy.karmada.io/permanent-id": "two"}));
         now["metadata"]["annotations"]["work.karmada.io/fence-after"] = json!("2m");
         now["metadata"]["uid"] = json!("v");
         let template = old.template_now(&now);
-        assert_eq!(template["metadata"]["labels"], json!({"app": "web", "propagationpolicy.karmada.io/permanent-id": "two"}));
+        assert_eq!(
+            template["metadata"]["labels"],
+            json!({"app": "web", "propagationpolicy.karmada.io/permanent-id": "two"})
+        );
         assert_eq!(object::annotation(&template, "work.karmada.io/fence-after"), Some("2m"));
         assert_eq!(object::uid(&template), "v");
         assert_eq!(template["spec"]["template"]["spec"]["containers"][0]["image"], "a:1");

@@ -10,9 +10,8 @@ use crate::stage::{self, Stage};
 /// See the module. What was reported of an earlier content says nothing of this one.
 pub fn seen(work: &Value) -> Seen {
     let conditions = work.pointer("/status/conditions").and_then(Value::as_array);
-    let is_held = |condition: &Value| {
-        condition["type"] == extension::CHANGES_HELD && condition["status"] == "True"
-    };
+    let is_held =
+        |condition: &Value| condition["type"] == extension::CHANGES_HELD && condition["status"] == "True";
     if conditions.into_iter().flatten().any(is_held) {
         return Seen::Held;
     }
@@ -43,7 +42,8 @@ mod tests {
     #[test]
     fn only_what_is_said_of_the_content_counts() {
         let applied = |status: &str, seen: i64| json!({"type": "Applied", "status": status, "observedGeneration": seen});
-        let report = |health: &str, of: i64| json!([{"health": health, "status": {"resourceTemplateGeneration": of}}]);
+        let report =
+            |health: &str, of: i64| json!([{"health": health, "status": {"resourceTemplateGeneration": of}}]);
         let rows = [
             (json!(null), json!(null), Seen::Unsaid),
             (json!([applied("True", 1)]), report("Healthy", 7), Seen::Unsaid),

@@ -203,7 +203,11 @@ impl<'a> Order<'a> {
 }
 
 /// Decides which cluster is in which wave. `clusters` are those that the change concerns, with their labels.
-fn freeze(waves: &[asked::Wave], seed: &str, clusters: &[(&str, Option<&BTreeMap<String, String>>)]) -> Vec<Wave> {
+fn freeze(
+    waves: &[asked::Wave],
+    seed: &str,
+    clusters: &[(&str, Option<&BTreeMap<String, String>>)],
+) -> Vec<Wave> {
     let none = BTreeMap::new();
     let mut left: Vec<(Place, &BTreeMap<String, String>)> =
         clusters.iter().map(|(name, labels)| (Place::of(seed, name), labels.unwrap_or(&none))).collect();
@@ -224,7 +228,8 @@ fn freeze(waves: &[asked::Wave], seed: &str, clusters: &[(&str, Option<&BTreeMap
                 upto = Some(Place(u64::MAX));
             }
             Who::Share(share) => {
-                let taken = share.up(clusters.len()).saturating_sub(clusters.len() - left.len()).min(left.len());
+                let taken =
+                    share.up(clusters.len()).saturating_sub(clusters.len() - left.len()).min(left.len());
                 upto = taken.checked_sub(1).map(|last| left[last].0);
                 left.drain(..taken);
             }

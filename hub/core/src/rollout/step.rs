@@ -188,7 +188,8 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
 }
 
 fn stage(state: &State, member: &Member<'_>) -> Stage {
-    let opened = state.waves.get(member.wave).filter(|_| member.wave < state.open).and_then(|wave| wave.opened);
+    let opened =
+        state.waves.get(member.wave).filter(|_| member.wave < state.open).and_then(|wave| wave.opened);
     match (member.fact, member.silent) {
         (Fact::Unconcerned, _) => Stage::Unconcerned,
         (Fact::Old, _) if opened.is_none() || !state.is_under_way() => Stage::NotYet,
@@ -205,7 +206,7 @@ fn stage(state: &State, member: &Member<'_>) -> Stage {
 
 /// How many may be not well.
 fn allowed(state: &State, gate: &Gate, sums: &Sums) -> usize {
-    gate.max_failures.of(sums.heard()) + state.accepted_failures
+    gate.max_failures.of(sums.heard()).saturating_add(state.accepted_failures)
 }
 
 /// Why the gate is broken, if it is.
@@ -233,7 +234,8 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
     }
     let share = |part: usize, of: usize| if of == 0 { 0.0 } else { part as f64 / of as f64 };
     let beyond = share(silent, changed) - share(silent_others, others);
-    (beyond > gate.silent_after_change.fraction()).then(|| words::silent(silent, changed, silent_others, others))
+    (beyond > gate.silent_after_change.fraction())
+        .then(|| words::silent(silent, changed, silent_others, others))
 }
 
 /// Whether the last wave that has begun may be followed by the next. Notes since when it is well, and when to look again.
@@ -246,7 +248,8 @@ fn passed(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, ste
     }
     let mut again = |wait: Duration| step.again = Some(step.again.map_or(wait, |known| known.min(wait)));
     let (open_for, wave, sums) = (opened.elapsed(now.timestamp().into()), &step.wave, &step.sums);
-    let of = wave.all().filter(|(stage, _)| *stage != Stage::Unconcerned).map(|(_, count)| count).sum::<usize>();
+    let of =
+        wave.all().filter(|(stage, _)| *stage != Stage::Unconcerned).map(|(_, count)| count).sum::<usize>();
     // Those that could speak are waited for as long as a cluster has to become well.
     let waits = sums.expected() > 0 && open_for < gate.deadline;
     let is_last = state.open == state.waves.len();
@@ -270,15 +273,15 @@ fn passed(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, ste
 
 /// Begins the next wave that has clusters, or ends. Not where a person has to let it begin.
 fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step) -> bool {
-    let empty = |wave: usize| {
-        members.iter().all(|member| member.wave != wave || member.fact == Fact::Unconcerned)
-    };
+    let empty =
+        |wave: usize| members.iter().all(|member| member.wave != wave || member.fact == Fact::Unconcerned);
     while state.open < state.waves.len() && empty(state.open) {
         state.open += 1;
     }
     let next = state.open;
     let Some(wave) = state.waves.get_mut(next) else {
-        let silent = [Stage::WaitingSilent, Stage::SilentAfterChange, Stage::WaitingHeld, Stage::Offered, Stage::Due];
+        let silent =
+            [Stage::WaitingSilent, Stage::SilentAfterChange, Stage::WaitingHeld, Stage::Offered, Stage::Due];
         let silent = silent.map(|stage| step.sums.of(stage)).iter().sum();
         end(state, silent);
         step.told.push((Told::Ended, words::complete(&state.revision, silent)));
@@ -337,7 +340,7 @@ pub fn command(state: &mut State, command: Command, sums: &Sums) -> Result<(Told
             state.why.clear();
         }
         (Command::Resume, Phase::AwaitsApproval) => {
-            state.approved = state.open + 1;
+            state.approved = state.open.saturating_add(1);
             state.phase = Phase::Running;
             state.why.clear();
         }

@@ -158,7 +158,11 @@ fn each_wave_soaks_before_the_next() {
     fleet.change("two");
     fleet.run(5, 10, well);
     assert_eq!((fleet.having("two"), fleet.state.phase), (2, Phase::Running));
-    assert!(fleet.said().contains("wave 1 of 3 (tier=pilot) is well, and is watched until "), "{}", fleet.said());
+    assert!(
+        fleet.said().contains("wave 1 of 3 (tier=pilot) is well, and is watched until "),
+        "{}",
+        fleet.said()
+    );
     assert!(fleet.said().ends_with("clusters: 18 not changed yet, 2 healthy"), "{}", fleet.said());
     assert!(fleet.last.again.unwrap() <= Duration::from_secs(3600));
     fleet.now += 3500;
@@ -184,13 +188,21 @@ fn what_is_not_well_in_time_stops_it_and_is_not_begun_again_by_itself() {
     assert_eq!(fleet.state.phase, Phase::Running, "it is given its time");
     fleet.run(20, 20, sick);
     assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Breached, 2));
-    assert!(fleet.said().contains("2 of 2 clusters that were heard were not well within 5m0s"), "{}", fleet.said());
+    assert!(
+        fleet.said().contains("2 of 2 clusters that were heard were not well within 5m0s"),
+        "{}",
+        fleet.said()
+    );
     // They become well, and still a person decides.
     fleet.run(20, 60, well);
     assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Breached, 2));
     fleet.change("one");
     fleet.run(2, 10, well);
-    assert_eq!((fleet.state.phase, fleet.having("one")), (Phase::Complete, 20), "what the others have is given back at once");
+    assert_eq!(
+        (fleet.state.phase, fleet.having("one")),
+        (Phase::Complete, 20),
+        "what the others have is given back at once"
+    );
     fleet.change("two");
     fleet.run(20, 60, well);
     assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Aborted, 0));
@@ -209,7 +221,8 @@ fn a_share_may_fail_and_a_person_may_accept_more() {
     let mut fleet = Fleet::new(20, "50% soak=0; 100% soak=0", "maxFailures=10% deadline=1m");
     fleet.change("two");
     fleet.look(well);
-    let ill: Vec<_> = (0..20).filter(|at| fleet.clusters[*at].has.as_deref() == Some("two")).take(2).collect();
+    let ill: Vec<_> =
+        (0..20).filter(|at| fleet.clusters[*at].has.as_deref() == Some("two")).take(2).collect();
     let one = |at: usize| if at == ill[0] { Seen::Unwell } else { Seen::Well };
     let two = |at: usize| if ill.contains(&at) { Seen::Unwell } else { Seen::Well };
     fleet.run(10, 30, two);
@@ -230,7 +243,12 @@ fn silent_clusters_neither_pass_nor_fail_a_gate() {
     fleet.clusters[1].silent = Some(at(-100));
     fleet.change("two");
     fleet.run(100, 60, well);
-    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Running, 2), "nobody has tried it: {}", fleet.said());
+    assert_eq!(
+        (fleet.state.phase, fleet.having("two")),
+        (Phase::Running, 2),
+        "nobody has tried it: {}",
+        fleet.said()
+    );
     assert!(fleet.said().contains("2 silent since before"), "{}", fleet.said());
     fleet.clusters[0].silent = None;
     fleet.run(5, 60, well);
@@ -278,7 +296,10 @@ fn a_change_that_cuts_links_is_noticed() {
         assert_eq!(fleet.state.phase, want, "{changed} and {others}: {}", fleet.said());
     }
     let said = fall(4, 3).said();
-    assert!(said.contains("4 of 20 clusters fell silent after they were changed, and 3 of 80 that were not"), "{said}");
+    assert!(
+        said.contains("4 of 20 clusters fell silent after they were changed, and 3 of 80 that were not"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -319,7 +340,11 @@ fn a_new_revision_replaces_the_one_under_way() {
     fleet.look(well);
     assert_eq!((fleet.having("three"), fleet.having("two"), fleet.having("one")), (2, 8, 10));
     fleet.run(3, 10, well);
-    assert_eq!((fleet.having("three"), fleet.having("two"), fleet.having("one")), (10, 0, 10), "nobody goes through two");
+    assert_eq!(
+        (fleet.having("three"), fleet.having("two"), fleet.having("one")),
+        (10, 0, 10),
+        "nobody goes through two"
+    );
     // A pause holds for what comes after it.
     fleet.command(Command::Pause).unwrap();
     fleet.change("four");
@@ -329,7 +354,8 @@ fn a_new_revision_replaces_the_one_under_way() {
 
 #[test]
 fn empty_waves_are_passed_over() {
-    let mut fleet = Fleet::new(10, "tier=none approve soak=5h; tier=pilot soak=0; 10% soak=5h; 100% soak=0", "");
+    let mut fleet =
+        Fleet::new(10, "tier=none approve soak=5h; tier=pilot soak=0; 10% soak=5h; 100% soak=0", "");
     fleet.change("two");
     fleet.run(6, 10, well);
     assert_eq!(fleet.state.phase, Phase::Complete, "{}", fleet.said());

@@ -20,7 +20,22 @@ fn clusters(count: usize) -> String {
 /// `wave 2 of 4 (10%)`, by its place from 0 on.
 pub(super) fn wave(state: &State, wave: usize) -> String {
     let name = state.waves.get(wave).map_or("", |wave| wave.name.as_str());
-    format!("wave {} of {} ({name})", wave + 1, state.waves.len())
+    format!("wave {} of {} ({name})", wave.saturating_add(1), state.waves.len())
+}
+
+/// Why a cluster of a wave has the change, or waits for it.
+pub fn of_wave(state: &State, at: usize) -> String {
+    let wave = wave(state, at);
+    match state.phase {
+        Phase::Complete => String::new(),
+        Phase::Returned => format!("{wave}: the change was returned"),
+        _ if at < state.open => format!("{wave} has begun"),
+        Phase::AwaitsApproval if at == state.open => format!("{wave} waits for an approval"),
+        Phase::Running | Phase::AwaitsApproval => format!("waits for {wave}"),
+        Phase::Paused => format!("waits for {wave}: the change is paused"),
+        Phase::Breached => format!("waits for {wave}: the change was stopped by its gate"),
+        Phase::Aborted => format!("keeps what it has: the change was aborted before {wave}"),
+    }
 }
 
 pub(super) fn begins(state: &State) -> String {
@@ -45,13 +60,19 @@ fn capital(text: &str) -> String {
 pub(super) fn stopped(state: &State, returned: bool) -> String {
     let what = match returned {
         true => "The clusters that have it go back to what they had.",
-        false => "No more clusters are changed until somebody says resume, abort or return (karmada-hub rollout).",
+        false => {
+            "No more clusters are changed until somebody says resume, abort or return (karmada-hub rollout)."
+        }
     };
     format!("Revision {} was stopped: {}. {what}", state.revision, state.why)
 }
 
 pub(super) fn failures(failed: usize, heard: usize, deadline: Duration) -> String {
-    format!("{failed} of {} that were heard were not well within {}", clusters(heard), duration::format(deadline))
+    format!(
+        "{failed} of {} that were heard were not well within {}",
+        clusters(heard),
+        duration::format(deadline)
+    )
 }
 
 pub(super) fn silent(silent: usize, changed: usize, others: usize, of: usize) -> String {
@@ -99,8 +120,12 @@ pub(super) fn done(command: Command, revision: &str) -> String {
     match command {
         Command::Pause => format!("Revision {revision} is paused: no more clusters are changed."),
         Command::Resume => format!("Revision {revision} goes on."),
-        Command::Abort => format!("Revision {revision} is aborted: the clusters that have it keep it, no others get it."),
-        Command::Return => format!("Revision {revision} is taken back: its clusters get what they had before."),
+        Command::Abort => {
+            format!("Revision {revision} is aborted: the clusters that have it keep it, no others get it.")
+        }
+        Command::Return => {
+            format!("Revision {revision} is taken back: its clusters get what they had before.")
+        }
     }
 }
 
@@ -133,7 +158,10 @@ pub fn message(state: &State, step: &Step) -> String {
             format!("revision {revision}: {} waits for an approval", wave(state, state.open))
         }
         Phase::Paused | Phase::Breached | Phase::Aborted | Phase::Returned => {
-            let at = last.map_or_else(|| "before its first wave".to_owned(), |last| format!("in {}", wave(state, last)));
+            let at = last.map_or_else(
+                || "before its first wave".to_owned(),
+                |last| format!("in {}", wave(state, last)),
+            );
             let is = match state.phase {
                 Phase::Paused => "paused",
                 Phase::Breached => "stopped by its gate",

@@ -3,7 +3,7 @@
 //! ```text
 //!   binding ─┬─ which override policies must be there? ── missing: Works stay as they are, a condition names them
 //!   template ┼─ replicas, overrides, marks (render) ── cannot be applied: that Work stays, condition and event
-//!   policies ┘                │
+//!   policies ┘                │            where changes go out in waves (staged): for those that wait, as it was
 //!                             ▼
 //!                    Works, one per cluster          Works of clusters that are not wanted: orphans
 //! ```
@@ -26,7 +26,14 @@ use karmada_api::{
     work::{ResourceBindingSpec, TargetCluster},
 };
 use karmada_client::Error;
-use karmada_core::{delete::Wishes, evict, judge::fence, names, place, select::{Claim, Subject}, work as core_work};
+use karmada_core::{
+    delete::Wishes,
+    evict,
+    judge::fence,
+    names, place,
+    select::{Claim, Subject},
+    work as core_work,
+};
 use karmada_meta::{object, time::Time};
 use karmada_objects::{
     Part, bindings,
@@ -55,7 +62,7 @@ const WORKERS: usize = 8;
 const AT_ONCE: usize = 16;
 /// How long a Work that is somebody else's, or on its way out, is given before it is looked at again.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When it is looked again whether parts can be told.
+/// When it is looked again whether parts can be told, or a revision is known.
 const PARTS: Duration = Duration::from_secs(60);
 
 /// Makes Works of bindings.
@@ -206,7 +213,7 @@ impl Binder {
             if matches!(staged, Staged::NotYet) {
                 // Its state brings us back.
                 self.report(key, binding, spec, &problems).await?;
-                return Ok(Next::After(PATIENCE));
+                return Ok(Next::After(PARTS));
             }
             let render = Render::new(&self.context, key, binding, spec, &template, over);
             let (mut written, mut settled) = (Vec::new(), true);
@@ -233,9 +240,7 @@ impl Binder {
                 .choose(&self.context, &targets)
                 .into_iter()
                 .zip(&targets)
-                .map(|((render, revision), target)| {
-                    self.make(key, render, revision, target, changed).boxed()
-                })
+                .map(|((render, revision), target)| self.make(key, render, revision, target, changed).boxed())
                 .collect();
             let made: Vec<_> = stream::iter(making).buffered(AT_ONCE).collect().await;
             for (target, made) in targets.iter().zip(made) {
@@ -525,7 +530,11 @@ impl<'a> Renders<'a> {
     }
 
     /// What each target gets, and the name of the revision that is; nothing where it keeps what it has.
-    fn choose(&'a self, context: &Context, targets: &[&TargetCluster]) -> Vec<(Option<&'a Render<'a>>, Option<String>)> {
+    fn choose(
+        &'a self,
+        context: &Context,
+        targets: &[&TargetCluster],
+    ) -> Vec<(Option<&'a Render<'a>>, Option<String>)> {
         let Staged::Waves(waves) = self.staged else { return vec![(Some(self.now), None); targets.len()] };
         let order = waves.order();
         let choose = |target: &&TargetCluster| {

@@ -98,7 +98,8 @@ impl Waves {
         let says = work.and_then(|work| work.revision.as_deref());
         let has = if says == Some(state.revision.as_str()) { &state.revision } else { state.carried(says) };
         let now = || Choice::Now(Some(state.revision.clone()));
-        if has != state.revision && !self.changes.concern(&cluster.cluster, has, &state.revision) || self.is_whole() && says.is_none() {
+        let differs = self.changes.concern(&cluster.cluster, has, &state.revision);
+        if (has != state.revision && !differs) || (self.is_whole() && says.is_none()) {
             // The same for it. It is not said to have it before all do, so that whoever says so has it; and what has never
             // said anything need not begin to.
             return match says {

@@ -8,8 +8,8 @@ use karmada_api::{
 use karmada_core::{
     evict,
     hold::{self, Whose},
-    rollout,
     judge::fence,
+    rollout,
     select::{self, Policy},
 };
 use karmada_env::Env;

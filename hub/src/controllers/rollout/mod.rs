@@ -29,7 +29,8 @@ use karmada_core::{
     gather::Rounds,
     names,
     rollout::{
-        self, Asked, Clocks, Command, Fact, Member, Order, Phase, State, Step, Sums, Told, begin, command, step, words,
+        self, Asked, Clocks, Command, Fact, Member, Order, Phase, State, Step, Sums, Told, begin, command,
+        step, words,
     },
     select::{Claim, Subject},
 };
@@ -55,6 +56,8 @@ use crate::known::{
 const WORKERS: usize = 4;
 /// When it is looked again whether a template can be understood.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// It is looked again after this time at the latest while something is awaited.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Takes changes from wave to wave.
 pub(crate) struct Rollouts {
@@ -166,12 +169,13 @@ impl Rollouts {
         let (name, revision) = (revision.digest(), Arc::new(revision));
         let uid = object::uid(&binding);
         let is_new = before.as_ref().is_none_or(|before| before.revision != name);
-        if is_new {
-            // First of all: whoever waits, or comes back, will be given what was before.
-            let objects = &context.writer.objects;
-            if let Err(why) = context.writer.revisions.keep(objects, key, &binding, &name, &revision).await? {
-                return self.cannot_be_kept(key, &why).await;
-            }
+        let (objects, revisions) = (&context.writer.objects, &context.writer.revisions);
+        // First of all: whoever waits, or comes back, will be given what was before. On a hub that was moved here it is not
+        // there yet.
+        if (is_new || revisions.find(objects, key, uid, &name).await?.is_none())
+            && let Err(why) = revisions.keep(objects, key, &binding, &name, &revision).await?
+        {
+            return self.cannot_be_kept(key, &why).await;
         }
         let seed = Claim::of(&binding).map_or_else(String::new, |claim| match claim {
             Claim::Namespaced(id) | Claim::Cluster(id) => id,
@@ -202,7 +206,9 @@ impl Rollouts {
             let heads: Vec<_> = heads.iter().map(|(name, head)| (*name, labels(head))).collect();
             let clusters: Vec<_> = heads
                 .iter()
-                .map(|(name, head)| (*name, head.as_ref().and_then(|cluster| cluster.metadata.labels.as_ref())))
+                .map(|(name, head)| {
+                    (*name, head.as_ref().and_then(|cluster| cluster.metadata.labels.as_ref()))
+                })
                 .collect();
             state = begin(&state, &name, &asked, &seed, &clusters);
         }
@@ -251,7 +257,7 @@ impl Rollouts {
             self.context.writer.revisions.forget(&self.context.writer.objects, look.key, uid, gone).await?;
         }
         // A fraction of a second more, since times are kept in whole ones.
-        Ok(again.map_or(Next::Done, |again| Next::After(again + Duration::from_secs(1))))
+        Ok(again.map_or(Next::Done, |again| Next::After(again.min(LONGEST) + Duration::from_secs(1))))
     }
 
     /// The clusters of a binding.
@@ -272,7 +278,8 @@ impl Rollouts {
             Some(Member { name, wave, fact, silent: silent_since(&cluster) })
         };
         let mut names: Vec<&str> = look.spec.clusters.iter().map(|target| target.name.as_str()).collect();
-        let required = look.spec.required_by.iter().flat_map(|by| &by.clusters).map(|target| target.name.as_str());
+        let required =
+            look.spec.required_by.iter().flat_map(|by| &by.clusters).map(|target| target.name.as_str());
         names.extend(required);
         names.sort_unstable();
         names.dedup();
@@ -282,7 +289,8 @@ impl Rollouts {
     /// The revisions that Works carry.
     fn used(&self, key: &BindingKey) -> Vec<String> {
         let works = self.context.known.works.group(&key.to_string());
-        let mut used: Vec<_> = works.iter().filter_map(|(_, head)| Some(head.revision.as_deref()?.to_owned())).collect();
+        let mut used: Vec<_> =
+            works.iter().filter_map(|(_, head)| Some(head.revision.as_deref()?.to_owned())).collect();
         used.sort_unstable();
         used.dedup();
         used
@@ -318,11 +326,18 @@ impl Rollouts {
         if state.waves.is_empty() {
             return self.set_condition(key, None, now).await;
         }
-        let message = if ended { words::message(state, &Step::default()) } else { words::message(state, step) };
-        self.set_condition(key, Some(Condition::new(extension::ROLLED_OUT, ended, phase, message, now)), now).await
+        let message =
+            if ended { words::message(state, &Step::default()) } else { words::message(state, step) };
+        self.set_condition(key, Some(Condition::new(extension::ROLLED_OUT, ended, phase, message, now)), now)
+            .await
     }
 
-    async fn set_condition(&self, key: &BindingKey, wanted: Option<Condition>, now: Time) -> Result<(), Error> {
+    async fn set_condition(
+        &self,
+        key: &BindingKey,
+        wanted: Option<Condition>,
+        now: Time,
+    ) -> Result<(), Error> {
         let apply = |live: &mut Value| {
             let Some(mut list) = key::conditions(live) else { return false };
             let changed = match &wanted {

@@ -1,0 +1,207 @@
+//! `karmada-hub rollout`: how far changes are that go out in waves, and what people have to say about it.
+
+use std::collections::BTreeMap;
+
+use karmada_api::{
+    conditions,
+    consts::{extension, label},
+};
+use karmada_core::{
+    names,
+    rollout::{self, Command, Phase, State},
+};
+use karmada_env::Env;
+use karmada_meta::object;
+use karmada_objects::{Part, bindings, kinds::WORKS, scope::Scope};
+use serde_json::{Value, json};
+
+use super::{
+    Failure,
+    args::{RolloutArgs, RolloutVerb},
+    ask::Server,
+    known::suggestion,
+    placed::{self, Bound},
+    told::Told,
+};
+
+/// Shows rollouts, or does something about one.
+pub(super) async fn run(args: RolloutArgs, env: Env) -> Result<(), Failure> {
+    let (verb, args) = args.verb.split();
+    let server = Server::open(&args.server, &env)?;
+    server.reach().await?;
+    let (mut meant, mut near) = (Vec::new(), Vec::new());
+    placed::each_binding(&server, Some(&server.namespace), |bound| {
+        let name = bound.spec.resource.name.clone();
+        match args.target.as_deref().is_none_or(|target| means(target, &bound)) {
+            true if bound.rollout.is_some() => meant.push(bound),
+            true => near.push(format!(
+                "{} is there, and its policy asks for no waves ({})",
+                bound.object(),
+                extension::ROLLOUT
+            )),
+            false => near.push(name),
+        }
+    })
+    .await?;
+    let Some(target) = args.target.as_deref() else {
+        for bound in &meant {
+            show(&server, bound, args.told).await?;
+        }
+        return Ok(());
+    };
+    let bound = match meant.as_slice() {
+        [bound] => bound,
+        [] => {
+            if let Some(why) = near.iter().find(|text| text.contains(' ')) {
+                return Err(Failure::failed(why));
+            }
+            let hint = suggestion(target, near.iter().map(String::as_str));
+            let place = &server.namespace;
+            return Err(Failure::failed(format!("no rollout of {target:?} in namespace {place:?}{hint}")));
+        }
+        several => {
+            let names: Vec<_> = several.iter().map(Bound::object).collect();
+            return Err(Failure::usage(format!(
+                "{target:?} is several: {}; name one as KIND/NAME",
+                names.join(", ")
+            )));
+        }
+    };
+    match verb {
+        RolloutVerb::Status => show(&server, bound, args.told).await,
+        RolloutVerb::Do(command) => act(&server, bound, command, args.told).await,
+    }
+}
+
+/// Whether what was named, `KIND/NAME` or `NAME`, is a binding's object, or the binding.
+fn means(target: &str, bound: &Bound) -> bool {
+    let of = &bound.spec.resource;
+    let (kind, name) = target.split_once('/').map_or((None, target), |(kind, name)| (Some(kind), name));
+    let is_kind = |kind: &str| {
+        let (kind, own) = (kind.to_ascii_lowercase(), of.kind.to_ascii_lowercase());
+        kind == own
+            || kind.strip_suffix('s') == Some(own.as_str())
+            || own.starts_with(&kind) && kind.len() > 2
+    };
+    kind.is_none_or(is_kind) && (of.name == name || kind.is_none() && bound.key.key.name == name)
+}
+
+/// Leaves a word for the hub on the binding: about this revision, so that it does nothing to a newer one.
+async fn act(server: &Server, bound: &Bound, command: Command, told: Told) -> Result<(), Failure> {
+    let revision = bound.rollout.as_ref().map(|state| state.revision.clone()).unwrap_or_default();
+    if bound.rollout.as_ref().is_some_and(|state| state.phase == Phase::Complete) {
+        return Err(Failure::failed(format!(
+            "{}: no rollout is under way: revision {revision} went to every cluster. To go back, change the object back",
+            bound.object()
+        )));
+    }
+    let word = format!("{command} {revision}");
+    let leave = |live: &mut Value| {
+        object::set_annotation(live, extension::ROLLOUT_COMMAND, word.as_str());
+        true
+    };
+    let resource = bindings::resource(bound.key.scope);
+    let written = server.objects.modify(resource, &bound.key.key, Part::Main, leave).await;
+    if written.map_err(|e| server.failure(&e))?.is_none() {
+        return Err(Failure::failed(format!("{}: its binding is gone", bound.object())));
+    }
+    let line = format!(
+        "{}: the hub is asked to {command} revision {revision} (rollout status shows what it does)",
+        bound.object()
+    );
+    told.say(&line, &json!({"object": bound.object(), "command": command.to_string(), "revision": revision}))
+}
+
+/// How many clusters carry which revision.
+async fn carried(
+    server: &Server,
+    bound: &Bound,
+    state: &State,
+) -> Result<BTreeMap<String, Vec<String>>, Failure> {
+    let id = match bound.key.scope {
+        Scope::Namespaced => label::RESOURCE_BINDING_ID,
+        Scope::Cluster => label::CLUSTER_RESOURCE_BINDING_ID,
+    };
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let take = |page: Vec<Value>| {
+        for work in &page {
+            let Some(cluster) = names::cluster_of_namespace(object::namespace(work)) else { continue };
+            let says = object::annotation(work, rollout::REVISION);
+            let has = if says == Some(&state.revision) { &state.revision } else { state.carried(says) };
+            all.entry(has.to_owned()).or_default().push(cluster.to_owned());
+        }
+    };
+    let selector = format!("{id}={}", bound.id);
+    server.objects.list(&WORKS, None, &selector, take).await.map_err(|e| server.failure(&e))?;
+    Ok(all)
+}
+
+async fn show(server: &Server, bound: &Bound, told: Told) -> Result<(), Failure> {
+    let Some(state) = &bound.rollout else { return Ok(()) };
+    let carried = carried(server, bound, state).await?;
+    let said = conditions::find(&bound.status.conditions, extension::ROLLED_OUT);
+    let (reason, message) = said.map_or(
+        (rollout::words::reason(state), "nothing has changed since waves were asked for".to_owned()),
+        |condition| (condition.reason.as_str(), condition.message.clone()),
+    );
+    let mut lines = vec![format!("{}: {reason}: {message}", bound.object())];
+    for (at, wave) in state.waves.iter().enumerate() {
+        let stands = match wave.opened {
+            Some(opened) => format!("began {opened}"),
+            None if at < state.open || state.phase == Phase::Complete => "had no clusters".to_owned(),
+            None if wave.approve => "waits for its turn, and for somebody who lets it begin".to_owned(),
+            None => "waits for its turn".to_owned(),
+        };
+        lines.push(format!(
+            "  wave {} of {} ({}), clusters: {}, {stands}",
+            at + 1,
+            state.waves.len(),
+            wave.name,
+            wave.clusters
+        ));
+    }
+    for (revision, clusters) in &carried {
+        let is = match revision {
+            _ if *revision == state.revision => " (now)",
+            _ if *revision == state.base => " (before)",
+            _ => "",
+        };
+        lines.push(format!("  revision {revision}{is}, clusters: {}", clusters.len()));
+    }
+    if matches!(state.phase, Phase::Paused | Phase::Breached | Phase::AwaitsApproval) {
+        lines.push("  next: karmada-hub rollout resume, abort or return".to_owned());
+    }
+    told.say(
+        &lines.join("\n"),
+        &json!({
+            "object": bound.object(), "reason": reason, "message": message, "state": state, "clusters": carried,
+        }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_as_for_kubectl() {
+        let binding = json!({
+            "metadata": {"name": "web-deployment", "namespace": "shop"},
+            "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"}},
+        });
+        let bound = Bound::read(Scope::Namespaced, &binding).unwrap();
+        let rows = [
+            ("web", true),
+            ("deployment/web", true),
+            ("deployments/web", true),
+            ("deploy/web", true),
+            ("web-deployment", true),
+            ("configmap/web", false),
+            ("deployment/till", false),
+            ("de/web", false),
+        ];
+        for (target, want) in rows {
+            assert_eq!(means(target, &bound), want, "{target}");
+        }
+    }
+}
