@@ -23,6 +23,7 @@ use karmada_client::{Event, Wake, wake::Listener};
 use karmada_core::{
     hold::{Asked, Whose},
     judge::fence,
+    rollout,
 };
 use karmada_meta::{gvk::GroupVersionKind, object, sums::Sum};
 use parking_lot::Mutex;
@@ -116,6 +117,8 @@ pub struct DesiredWork {
     /// The hub has given up on it while this cluster was away, and decides about it.
     unwanted: bool,
     pub manifests: Arc<[Manifest]>,
+    /// It goes out in waves: the hub waits to hear of each change.
+    pub(crate) staged: bool,
     /// What tells it from other states of it, status aside.
     wanted: Sum,
     /// When changes of it may be made, as its policy and it itself ask; none for most.
@@ -231,6 +234,7 @@ impl DesiredWork {
             manifests: manifests.into_iter().map(|raw| Manifest::parse(raw.get())).collect(),
             wanted: Sum::wanted(&serde_json::from_str(text).map_err(|error| format!("not a Work: {error}"))?),
             asked: asked(text),
+            staged: annotation(text, rollout::REVISION).is_some(),
             past: Past::default(),
             life: 0,
         })

@@ -47,6 +47,8 @@ pub(crate) struct Outcomes {
     pub(crate) held: Option<(&'static str, String)>,
     /// Of an object that waits no version is in force: nothing was done about it.
     pub(crate) untried: bool,
+    /// Which generation of the Work this is about, where the hub waits to hear that.
+    pub(crate) observed: Option<i64>,
 }
 
 impl Outcomes {
@@ -157,7 +159,7 @@ impl Outcomes {
         let is_kept_again = was_false && !self.untried;
         if !self.suspended && (self.held.is_none() || self.error().is_some() || is_kept_again) {
             let total = self.manifests.len();
-            let applied = match self.error() {
+            let mut applied = match self.error() {
                 None => {
                     let message = reason::APPLIED_SUCCESSFUL_MESSAGE;
                     Condition::new(condition::APPLIED, true, reason::APPLIED_SUCCESSFUL, message, now)
@@ -168,6 +170,7 @@ impl Outcomes {
                     Condition::new(condition::APPLIED, false, reason::APPLIED_FAILED, message, now)
                 }
             };
+            applied.observed_generation = self.observed;
             conditions::set(&mut conditions, applied, now);
         }
         match &self.held {
@@ -251,6 +254,7 @@ mod tests {
             ..Outcomes::default()
         };
         let status = bad.status(&status, at(2));
+        assert_eq!(status.conditions[1].observed_generation, None);
         assert_eq!(status.conditions[1].message, "Failed to apply all manifests (1/3): [no, never]");
         assert_eq!(status.conditions[1].last_transition_time, at(2));
         assert_eq!(status.conditions[0].last_transition_time, at(1));
@@ -264,6 +268,23 @@ mod tests {
             status.conditions[1].reason, "AppliedFailed",
             "suspended: what was last applied stays as it was"
         );
+    }
+
+    #[test]
+    fn of_what_goes_out_in_waves_it_is_said_which_generation_was_applied() {
+        let told = |observed, held: bool, old: &WorkStatus| {
+            let held = held.then(|| (extension::HELD, "a hold".to_owned()));
+            let one =
+                Outcomes { manifests: vec![outcome(0, None, true)], observed, held, ..Outcomes::default() };
+            one.status(old, at(1))
+        };
+        let applied =
+            |status: &WorkStatus| conditions::find(&status.conditions, condition::APPLIED).cloned().unwrap();
+        let first = told(Some(2), false, &WorkStatus::default());
+        assert_eq!(applied(&first).observed_generation, Some(2));
+        let waits = told(Some(3), true, &first);
+        assert_eq!(applied(&waits).observed_generation, Some(2), "nothing of it was tried");
+        assert_eq!(applied(&told(Some(3), false, &waits)).observed_generation, Some(3));
     }
 
     #[test]

@@ -824,7 +824,8 @@ impl Executor {
         for (kind, reason, message) in outcomes.news(old) {
             self.upstream.event(&reference, kind, reason, message);
         }
-        let status = outcomes.status(old, Time::now(&self.env));
+        let observed = work.staged.then_some(work.generation);
+        let status = Outcomes { observed, ..outcomes }.status(old, Time::now(&self.env));
         let dispatching = |status: &WorkStatus| {
             let condition =
                 conditions::find(&status.conditions, karmada_api::consts::condition::DISPATCHING)?;

@@ -1,6 +1,6 @@
 //! How a Work's cluster stands to what the Work carries.
 
-use karmada_api::consts::{annotation, extension};
+use karmada_api::consts::{annotation, condition, extension};
 use karmada_meta::object;
 use serde_json::Value;
 
@@ -20,13 +20,21 @@ pub fn seen(work: &Value) -> Seen {
         Stage::Failed => return Seen::Unwell,
         Stage::Applied => {}
     }
+    let applied = conditions.into_iter().flatten().find(|condition| condition["type"] == condition::APPLIED);
+    let observed =
+        applied.and_then(|applied| applied["observedGeneration"].as_i64()).is_some_and(|seen| seen > 0);
     let Some(status) = work.pointer("/status/manifestStatuses/0") else { return Seen::Unsaid };
     let carried = work
         .pointer("/spec/workload/manifests/0")
         .and_then(|manifest| object::annotation(manifest, annotation::TEMPLATE_GENERATION))
         .and_then(|text| text.parse::<i64>().ok());
     let reported = status["status"]["resourceTemplateGeneration"].as_i64();
-    if carried.zip(reported).is_some_and(|(carried, reported)| reported < carried) {
+    // Agents of others do not say which generation of the Work they have applied; a workload says of which template it is.
+    let is_of_this = match carried.zip(reported) {
+        Some((carried, reported)) => reported >= carried,
+        None => observed,
+    };
+    if !is_of_this {
         return Seen::Unsaid;
     }
     // Of a kind of which nobody can tell, that it is there is all there is to know.
@@ -52,6 +60,10 @@ mod tests {
             (json!([applied("True", 2)]), report("Healthy", 7), Seen::Well),
             (json!([applied("True", 2)]), report("Unhealthy", 7), Seen::Unwell),
             (json!([applied("True", 2)]), json!([{"health": "Unknown"}]), Seen::Well),
+            // An agent that does not say what it has applied.
+            (json!([applied("True", 0)]), json!([{"health": "Unknown"}]), Seen::Unsaid),
+            (json!([applied("True", 0)]), report("Healthy", 6), Seen::Unsaid),
+            (json!([applied("True", 0)]), report("Healthy", 7), Seen::Well),
             (json!([applied("False", 2)]), report("Healthy", 7), Seen::Unwell),
             (
                 json!([applied("True", 1), {"type": "ChangesHeld", "status": "True"}]),

@@ -9,7 +9,7 @@ use karmada_api::{
     consts::{extension, finalizer, label},
     work::WorkStatus,
 };
-use karmada_core::{hold::Whose, names::fnv64a};
+use karmada_core::{hold::Whose, names::fnv64a, rollout};
 use karmada_meta::sums::Sum;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -73,6 +73,7 @@ impl DesiredWork {
         let finalizers: &[&str] = if self.held { &[finalizer::EXECUTION] } else { &[] };
         let id = (!self.id.is_empty()).then_some((label::WORK_ID, self.id.as_str()));
         let unwanted = self.unwanted.then_some((extension::UNWANTED_SINCE, "before"));
+        let staged = self.staged.then_some((rollout::REVISION, "before"));
         let asked = self.asked.iter().flat_map(|asked| {
             asked.0.annotations(Whose::Policy).into_iter().chain(asked.1.annotations(Whose::Work))
         });
@@ -86,7 +87,7 @@ impl DesiredWork {
             deletion_timestamp: self.deleted_at.as_deref(),
             finalizers,
             labels: id.into_iter().collect(),
-            annotations: unwanted.into_iter().chain(asked).collect(),
+            annotations: unwanted.into_iter().chain(staged).chain(asked).collect(),
         };
         // Each was read out of JSON.
         let manifests = self.manifests.iter().filter_map(|m| serde_json::from_str(&m.text).ok()).collect();
@@ -177,7 +178,7 @@ mod tests {
                 "finalizers": ["x", finalizer::EXECUTION], "labels": {label::WORK_ID: "id"},
                 "annotations": {
                     extension::UNWANTED_SINCE: "2026-01-01T00:00:00Z", extension::HOLD_POLICY: "",
-                    extension::WINDOWS_WORK: "22:00-05:00",
+                    extension::WINDOWS_WORK: "22:00-05:00", rollout::REVISION: "r",
                 },
             },
             "spec": {

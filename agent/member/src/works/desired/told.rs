@@ -32,6 +32,7 @@ impl DesiredWork {
             unwanted: self.unwanted,
             manifests: Arc::clone(&self.manifests),
             asked: self.asked.clone(),
+            staged: self.staged,
             wanted: self.wanted,
             past: Past::default(),
             life: 0,
