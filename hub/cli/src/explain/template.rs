@@ -415,6 +415,7 @@ fn of_binding(bound: &Bound, report: &mut TemplateReport) {
 
 #[cfg(test)]
 mod tests {
+    use karmada_objects::scope::Scope;
     use serde_json::json;
 
     use super::{super::report::Row, *};
@@ -453,6 +454,42 @@ mod tests {
         };
         let got = at_odds(&clusters, &placement, &[TargetCluster::new("a", 1), TargetCluster::new("c", 1)]);
         assert_eq!(got, ["a: it may be silent for 40s.", "c: it may be silent for 40s."]);
+    }
+
+    #[test]
+    fn a_cluster_that_waits_for_its_wave_says_so() {
+        let state = |phase: &str| {
+            json!({
+                "revision": "two", "base": "one", "kept": ["one", "two"], "phase": phase, "seed": "s", "open": 1,
+                "waves": [{"name": "tier=pilot", "labels": "tier=pilot", "clusters": 1, "soak": 60},
+                          {"name": "100%", "upto": "ffffffffffffffff", "clusters": 1, "soak": 60}],
+            })
+        };
+        let cluster = |name: &str, tier: &str| {
+            let cluster =
+                json!({"metadata": {"name": name, "labels": {"tier": tier}}, "spec": {"syncMode": "Pull"}});
+            (name.to_owned(), serde_json::from_value::<Cluster>(cluster).unwrap())
+        };
+        let clusters = BTreeMap::from([cluster("a", "pilot"), cluster("b", "shop")]);
+        let said = |phase: &str| {
+            let annotations = json!({ rollout::STATE: state(phase).to_string() });
+            let binding = json!({
+                "metadata": {"name": "web-deployment", "namespace": "shop", "annotations": annotations},
+                "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+            });
+            let said = waves(&Bound::read(Scope::Namespaced, &binding).unwrap(), &clusters);
+            said.into_values().collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(said("Running"), "wave 1 of 2 (tier=pilot) has begun; waits for wave 2 of 2 (100%)");
+        assert_eq!(
+            said("AwaitsApproval"),
+            "wave 1 of 2 (tier=pilot) has begun; wave 2 of 2 (100%) waits for an approval"
+        );
+        assert_eq!(
+            said("Breached"),
+            "wave 1 of 2 (tier=pilot) has begun; waits for wave 2 of 2 (100%): the change was stopped by its gate"
+        );
+        assert_eq!(said("Complete"), "");
     }
 
     #[test]
