@@ -140,8 +140,8 @@ async fn show(server: &Server, bound: &Bound, told: Told) -> Result<(), Failure>
     let Some(state) = &bound.rollout else { return Ok(()) };
     let carried = carried(server, bound, state).await?;
     let said = conditions::find(&bound.status.conditions, extension::ROLLED_OUT);
-    let (reason, message) = said.map_or(
-        (rollout::words::reason(state), "nothing has changed since waves were asked for".to_owned()),
+    let (reason, message) = said.map_or_else(
+        || (rollout::words::reason(state), "nothing has changed since waves were asked for".to_owned()),
         |condition| (condition.reason.as_str(), condition.message.clone()),
     );
     let mut lines = vec![format!("{}: {reason}: {message}", bound.object())];

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 42] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 43] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),

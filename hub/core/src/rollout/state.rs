@@ -198,7 +198,7 @@ impl<'a> Order<'a> {
             selector.as_ref().is_some_and(|selector| selector.matches(labels.unwrap_or(&none)))
                 || upto.is_some_and(|upto| place <= upto)
         };
-        self.waves.iter().position(takes).unwrap_or(self.waves.len().saturating_sub(1))
+        self.waves.iter().position(takes).unwrap_or_else(|| self.waves.len().saturating_sub(1))
     }
 }
 
