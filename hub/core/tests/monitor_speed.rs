@@ -33,7 +33,7 @@ fn look(judge: &mut Judge, names: &[String], ready: &[Ready], now: Moment) -> Du
         held: None,
         windows: None,
     });
-    let verdict = judge.tick(now, true, listed);
+    let verdict = judge.tick(now, true, listed, []);
     let mut news = verdict.expired.len();
     for (name, ready) in names.iter().zip(ready) {
         news += usize::from(judge.opinion(name, *ready, now).show(&mut shown.clone(), time));
