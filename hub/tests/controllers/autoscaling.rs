@@ -212,8 +212,8 @@ async fn an_agent_speaks_for_its_cluster_and_within_reason() {
     let most = i64::MAX;
     for (what, report) in [
         (
-            "many Pods",
-            json!({"specReplicas": 2, "metrics": [{"sums": {"ready": {"pods": 1_000_000, "usage": 9, "requests": 9}}}]}),
+            "more Pods than can be",
+            json!({"specReplicas": 2, "metrics": [{"sums": {"ready": {"pods": most, "usage": 9, "requests": 9}}}]}),
         ),
         (
             "use beyond everything",
@@ -222,14 +222,6 @@ async fn an_agent_speaks_for_its_cluster_and_within_reason() {
         (
             "less than nothing",
             json!({"specReplicas": -2, "metrics": [{"sums": {"ready": {"pods": 2, "usage": 0, "requests": 2000}}}]}),
-        ),
-        (
-            "more Pods than it was given",
-            json!({"specReplicas": 2, "metrics": [{"sums": {"ready": {"pods": 9, "usage": 9, "requests": 9000}}}]}),
-        ),
-        (
-            "requests that nobody made",
-            json!({"specReplicas": 2, "metrics": [{"sums": {"ready": {"pods": 2, "usage": 1000, "requests": 900_000_000}}}]}),
         ),
         ("no metrics", json!({"specReplicas": 2, "metrics": []})),
         ("no report", json!({"specReplicas": "two"})),
@@ -241,7 +233,7 @@ async fn an_agent_speaks_for_its_cluster_and_within_reason() {
         assert!(!condition(&read(&world).await, "ClustersSilent").is_null(), "{what}");
     }
     let work = question(&world, &one, "web").await;
-    world.event(object::name(&work), "SamplesRefused", "there may be").await;
+    world.event(object::name(&work), "SamplesRefused", "which cannot be").await;
     // Its neighbour's answer is not its own to give.
     let path = WORKS.subresource(Some("karmada-es-m2"), object::name(&work), "status");
     let refused = one.rest.patch(&path, Patch::Merge, &json!({"status": {}})).await;
@@ -255,6 +247,40 @@ async fn an_agent_speaks_for_its_cluster_and_within_reason() {
             (object::uid(&now) != object::uid(&work)).then_some(())
         })
         .await;
+    world.stop().await;
+}
+
+/// A member adds sidecars, and a rollout has a second set of Pods there: nothing of that is refused, and nothing of it makes the
+/// cluster weigh more than it was given.
+#[tokio::test(start_paused = true)]
+async fn what_a_member_adds_is_counted_as_what_was_given() {
+    let quick = json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}});
+    let (world, one, two) = two(4, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", quick)).await;
+    let with = |pods: i64, usage: i64, requests: i64| {
+        let sums = json!({"ready": {"pods": pods, "usage": pods * usage, "requests": pods * requests}});
+        json!({"specReplicas": 2, "statusReplicas": pods, "metrics": [{"sums": sums}]})
+    };
+    for (what, report) in [
+        ("sidecars", with(2, 3000, 6000)),
+        ("a second set of Pods", with(9, 500, 1000)),
+        ("both", with(9, 3000, 6000)),
+        ("a template that asked for less", with(2, 100, 200)),
+    ] {
+        answer(&world, &two, 2, 500).await;
+        tell(&world, &one, report).await;
+        pass(&[&one, &two], 16).await;
+        assert_eq!(replicas(&world).await, 4, "{what}");
+        assert!(condition(&read(&world).await, "ClustersSilent").is_null(), "{what}");
+    }
+    // Idle, with requests of thousands of Pods: as if it were idle with its own.
+    tell(&world, &one, with(2, 0, 900_000_000)).await;
+    answer(&world, &two, 2, 900).await;
+    pass(&[&one, &two], 31).await;
+    assert_eq!(replicas(&world).await, 4);
+    tell(&world, &one, with(2, 6000, 6000)).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(replicas(&world).await, 8, "up it goes by what it uses of what it asks for");
     world.stop().await;
 }
 

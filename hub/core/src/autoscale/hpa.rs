@@ -629,13 +629,15 @@ mod tests {
             report.metrics[0].sums.as_mut().unwrap().ready = Pods { pods, usage, requests };
             (1, Some(report))
         };
-        // Bounds refuse more Pods than two, and more requests than 4000 for each.
+        // No more Pods than two are counted: see Report::within.
         let rows = [
             ("as it is", forged(1, 500, 1000, 1), 10..=10),
             ("use beyond everything", forged(1, 1 << 60, 1000, 1), 13..=13),
-            ("use and requests beyond everything", forged(1, 1 << 60, 4000, 1), 10..=10),
-            ("no use", forged(1, 0, 4000, 1), 6..=7),
-            ("requests of nothing", forged(1, 1 << 60, 0, 1), 15..=15),
+            ("use and requests beyond everything", forged(1, 1 << 60, 1 << 60, 1), 11..=11),
+            ("no use", forged(1, 0, 1000, 1), 10..=10),
+            ("no use of requests that nobody makes", forged(1, 0, 40_000, 1), 10..=10),
+            ("requests of nothing", forged(1, 1 << 60, 0, 1), 10..=10),
+            ("requests of next to nothing", forged(1, 1 << 60, 1, 1), 13..=13),
             ("more replicas than it was given", forged(2, 1000, 2000, 2), 10..=10),
             ("no replicas", forged(0, 0, 0, 0), 10..=10),
         ];

@@ -62,6 +62,43 @@ impl AddAssign for Sums {
     }
 }
 
+impl Pods {
+    /// So many of them, with what they use and ask for in proportion.
+    fn fewer(self, pods: i64) -> Self {
+        let of = |amount: i64| if self.pods > 0 { part(amount, pods, self.pods) } else { 0 };
+        Self { pods, usage: of(self.usage), requests: of(self.requests) }
+    }
+}
+
+impl Sums {
+    /// All of them.
+    pub fn pods(&self) -> i64 {
+        self.ready.pods.saturating_add(self.unready.pods).saturating_add(self.missing.pods)
+    }
+
+    /// So many at most, in proportion. While there is place for them, some are ready and some are missing if any are.
+    pub fn within(self, most: i64) -> Self {
+        let (all, most) = (self.pods(), most.max(0));
+        if all <= most {
+            return self;
+        }
+        // Rounded up.
+        let share = |pods: i64| {
+            let all = i128::from(all);
+            i64::try_from((i128::from(pods) * i128::from(most) + all - 1) / all).unwrap_or(i64::MAX)
+        };
+        let ready = i64::from(self.ready.pods > 0);
+        let missing = share(self.missing.pods).min((most - ready).max(0));
+        let ready = share(self.ready.pods).min(most - missing);
+        let unready = share(self.unready.pods).min(most - missing - ready);
+        Self {
+            ready: self.ready.fewer(ready),
+            unready: self.unready.fewer(unready),
+            missing: self.missing.fewer(missing),
+        }
+    }
+}
+
 /// What is to be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {

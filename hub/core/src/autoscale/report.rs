@@ -1,16 +1,13 @@
 //! What an agent tells of a workload on its member: sums of what its Pods use, how the hub trusts them, and when they are worth
 //! telling again.
 //!
-//! An agent speaks for its own cluster, and no more: figures that what the cluster was given cannot have are refused as a whole,
-//! and its replicas count as Pods of which nothing is known ([`super::trust`]).
+//! An agent speaks for its own cluster, and no more: figures that cannot be are refused as a whole, and its replicas count as
+//! Pods of which nothing is known. Others weigh what the cluster was given ([`super::trust`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{
-    metrics::{Pods, Sums},
-    trust::{Bounds, REQUESTS},
-};
+use super::metrics::{Pods, Sums};
 
 /// What an agent reports of a workload on its member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +53,8 @@ pub const METRICS: usize = 32;
 const WORDS: usize = 256;
 /// No sum is larger: so many thousandths of a byte are eighty times what the largest clusters have.
 const AMOUNT: i64 = 1 << 60;
+/// Nor is any number of Pods: replicas are no larger.
+const COUNT: i64 = i32::MAX as i64;
 /// What is used has to differ by this part of what was told, to be told.
 const PART: i64 = 20;
 
@@ -113,21 +112,21 @@ impl Report {
         Ok(report)
     }
 
-    /// Checks it against what there may be.
+    /// Checks that it answers so many metrics with figures that can be. How far they count is another matter:
+    /// [`Self::within`], [`super::trust::weighed`].
     ///
     /// # Errors
     /// What cannot be.
-    pub fn check(&self, bounds: &Bounds) -> Result<(), String> {
+    pub fn check(&self, asked: usize) -> Result<(), String> {
         if !self.error.is_empty() {
             return Err(self.error.clone());
         }
-        let (asked, pods) = (bounds.requests.len(), bounds.pods);
         if self.metrics.len() != asked {
             return Err(format!("it reports {} metrics, and {asked} were asked for", self.metrics.len()));
         }
         let count = |what: &str, is: i64| match is {
-            0.. if is <= pods => Ok(()),
-            _ => Err(format!("it reports {is} {what}, and there may be {pods} at most")),
+            0..=COUNT => Ok(()),
+            _ => Err(format!("it reports {is} {what}, which cannot be")),
         };
         let amount = |what: &str, is: i64| match is {
             0..=AMOUNT => Ok(()),
@@ -135,26 +134,38 @@ impl Report {
         };
         count("replicas", self.spec_replicas)?;
         count("replicas that run", self.status_replicas)?;
-        for (sample, request) in self.metrics.iter().zip(&bounds.requests) {
-            let mut all = 0_i64;
+        for sample in &self.metrics {
             for class in sample.classes() {
                 count("Pods", class.pods)?;
                 amount("use", class.usage)?;
                 amount("requests", class.requests)?;
-                let most = request.map(|each| each.saturating_mul(REQUESTS).saturating_mul(class.pods));
-                if let Some(most) = most.filter(|most| class.requests > *most) {
-                    let Pods { pods, requests, .. } = class;
-                    return Err(format!(
-                        "it reports that {pods} Pods ask for {requests} thousandths, and by their template that may be {most} at most"
-                    ));
-                }
-                all += class.pods;
             }
-            count("Pods in all", all)?;
-            count("Pods that are ready", sample.ready.unwrap_or_default())?;
+            let ready = sample.ready.unwrap_or_default();
+            count("Pods that are ready", ready)?;
+            if let Some(all) = sample.sums.as_ref().map(Sums::pods).filter(|all| ready > *all) {
+                return Err(format!("it reports {ready} Pods that are ready, and {all} Pods in all"));
+            }
             amount("a metric", sample.value.unwrap_or_default())?;
         }
         Ok(())
+    }
+
+    /// What of it counts where there are to be so many Pods at most: each class of them less in proportion, with the
+    /// utilization that it has. Nothing if it has no more.
+    pub fn within(&self, most: i64) -> Option<Self> {
+        let is_more = |sample: &Sample| {
+            sample.sums.as_ref().map_or(0, Sums::pods) > most || sample.ready.unwrap_or_default() > most
+        };
+        if self.spec_replicas <= most && !self.metrics.iter().any(is_more) {
+            return None;
+        }
+        let mut within = self.clone();
+        within.spec_replicas = within.spec_replicas.min(most);
+        for sample in &mut within.metrics {
+            sample.sums = sample.sums.map(|sums| sums.within(most));
+            sample.ready = sample.ready.map(|ready| ready.min(most));
+        }
+        Some(within)
     }
 
     /// Whether it says something that the hub does not know, which has `told`.
@@ -236,37 +247,61 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let bounds = Bounds { pods: 10, requests: vec![Some(500)] };
         let good = report(pods(3, 1000), 1);
-        assert_eq!(good.check(&bounds), Ok(()));
-        let asking = |requests: i64| report(Pods { pods: 3, usage: 0, requests }, 1);
-        assert_eq!(asking(4 * 1500).check(&bounds), Ok(()), "a member adds to what a Pod asks for");
-        let unknown = Bounds { requests: vec![None], ..bounds.clone() };
-        assert_eq!(asking(4 * 1500 + 1).check(&unknown), Ok(()), "nobody knows what they ask for");
+        assert_eq!(good.check(1), Ok(()));
+        // A rollout of the member's own, a hold on what was given, what a member adds to Pods.
+        let much = Report { spec_replicas: 40, ..report(Pods { pods: 39, usage: 1, requests: 1 << 50 }, 1) };
+        assert_eq!(much.check(1), Ok(()));
         let mut rows = vec![
             ("another number of metrics", Report { metrics: Vec::new(), ..good.clone() }),
-            ("more replicas than there may be", Report { spec_replicas: 11, ..good.clone() }),
+            ("more replicas than can be", Report { spec_replicas: 1 << 31, ..good.clone() }),
             ("less than none", Report { status_replicas: -1, ..good.clone() }),
             ("an error", Report::failed("no such workload")),
-            ("more Pods than there may be", report(pods(10, 1000), 1)),
             ("use below nothing", report(pods(3, -1), 1)),
             ("use beyond everything", report(pods(3, i64::MAX), 1)),
+            ("requests below nothing", report(Pods { pods: 3, usage: 0, requests: -1 }, 1)),
+            ("requests beyond everything", report(Pods { pods: 3, usage: 0, requests: i64::MAX }, 1)),
             ("many Pods that add up to few", report(Pods { pods: i64::MAX, usage: 0, requests: 0 }, 1)),
             ("Pods below none", report(pods(-1, 0), 1)),
-            ("requests that nobody makes", asking(4 * 1500 + 1)),
         ];
         let mut value = good.clone();
         value.metrics[0].value = Some(-1);
         rows.push(("a value below nothing", value));
-        let mut missing = good.clone();
-        missing.metrics[0].sums.as_mut().unwrap().missing.requests = 4 * 500 + 1;
-        rows.push(("requests of Pods that nobody measures", missing));
         let mut ready = good;
-        ready.metrics[0].ready = Some(11);
-        rows.push(("more that are ready", ready));
+        ready.metrics[0].ready = Some(5);
+        rows.push(("more that are ready than there are", ready));
         for (what, report) in rows {
-            assert!(report.check(&bounds).is_err(), "{what}");
+            assert!(report.check(1).is_err(), "{what}");
         }
+    }
+
+    #[test]
+    fn more_pods_than_there_are_to_be_count_less_in_proportion() {
+        let of = |pods: i64, usage: i64| Pods { pods, usage, requests: pods * 500 };
+        // ready, unready, missing, the most ─▶ what counts of them
+        let rows = [
+            ((of(3, 900), of(0, 0), of(0, 0)), 3, None),
+            ((of(10, 900), of(0, 0), of(0, 0)), 3, Some((of(3, 270), of(0, 0), of(0, 0)))),
+            ((of(6, 600), of(2, 0), of(2, 0)), 5, Some((of(3, 300), of(1, 0), of(1, 0)))),
+            ((of(1, 100), of(0, 0), of(9, 0)), 2, Some((of(1, 100), of(0, 0), of(1, 0)))),
+            ((of(9, 900), of(0, 0), of(1, 0)), 2, Some((of(1, 100), of(0, 0), of(1, 0)))),
+            ((of(9, 900), of(9, 0), of(9, 0)), 1, Some((of(1, 100), of(0, 0), of(0, 0)))),
+            ((of(9, 900), of(0, 0), of(0, 0)), 0, Some((of(0, 0), of(0, 0), of(0, 0)))),
+        ];
+        for ((ready, unready, missing), most, want) in rows {
+            let mut report = report(ready, 0);
+            report.spec_replicas = most;
+            report.metrics[0].sums = Some(Sums { ready, unready, missing });
+            let want = want.map(|(ready, unready, missing)| Sums { ready, unready, missing });
+            let got = report.within(most).map(|report| report.metrics[0].sums.unwrap());
+            assert_eq!(got, want, "{ready:?} {unready:?} {missing:?} {most}");
+        }
+        let mut shared = report(pods(3, 1000), 1);
+        shared.metrics.push(Sample { value: Some(7), ready: Some(9), ..Sample::default() });
+        let within = shared.within(4).unwrap();
+        assert_eq!((within.metrics[1].value, within.metrics[1].ready), (Some(7), Some(4)));
+        assert_eq!(within.metrics[0], shared.metrics[0]);
+        assert_eq!(shared.within(3).unwrap().spec_replicas, 3);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! How far one cluster is believed about a workload that is on many.
 //!
 //! ```text
-//!   Work on the cluster, after overrides ─▶ Given ─▶ Bounds ─▶ a report is checked, or refused as a whole
+//!   Work on the cluster, after overrides ─▶ Given ─▶ a report counts for no more Pods, and each for what its template asks for
 //!   what the report says, what was given, the clock ─▶ Evidence ─▶ it still tells how things are, or its cluster is silent
 //! ```
 //!
 //! A cluster may say that its own Pods are busy or idle. It must not outweigh the others by Pods that it was not given, by
-//! requests that nobody made, or by a word that is older than what it is about.
+//! requests that nobody made, or by a word that is older than what it is about. Honest ones say such things as well: a member
+//! adds sidecars, a template was changed, a rollout has a second set of Pods. So nothing of that is refused. It weighs what was
+//! given, with the utilization that the cluster says.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,14 +16,10 @@ use karmada_meta::object;
 use serde_json::Value;
 
 use super::{
-    hpa::Metric,
     metrics::{Pods, Sums, Target},
     report::Report,
 };
 
-/// A Pod on a member may ask for so many times what its template asks for: defaults of the member, sidecars and
-/// recommenders add to it.
-pub const REQUESTS: i64 = 4;
 /// Of what a cluster's Pods use, so many times their target counts. What is above that counts when there are more Pods.
 pub const USE: i64 = 4;
 /// A rollout's Pods beyond its replicas where its template does not say: 25 %, as in a Deployment.
@@ -89,27 +87,6 @@ impl Lately {
     }
 }
 
-/// What a report may say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
-    /// At most so many Pods.
-    pub pods: i64,
-    /// For each metric, what a Pod asks for of what it is held against, in thousandths; nothing if that is not known, or is
-    /// nothing to the metric.
-    pub requests: Vec<Option<i64>>,
-}
-
-impl Bounds {
-    /// Those of a cluster that may have so many Pods.
-    pub fn new(metrics: &[Value], given: &Given, pods: i64) -> Self {
-        let request = |metric: &Value| match Metric::read(metric) {
-            Ok(Metric::Resource { name, target: Target::Utilization(_), .. }) => given.request(&name),
-            _ => None,
-        };
-        Self { pods, requests: metrics.iter().map(request).collect() }
-    }
-}
-
 /// Whether what a cluster has reported still tells how things are there.
 ///
 /// Agents tell what changes. One whose cluster was given other replicas and that says nothing new about them does not sample any
@@ -156,18 +133,21 @@ impl Evidence {
     }
 }
 
-/// What counts of a cluster's sums: use up to a multiple of the target by the template's requests, and, where the hub does not know what its Pods ask for,
-/// no more weight for each of them than any other cluster's Pods have.
+/// What counts of a cluster's sums. Where requests are what use is held against, each Pod weighs what its template asks for, and
+/// uses the part of that which it uses of what it asks for on the member. Use counts up to a multiple of the target.
 pub fn weighed(mut sums: Sums, target: Target, request: Option<i64>) -> Sums {
-    let utilization = matches!(target, Target::Utilization(_));
-    if utilization && request.is_none() {
-        sums.ready = level(sums.ready);
-        sums.unready = level(sums.unready);
-        sums.missing = level(sums.missing);
-    }
     let pods = sums.ready.pods;
-    let asked = if utilization { pods.saturating_mul(request.unwrap_or(UNIT)) } else { pods };
-    sums.ready.usage = sums.ready.usage.min(most(target, asked));
+    let of = match target {
+        Target::Utilization(_) => {
+            let weight = request.unwrap_or(UNIT);
+            for class in [&mut sums.ready, &mut sums.unready, &mut sums.missing] {
+                *class = level(*class, weight);
+            }
+            sums.ready.requests
+        }
+        Target::Average(_) => pods,
+    };
+    sums.ready.usage = sums.ready.usage.min(most(target, of));
     sums
 }
 
@@ -176,12 +156,16 @@ pub fn unknown(pods: i64, request: Option<i64>) -> Pods {
     Pods { pods, usage: 0, requests: pods.saturating_mul(request.unwrap_or(UNIT)) }
 }
 
-fn level(pods: Pods) -> Pods {
-    let requests = pods.pods.saturating_mul(UNIT);
+/// Pods of the same utilization that ask for so much each.
+fn level(pods: Pods, weight: i64) -> Pods {
+    let requests = pods.pods.saturating_mul(weight);
     let usage = match pods.requests {
         ..=0 => 0,
-        asked => i64::try_from(i128::from(pods.usage) * i128::from(requests) / i128::from(asked))
-            .unwrap_or(i64::MAX),
+        asked => {
+            let asked = i128::from(asked);
+            let usage = (i128::from(pods.usage) * i128::from(requests) + asked / 2) / asked;
+            i64::try_from(usage).unwrap_or(i64::MAX)
+        }
     };
     Pods { pods: pods.pods, usage, requests }
 }
@@ -272,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn use_counts_up_to_a_multiple_and_requests_only_where_they_are_known() {
+    fn use_counts_up_to_a_multiple_and_requests_as_the_template_has_them() {
         let ready = |pods: i64, usage: i64, requests: i64| Sums {
             ready: Pods { pods, usage, requests },
             ..Sums::default()
@@ -284,7 +268,11 @@ mod tests {
             ("of values", ready(2, 900, 0), Target::Average(100), None, ready(2, 800, 0)),
             ("nobody knows what they ask for", ready(2, 900, 9000), half, None, ready(2, 200, 2000)),
             ("they ask for nothing", ready(2, 900, 0), half, None, ready(2, 0, 2000)),
-            ("more than they ask for", ready(2, i64::MAX, 8000), half, Some(1000), ready(2, 4000, 8000)),
+            ("beyond what they ask for", ready(2, i64::MAX, 8000), half, Some(1000), ready(2, 4000, 2000)),
+            ("sidecars", ready(2, 120, 240), half, Some(20), ready(2, 20, 40)),
+            ("a template that asks for less", ready(2, 1600, 2000), half, Some(200), ready(2, 320, 400)),
+            ("a template that asks for more", ready(2, 320, 400), half, Some(1000), ready(2, 1600, 2000)),
+            ("requests that nobody makes", ready(2, 0, 80_000), half, Some(1000), ready(2, 0, 2000)),
         ];
         for (what, sums, target, request, want) in rows {
             assert_eq!(weighed(sums, target, request), want, "{what}");

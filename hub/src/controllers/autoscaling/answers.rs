@@ -22,7 +22,7 @@ use karmada_core::{
         hpa::Spec,
         question,
         report::Report,
-        trust::{Bounds, Evidence, Given, Lately},
+        trust::{Evidence, Given, Lately},
     },
     names,
 };
@@ -172,14 +172,17 @@ impl Autoscaling {
             true => given.pods().max(i64::from(spec.max_replicas).saturating_mul(2)),
             false => given.pods(),
         };
-        let bounds = Bounds::new(&spec.metrics, given, witness.lately.most(pods, now, SETTLES));
-        if let Err(why) = report.check(&bounds) {
+        let most = witness.lately.most(pods, now, SETTLES);
+        if let Err(why) = report.check(spec.metrics.len()) {
             self.refuse(witness, &at, (&report, &why));
             return Err(why);
         }
         witness.refused = false;
         match witness.evidence.weigh(&report, given, now, SETTLES) {
-            Some(replicas) => Ok((replicas, report)),
+            Some(replicas) => {
+                let counts = report.within(most).map_or(report, Arc::new);
+                Ok((replicas.min(most), counts))
+            }
             None => Err(format!(
                 "it was given {} replicas and has reported {} ever since: its agent may be Karmada's, or older",
                 given.replicas, report.spec_replicas
