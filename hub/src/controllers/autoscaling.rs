@@ -342,7 +342,7 @@ impl Autoscaling {
             scaled_at = Some(Time::now(&self.context.env).to_string());
             news.push((true, event::SUCCESSFUL_RESCALE, rescaled(to, &why)));
         }
-        let (answers, mut silent) = self.answers(key, &spec, (current, &target), &mut kept).await?;
+        let (answers, mut silent) = self.answers(key, &spec, (current, &target), &mut kept).await;
         let clusters: Vec<Cluster<'_>> = answers
             .iter()
             .map(|Answer { given, replicas, report }| Cluster {

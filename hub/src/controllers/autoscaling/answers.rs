@@ -11,12 +11,11 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use karmada_api::{
     consts::event,
     work::{ReplicaRequirements, TargetCluster},
 };
-use karmada_client::Error;
 use karmada_core::{
     autoscale::{
         hpa::Spec,
@@ -48,8 +47,8 @@ pub(super) struct Answer {
 /// What is kept of a cluster between two looks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Witness {
-    /// What it was given, by a Work of this content.
-    given: Option<(u64, Arc<Given>)>,
+    /// What it was given, by a Work of this content if that is known.
+    given: Option<(Option<u64>, Arc<Given>)>,
     lately: Lately,
     evidence: Evidence,
     /// Its answer cannot be, and that was told.
@@ -72,7 +71,7 @@ impl Autoscaling {
         spec: &Spec,
         (current, target): (i64, &Target),
         kept: &mut Kept,
-    ) -> Result<(Vec<Answer>, BTreeMap<String, String>), Error> {
+    ) -> (Vec<Answer>, BTreeMap<String, String>) {
         let binding = &target.binding;
         let placed: BTreeSet<&str> = binding.clusters.iter().map(|target| target.name.as_str()).collect();
         kept.clusters.retain(|name, _| placed.contains(name.as_str()));
@@ -88,12 +87,12 @@ impl Autoscaling {
             self.given(at, &of, known, (replicas, Arc::clone(&template))).boxed()
         });
         let given: Vec<_> = given.collect();
-        let given: Vec<_> = stream::iter(given).buffered(AT_ONCE).try_collect().await?;
+        let given: Vec<_> = stream::iter(given).buffered(AT_ONCE).collect().await;
         let now = self.context.env.now();
         let (mut answers, mut silent) = (Vec::new(), BTreeMap::new());
         for (placed, (content, given)) in binding.clusters.iter().zip(given) {
             let witness = kept.clusters.entry(placed.name.clone()).or_default();
-            witness.given = content.map(|content| (content, Arc::clone(&given)));
+            witness.given = Some((content, Arc::clone(&given)));
             let told = self.told(key, placed, (&given, spec), witness, now);
             let told = told.map_err(|why| silent.insert(placed.name.clone(), why)).ok();
             let (replicas, report) = match told {
@@ -102,27 +101,36 @@ impl Autoscaling {
             };
             answers.push(Answer { given, replicas, report });
         }
-        Ok((answers, silent))
+        (answers, silent)
     }
 
-    /// What a cluster was given: what its Work says, after overrides. Where there is none yet, what its binding says.
+    /// What a cluster was given: what its Work says, after overrides. Where there is none yet, what its binding says. While that
+    /// cannot be read it is what was known last, and is tried again.
     async fn given(
         &self,
         at: Key,
         of: &BindingKey,
-        known: Option<(u64, Arc<Given>)>,
+        known: Option<(Option<u64>, Arc<Given>)>,
         (replicas, template): (i64, Requests),
-    ) -> Result<(Option<u64>, Arc<Given>), Error> {
-        let by_binding = |manifest: &Value| Given::of(manifest, replicas, Arc::clone(&template));
+    ) -> (Option<u64>, Arc<Given>) {
+        let of_binding = Arc::clone(&template);
+        let by_binding = |manifest: &Value| Given::of(manifest, replicas, Arc::clone(&of_binding));
         let head = self.context.known.works.get(&at);
         let Some(head) = head.filter(|head| !head.deleting && head.binding.as_ref() == Some(of)) else {
-            return Ok((None, Arc::new(by_binding(&Value::Null))));
+            return (None, Arc::new(by_binding(&Value::Null)));
         };
-        if let Some((content, given)) = known.filter(|(content, _)| *content == head.content) {
-            return Ok((Some(content), given));
-        }
-        let Some(work) = self.context.writer.objects.get(&WORKS, &at).await? else {
-            return Ok((None, Arc::new(by_binding(&Value::Null))));
+        let known = match known {
+            Some((content, given)) if content == Some(head.content) => return (content, given),
+            // What was taken from the binding may have changed there.
+            known => known.filter(|(content, _)| content.is_some()),
+        };
+        let work = match self.context.writer.objects.get(&WORKS, &at).await {
+            Ok(Some(work)) => work,
+            Ok(None) => return (None, Arc::new(by_binding(&Value::Null))),
+            Err(error) => {
+                tracing::debug!(work = %at, %error, "what a cluster was given cannot be read now");
+                return known.unwrap_or_else(|| (None, Arc::new(by_binding(&Value::Null))));
+            }
         };
         let manifest = work.pointer("/spec/workload/manifests/0").unwrap_or(&Value::Null);
         let given = match self.context.rules.interpreter.replicas(manifest).await {
@@ -133,11 +141,12 @@ impl Autoscaling {
             }
             Ok(None) => by_binding(manifest),
             Err(error) => {
-                tracing::debug!(work = %at, %error, "what a cluster was given is taken from the binding");
-                by_binding(manifest)
+                tracing::debug!(work = %at, %error, "what a cluster was given cannot be interpreted now");
+                let asked = known.map_or(template, |(_, given)| Arc::clone(&given.requests));
+                return (None, Arc::new(Given::of(manifest, replicas, asked)));
             }
         };
-        Ok((Some(head.content), Arc::new(given)))
+        (Some(head.content), Arc::new(given))
     }
 
     /// A cluster's report, if it counts, and for how many replicas it stands.
