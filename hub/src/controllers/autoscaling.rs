@@ -12,7 +12,11 @@
 
 mod answers;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use karmada_api::{
     conditions::{self, Condition},
@@ -174,11 +178,21 @@ impl Autoscaling {
             let works = context.known.works.group(&group).into_iter();
             works.for_each(|(work, _)| again.add_after(work, RETURNS));
         });
-        let ask = asked.clone();
+        let (ask, shared) = (asked.clone(), Arc::downgrade(context));
         context.known.works.listen(move |change| {
             let asks = change.last().sample.as_ref();
             let Some(sample) = asks.filter(|_| change.differs(|head| &head.content)) else { return };
-            ask.add(sample.hpa.clone());
+            let Some(context) = shared.upgrade() else { return };
+            // What the hub wrote itself is no news, unless its cluster is asked no more since it was made.
+            let news = match change.new {
+                Some(new) if context.writer.written.is_ours(change.key, new.content) => {
+                    change.old.is_none() && !wanted(&context, change.key, &sample.hpa)
+                }
+                _ => true,
+            };
+            if news {
+                ask.add(sample.hpa.clone());
+            }
         });
         Self { context: context.clone(), settings, asked, returned, looked, kept: Mutex::default() }
     }
@@ -219,14 +233,14 @@ impl Autoscaling {
         };
         let live = live.filter(|live| object::deletion_timestamp(live).is_none());
         let clusters = head.filter(|_| live.is_some()).map(|head| self.clusters(&head)).unwrap_or_default();
-        let (mut next, mut kept) = (Next::Done, Vec::new());
+        let (mut next, mut kept) = (Next::Done, BTreeSet::new());
         for (cluster, hpa) in clusters.iter().filter_map(|cluster| Some((cluster, live.as_ref()?))) {
             let at = Self::question(&key, cluster);
             next = match self.ask_one(&key, hpa, cluster, &at).await? {
                 Next::Done => next,
                 Next::After(wait) => next.sooner(wait),
             };
-            kept.push(at);
+            kept.insert(at);
         }
         for (work, head) in context.known.works.group(&SampleHead::of_hpa(&key)) {
             if head.deleting || kept.contains(&work) {
@@ -277,6 +291,9 @@ impl Autoscaling {
         if known.hpas.get(&sample.hpa).is_none_or(|head| head.deleting)
             || Self::question(&sample.hpa, cluster) != work
         {
+            return Ok(Next::Done);
+        }
+        if sample.since.as_deref() == self.heard_since(cluster, &work).as_deref() {
             return Ok(Next::Done);
         }
         match self.context.writer.objects.get(&FEDERATED_HPAS, &sample.hpa).await? {
@@ -540,6 +557,14 @@ impl Autoscaling {
         self.context.writer.objects.modify(&FEDERATED_HPAS, &key, Part::Status, change).await?;
         Ok(amiss)
     }
+}
+
+/// Whether a Work's cluster is one that a FederatedHPA's workload is on.
+fn wanted(context: &Context, work: &Key, hpa: &Key) -> bool {
+    let head = context.known.hpas.get(hpa).filter(|head| !head.deleting);
+    let binding = head.and_then(|head| context.known.bindings.of(head.binding.scope).get(&head.binding.key));
+    let cluster = names::cluster_of_namespace(&work.namespace).unwrap_or_default();
+    binding.is_some_and(|binding| !binding.deleting && binding.clusters.iter().any(|name| name == cluster))
 }
 
 /// What people are told when replicas were changed.
