@@ -247,8 +247,9 @@ async fn endpoints_of_a_silent_provider_stay_and_are_withdrawn_if_somebody_asks(
     is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 1)]).await;
     let fresh = |multi: &Value| condition(multi, "EndpointsStale").is_null();
     world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", fresh).await;
-    // Never the last ones.
+    // Never the last ones. What a cluster tells that is no provider is not brought to anybody, and is no other one.
     tell(&two, &slice("web-1", &[])).await.expect("told");
+    tell(&three, &slice("web-1", &["10.0.2.1"])).await.expect("told");
     is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 0)]).await;
     world.post_ready("m1", "Unknown").await;
     sleep(Duration::from_secs(8)).await;

@@ -76,8 +76,8 @@ impl Multi {
             })?;
         let told = slices::told(live, &service)?;
         let mut consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
+        let (withdrawn, again) = self.withdrawn((provider, source), &service, head, &consumers);
         consumers.remove(provider);
-        let (withdrawn, again) = self.withdrawn((provider, source), &service, head);
         let slices = told.into_iter().cloned().collect();
         Ok(Some(Dispatch { provider: provider.to_owned(), service, slices, consumers, withdrawn, again }))
     }
@@ -89,6 +89,7 @@ impl Multi {
         (provider, source): (&str, &Key),
         service: &ServiceName,
         head: &MultiHead,
+        consumers: &BTreeSet<String>,
     ) -> (bool, Option<Duration>) {
         let Some(since) = self.silent_since(provider) else {
             let left = self.returned_for(provider).filter(|_| {
@@ -112,13 +113,26 @@ impl Multi {
             .get(&Key::cluster_scoped(provider))
             .is_some_and(|head| conditions::is_true(head.conditions(), extension::EVICTIONS_HELD));
         let others = self.context.known.works.group(&SliceHead::of_multi(service));
+        let provides = |cluster: &str| head.spec.as_ref().is_some_and(|spec| spec.is_provided_by(cluster));
+        // What a Work tells may be nothing that counts: consumers have it, or it is their own.
+        let is_used = |work: &Key, cluster: &str| {
+            let brought = self.context.known.works.group(&SliceHead::of_source(work));
+            let takes = |head: &WorkHead| head.slice.as_ref().is_some_and(|slice| slice.ready > 0);
+            brought.iter().any(|(_, head)| !head.deleting && takes(head))
+                || consumers.iter().all(|consumer| consumer == cluster)
+        };
         let others_are_ready = others.iter().any(|(work, head)| {
             let cluster = names::cluster_of_namespace(&work.namespace).unwrap_or_default();
             let ready = head
                 .slice
                 .as_ref()
                 .is_some_and(|slice| slice.carries == Carries::Collected && slice.ready > 0);
-            ready && cluster != provider && !head.deleting && self.silent_since(cluster).is_none()
+            ready
+                && cluster != provider
+                && !head.deleting
+                && provides(cluster)
+                && self.silent_since(cluster).is_none()
+                && is_used(work, cluster)
         });
         match !held && others_are_ready {
             // They may become the last ones.
