@@ -359,6 +359,7 @@ impl Autoscaling {
             scaled_at = Some(Time::now(&self.context.env).to_string());
             news.push((true, event::SUCCESSFUL_RESCALE, rescaled(to, &why)));
         }
+        let is_first = kept.clusters.is_empty();
         let (answers, mut silent) = self.answers(key, &spec, (current, &target), &mut kept).await;
         let clusters: Vec<Cluster<'_>> = answers
             .iter()
@@ -369,8 +370,14 @@ impl Autoscaling {
             })
             .collect();
         let placed = &target.binding.clusters;
-        let assigned: i64 = placed.iter().map(|target| i64::from(target.replicas)).sum();
-        let settles = now.saturating_sub(kept.replicas.1) < SETTLES && target.binding.replicas > 0;
+        let changed = now.saturating_sub(kept.replicas.1);
+        let assigned: i64 = match changed < PATIENCE && !is_first {
+            // It has just been seen to change: Works are on their way.
+            true => placed.iter().map(|target| i64::from(target.replicas)).sum(),
+            // After overrides.
+            false => clusters.iter().map(|cluster| cluster.given.replicas).fold(0, i64::saturating_add),
+        };
+        let settles = changed < SETTLES && target.binding.replicas > 0;
         let settling =
             settles.then(|| assigned as f64 / f64::from(target.binding.replicas)).filter(|c| *c > 0.0);
         let view = View { spec: &spec, current, settling, clusters: &clusters };

@@ -321,6 +321,24 @@ async fn overrides_are_what_a_cluster_was_given() {
     world.stop().await;
 }
 
+/// Two clusters run eight where the template says four: twice what is wished is on them.
+#[tokio::test(start_paused = true)]
+async fn replicas_that_overrides_add_are_no_reason_for_more() {
+    let (world, one, two) = two(4, divided()).await;
+    world.create(&OVERRIDE_POLICIES, override_policy("o", "m2", "/spec/replicas", json!(6))).await;
+    let overridden = || async {
+        let work = two.work("Deployment", "web").await?;
+        (work["spec"]["workload"]["manifests"][0]["spec"]["replicas"] == 6).then_some(())
+    };
+    world.until("m2 has six", overridden).await;
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    answer(&world, &one, 2, 750).await;
+    answer(&world, &two, 6, 750).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(replicas(&world).await, 6);
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_cannot_measure_holds_nobody_back() {
     let (world, one, two) = two(8, divided()).await;
