@@ -163,8 +163,13 @@ impl Multi {
     }
 
     /// Where a slice goes on a consumer, and its name there: Karmada's, unless that is another provider's. One that has the
-    /// other name keeps it.
-    fn place(&self, (wanted, source): (&Dispatch, &Key), consumer: &str, slice: &str) -> Place {
+    /// other name keeps it. Beside that the other place, if Karmada's turns out to be taken.
+    fn place(
+        &self,
+        (wanted, source): (&Dispatch, &Key),
+        consumer: &str,
+        slice: &str,
+    ) -> (Place, Option<Place>) {
         let of = |name: String| {
             let work = multi::dispatched_work(&wanted.service.namespace, &name);
             let at = Key::new(names::execution_namespace(consumer), work);
@@ -178,8 +183,8 @@ impl Multi {
         let (usual, is_usual) = of(multi::dispatched_name(&wanted.provider, slice));
         let (other, is_other) = of(multi::other_name(&wanted.provider, slice));
         match (is_other, is_usual) {
-            (Some(true), _) | (_, Some(false)) => other,
-            _ => usual,
+            (Some(true), _) | (_, Some(false)) => (other, None),
+            _ => (usual, Some(other)),
         }
     }
 
@@ -222,8 +227,8 @@ impl Multi {
             let maker = Maker::Slice(&wanted.service, &source);
             for consumer in &wanted.consumers {
                 for slice in &wanted.slices {
-                    let Place { at, name } = self.place((wanted, &source), consumer, object::name(slice));
-                    kept.insert(at.clone());
+                    let (mut place, other) = self.place((wanted, &source), consumer, object::name(slice));
+                    let at = &place.at;
                     if self
                         .context
                         .known
@@ -231,17 +236,30 @@ impl Multi {
                         .get(&Key::cluster_scoped(at.namespace.as_str()))
                         .is_none()
                     {
+                        kept.insert(place.at);
                         next = next.sooner(PATIENCE);
                         continue;
                     }
                     let between = (wanted.provider.as_str(), consumer.as_str());
-                    let build = |existing: Option<&Value>, id: &str| {
-                        let slice = (slice, name.as_str());
-                        multi::dispatched(slice, &wanted.service, between, wanted.withdrawn, existing, id)
+                    let mut other = other;
+                    let made = loop {
+                        let build = |existing: Option<&Value>, id: &str| {
+                            let slice = (slice, place.name.as_str());
+                            multi::dispatched(slice, &wanted.service, between, wanted.withdrawn, existing, id)
+                        };
+                        let made = works::ensure(&self.context.writer, &place.at, &maker, build).await?;
+                        match (&made, other.take()) {
+                            // Another source was faster, of which the index does not know yet.
+                            (Made::Taken(_), Some(other)) => {
+                                self.note(&service, &place.at, &Made::Unchanged);
+                                place = other;
+                            }
+                            _ => break made,
+                        }
                     };
-                    let made = works::ensure(&self.context.writer, &at, &maker, build).await?;
-                    self.note(&service, &at, &made);
-                    next = self.heed(next, &at, made);
+                    self.note(&service, &place.at, &made);
+                    next = self.heed(next, &place.at, made);
+                    kept.insert(place.at);
                 }
             }
             if let Some(again) = wanted.again {
