@@ -64,7 +64,7 @@ impl Page {
     }
 
     /// The browser is back: logs in whoever the issuer says it is.
-    pub(super) async fn from_issuer(&self, asked: &Asked) -> Result<Response<Body>, Status> {
+    pub(super) async fn by_issuer(&self, asked: &Asked) -> Result<Response<Body>, Status> {
         let mut response = match self.redeemed(asked).await {
             Ok(who) => {
                 let mut response = see(DONE)?;

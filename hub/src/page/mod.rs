@@ -141,7 +141,7 @@ impl Page {
                 let page = page.clone();
                 async move {
                     let (asked, _) = page.asked(request)?;
-                    page.from_issuer(&asked).await.map(dressed)
+                    page.by_issuer(&asked).await.map(dressed)
                 }
             },
         );
