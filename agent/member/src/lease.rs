@@ -273,6 +273,8 @@ impl Keeper {
             let transitions = lease::transitions(&lease) + 1;
             lease::set_spec(&mut lease, "leaseTransitions", json!(transitions));
             object::remove_annotation(&mut lease, WANTED_BY);
+            // Whoever gets it back one day must not take it for its twin's.
+            object::remove_annotation(&mut lease, AGENT_PROCESS);
             self.note.fill(&mut lease);
             member.put(&path, &lease).await?;
             return Ok(Found::Others { unheard: false });
