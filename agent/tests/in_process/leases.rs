@@ -285,6 +285,20 @@ async fn of_two_processes_that_are_one_agent_the_earlier_gives_way() {
     drift(&world).await;
     eventually(SECOND * 10, "put right", async || value(&world).await == "1").await;
     assert_eq!(world.member.get(MAP).await.unwrap()["metadata"]["uid"], before["metadata"]["uid"]);
+    // Neither is who was there before, whom a member that was restored from a backup remembers.
+    let earlier =
+        json!({"metadata": {"annotations": {"agent.karmada.io/process": "2001-01-01T00:00:00.000000Z"}}});
+    world.member.patch(LEASE, Patch::Merge, &earlier).await.unwrap();
+    for _ in 0..30 {
+        sleep(SECOND).await;
+        assert_eq!(*first.handle.phase().borrow(), Phase::Active);
+    }
+    let process =
+        &world.member.get(LEASE).await.unwrap()["metadata"]["annotations"]["agent.karmada.io/process"];
+    assert_ne!(
+        *process, earlier["metadata"]["annotations"]["agent.karmada.io/process"],
+        "it is written over"
+    );
     // A restart is no twin.
     first.kill().await;
     let again = world.agent_with(state);
