@@ -15,6 +15,7 @@ use karmada_client::{
     watch::share::{self, Part, Share},
 };
 use karmada_env::Env;
+use karmada_meta::object;
 use karmada_objects::{
     key::Key,
     kinds::{CLUSTERS, LEASES, SECRETS},
@@ -257,21 +258,22 @@ impl Instance {
     }
 
     /// Takes away the Lease of an agent of before: where there is one, an agent is on the member that stops what is fenced
-    /// there, which this one does not.
+    /// there, which this one does not. An agent that still runs makes it again.
     async fn forget_lease(&self) {
         let lease = Key::new(namespace::CLUSTER, self.cluster.as_str());
-        if !self.common.has_lease(&lease) {
+        if !self.common.has_lease(&lease) || !self.common.is_pushed(&self.cluster) {
             return;
         }
         let objects = &self.common.writer.objects;
+        // Whatever it says by now; but not one that is made meanwhile, which counts with the next look.
         let gone = async {
             match objects.get(&LEASES, &lease).await? {
-                Some(there) => objects.delete(&LEASES, &there).await.map(drop),
+                Some(there) => objects.delete_uid(&LEASES, &lease, object::uid(&there)).await.map(drop),
                 None => Ok(()),
             }
         };
         if let Err(error) = gone.await {
-            tracing::warn!(cluster = self.cluster, %error, "the Lease of an agent of before cannot be deleted");
+            tracing::warn!(cluster = self.cluster, %error, "the Lease of an agent of before cannot be deleted, which is tried again");
         }
     }
 
@@ -325,6 +327,11 @@ impl Instance {
                     continue;
                 }
                 _ = rounds.tick() => {
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => break Ended::Stopped,
+                        () = self.forget_lease() => {}
+                    }
                     let now = self.env.now();
                     let (looks, at) = (handle.stats().status_times.count(), handle.phase().borrow().clone());
                     match watchdog.find(looks, &at, now) {
