@@ -34,7 +34,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    claim::{Rival, bare, may_take, patience, promised_seconds},
+    claim::{Rival, bare, may_take, on_member, patience, promised_seconds},
     holds::Holds,
     note::{NONE, Note},
     rights::{Rights, is_over, moment},
@@ -202,9 +202,8 @@ impl Keeper {
         (self.fenced)().map_or(INTERVAL, |after| INTERVAL.min(after / RENEWALS))
     }
 
-    /// Several hubs may have a member each under a name of their own.
     fn name(&self) -> String {
-        format!("karmada-agent-{}", self.cluster)
+        on_member(&self.cluster)
     }
 
     fn path(&self) -> String {

@@ -299,7 +299,7 @@ impl Instance {
             member_back: link.connected().clone(),
             ..AgentConfig::new(self.cluster.as_str())
         };
-        let member = paced(member, settings.pace);
+        let member = paced(member, settings.pace, &config.member_lease());
         // The same whichever hub leads: that one went before the other came.
         let state = State { instance: format!("hub-of-{}", self.cluster), place: Place::Nowhere };
         let agent = Agent::new(config, self.common.client.clone(), member, self.env.clone(), state);
