@@ -81,8 +81,9 @@ pub struct Settings {
     pub pace: Pace,
     /// What long answers of all members may take of the memory together, in bytes.
     pub answers: usize,
-    /// What is kept of the objects on all members may take so much of it together, in bytes, and an eighth of that for one. Beyond
-    /// that each member has its share of it: of collections for which there is no room nothing is known.
+    /// What is kept of the objects on all members may take so much of it together, in bytes; one has an eighth of that at
+    /// most, and no more than a few times its share. Beyond that each member has its share of it: of collections for which
+    /// there is no room nothing is known.
     pub kept: usize,
 }
 
