@@ -180,6 +180,12 @@ impl AgentConfig {
         self.hosted.as_ref().map(|feed| share(feed).part(part))
     }
 
+    /// The path of the Lease on the member by which agents of one name know each other.
+    pub fn member_lease(&self) -> String {
+        karmada_client::lease::resource()
+            .object(Some(&self.member_namespace), &karmada_member::claim::on_member(&self.cluster))
+    }
+
     /// The namespace on the hub that holds this cluster's Works.
     pub fn execution_namespace(&self) -> String {
         karmada_core::names::execution_namespace(&self.cluster)

@@ -20,6 +20,11 @@ pub struct Rival {
     seen: Duration,
 }
 
+/// The name of the Lease on the member. Several hubs may have a member each under a name of their own.
+pub fn on_member(cluster: &str) -> String {
+    format!("karmada-agent-{cluster}")
+}
+
 /// A Lease without what the server keeps by itself, which would be most of what a renewal sends.
 pub fn bare(mut lease: Value) -> Value {
     for field in ["managedFields", "creationTimestamp"] {

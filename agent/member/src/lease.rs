@@ -14,8 +14,9 @@
 //! written it, and reads it.
 //!
 //! An agent is known by what lies in its folder. Where that was copied, two processes are one agent to all others, and each would
-//! take the Lease for its own: so it names the process, too. One that finds its Lease renewed by another process of its name gives
-//! way as to any other agent, since that one came later, and what it has kept counts no more.
+//! take the Lease for its own: so it names the process, too. One that finds its Lease renewed by a later process of its name gives
+//! way as to any other agent, and what it has kept counts no more. One of an earlier process is written over: the member was
+//! restored from a backup.
 //!
 //! Where the member has never let an agent see or write its Lease, and goes on refusing for a minute, the agent acts without;
 //! then the hub's Lease alone says which of two does. Once there has been one, a refusal is like any other failure: nothing
@@ -27,13 +28,13 @@ use karmada_api::consts::extension::{AGENT_PROCESS, AGENT_STATE, HUB_UNHEARD, WA
 use karmada_client::{Backoff, Error, Patch, Policy, Rest, Wake, lease};
 use karmada_core::health::Moment;
 use karmada_env::Env;
-use karmada_meta::object;
+use karmada_meta::{object, time::MicroTime};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    claim::{Rival, bare, may_take, patience, promised_seconds},
+    claim::{Rival, bare, may_take, on_member, patience, promised_seconds},
     holds::Holds,
     note::{NONE, Note},
     rights::{Rights, is_over, moment},
@@ -201,9 +202,8 @@ impl Keeper {
         (self.fenced)().map_or(INTERVAL, |after| INTERVAL.min(after / RENEWALS))
     }
 
-    /// Several hubs may have a member each under a name of their own.
     fn name(&self) -> String {
-        format!("karmada-agent-{}", self.cluster)
+        on_member(&self.cluster)
     }
 
     fn path(&self) -> String {
@@ -273,6 +273,8 @@ impl Keeper {
             let transitions = lease::transitions(&lease) + 1;
             lease::set_spec(&mut lease, "leaseTransitions", json!(transitions));
             object::remove_annotation(&mut lease, WANTED_BY);
+            // Whoever gets it back one day must not take it for its twin's.
+            object::remove_annotation(&mut lease, AGENT_PROCESS);
             self.note.fill(&mut lease);
             member.put(&path, &lease).await?;
             return Ok(Found::Others { unheard: false });
@@ -299,10 +301,11 @@ impl Keeper {
         Ok(kept.hold(lease, revision))
     }
 
-    /// Whether the Lease is another process' that has our name: this one has had it, and did not write it last.
+    /// Whether the Lease is a later process' that has our name: this one has had it, and did not write it last.
     fn is_twins(&self, lease: &Value, kept: &mut Kept) -> bool {
-        let process = lease::annotation(lease, AGENT_PROCESS).filter(|process| *process != self.process);
-        let is_twins = kept.was_held && lease::holder(lease) == self.instance && process.is_some();
+        let process = lease::annotation(lease, AGENT_PROCESS);
+        let is_later = process.is_some_and(|process| is_later(process, &self.process));
+        let is_twins = kept.was_held && lease::holder(lease) == self.instance && is_later;
         if is_twins && !std::mem::replace(&mut kept.has_twin, true) {
             tracing::warn!(
                 cluster = %self.cluster, instance = %self.instance,
@@ -372,11 +375,42 @@ impl Kept {
     }
 }
 
+/// Whether a process was started after ours. What is no time is taken for one, if it is not ours.
+fn is_later(process: &str, ours: &str) -> bool {
+    match (process.parse::<MicroTime>(), ours.parse::<MicroTime>()) {
+        (Ok(process), Ok(ours)) => process > ours,
+        _ => process != ours,
+    }
+}
+
 /// Makes a Namespace on the member if there is none.
 pub(crate) async fn make_namespace(member: &Rest, name: &str) -> Result<(), Error> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     match member.post("/api/v1/namespaces", &namespace).await {
         Err(error) if !error.is_already_exists() => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_later_by_its_time() {
+        let ours = "2026-01-02T03:04:05.000006Z";
+        let rows = [
+            (ours, ours, false),
+            ("2026-01-02T03:04:05.000007Z", ours, true),
+            ("2026-01-02T03:04:05.000005Z", ours, false),
+            ("2026-01-02T04:04:05.000005+01:00", ours, false),
+            ("", ours, true),
+            ("another", ours, true),
+            ("2026-01-02T03:04:05.000005Z", "odd", true),
+            ("odd", "odd", false),
+        ];
+        for (process, ours, want) in rows {
+            assert_eq!(is_later(process, ours), want, "{process:?} {ours:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use karmada_api::consts::extension::{HOLD_MACHINE, HOLD_MACHINE_UNTIL};
 use karmada_client::{Patch, Rest, lease, link::client_for};
 use karmada_core::hold::ByHand;
 use karmada_env::Env;
+use karmada_member::claim::on_member;
 use karmada_meta::time::Time;
 use serde_json::{Value, json};
 
@@ -96,7 +97,7 @@ async fn run(flags: Flags) -> Result<(), ProcessError> {
     let member = member_endpoint(flags.kubeconfig.as_deref(), flags.context.as_deref(), true)?;
     let (client, _link) = client_for(member, USER_AGENT, env.clone());
     let member = Rest::new(client).with_deadline(PATIENCE);
-    let (namespace, name) = (&flags.leader_elect_resource_namespace, format!("karmada-agent-{cluster}"));
+    let (namespace, name) = (&flags.leader_elect_resource_namespace, on_member(&cluster));
     let path = lease::resource().object(Some(namespace), &name);
     let failed = |error: karmada_client::Error| {
         ProcessError::Failed(if error.is_absence_of(&name) {

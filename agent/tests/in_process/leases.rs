@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use karmada_agent::{Phase, State};
+use karmada_agent::{Phase, Place, State};
 use karmada_client::Patch;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -31,6 +31,11 @@ async fn holder(world: &World) -> Value {
     world.member.get(LEASE).await.unwrap()["spec"]["holderIdentity"].clone()
 }
 
+/// What the Lease says of what is kept.
+async fn said(world: &World) -> Value {
+    world.member.get(LEASE).await.unwrap()["metadata"]["annotations"]["agent.karmada.io/state"].clone()
+}
+
 /// A Deployment that may run without the hub's word for a minute.
 fn fenced_web() -> Value {
     let mut web = deployment("default", "web", 2);
@@ -52,7 +57,14 @@ async fn two(world: &World, manifests: &[Value]) -> (Running, Running, Wire) {
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_hear_the_hub_gives_way_to_one_that_does() {
     let world = World::new().await;
-    let (first, second, wire) = two(&world, &[config_map("default", "a", "1")]).await;
+    let keeps = || State { place: Place::Secrets, ..State::fresh(&world.env) };
+    let first = world.agent_with(State { instance: "first".into(), ..keeps() });
+    first.phase(Phase::Active).await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    let wire = Wire::new();
+    let second = world.agent_between(State { instance: "second".into(), ..keeps() }, &wire, &Wire::new());
+    second.phase(Phase::StandingBy).await;
 
     world.wire.cut();
     timeout(SECOND * 120, second.phase(Phase::Active)).await.expect("it takes over");
@@ -76,7 +88,15 @@ async fn an_agent_that_does_not_hear_the_hub_gives_way_to_one_that_does() {
     assert_eq!(*first.handle.phase().borrow(), Phase::StandingBy);
     assert_eq!(*second.handle.phase().borrow(), Phase::Active);
     wire.cut();
-    timeout(SECOND * 120, first.phase(Phase::Active)).await.expect("and the other way round");
+    eventually(SECOND * 120, "it is handed back", async || holder(&world).await == "first").await;
+    // It is no twin's for whoever has had it before, and what is said of what is kept stands.
+    let handed = Instant::now();
+    while *first.handle.phase().borrow() != Phase::Active {
+        assert_ne!(said(&world).await, "none");
+        assert!(handed.elapsed() < SECOND * 15, "it goes on at once");
+        sleep(SECOND / 20).await;
+    }
+    assert_ne!(said(&world).await, "none");
     sleep(SECOND * 60).await;
     assert_eq!(value(&world).await, "2");
     world.work("w", &[config_map("default", "a", "3")]).await;
@@ -265,6 +285,20 @@ async fn of_two_processes_that_are_one_agent_the_earlier_gives_way() {
     drift(&world).await;
     eventually(SECOND * 10, "put right", async || value(&world).await == "1").await;
     assert_eq!(world.member.get(MAP).await.unwrap()["metadata"]["uid"], before["metadata"]["uid"]);
+    // Neither is who was there before, whom a member that was restored from a backup remembers.
+    let earlier =
+        json!({"metadata": {"annotations": {"agent.karmada.io/process": "2001-01-01T00:00:00.000000Z"}}});
+    world.member.patch(LEASE, Patch::Merge, &earlier).await.unwrap();
+    for _ in 0..30 {
+        sleep(SECOND).await;
+        assert_eq!(*first.handle.phase().borrow(), Phase::Active);
+    }
+    let process =
+        &world.member.get(LEASE).await.unwrap()["metadata"]["annotations"]["agent.karmada.io/process"];
+    assert_ne!(
+        *process, earlier["metadata"]["annotations"]["agent.karmada.io/process"],
+        "it is written over"
+    );
     // A restart is no twin.
     first.kill().await;
     let again = world.agent_with(state);

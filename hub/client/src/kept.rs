@@ -6,7 +6,8 @@
 //!
 //! What is counted is what is kept: an object takes its [`Place`] when it is read and gives it back when it is dropped, whatever
 //! the server has said of it meanwhile. Where a shelf is full, each of its parts still has its fair share; so one that takes too
-//! much takes nothing from others, and all together have twice as much as was said at most.
+//! much takes nothing from others, and all together have twice as much as was said at most. No server has more than a few times
+//! its share, even while there is room: the first few that are large would leave nothing but that to all others.
 
 use std::{
     collections::BTreeMap,
@@ -26,6 +27,10 @@ use serde_json::Value;
 const ENTRY: usize = 64;
 /// What a piece of memory takes beside its bytes.
 const PIECE: usize = 16;
+/// One of many has so many times its share at most.
+const SHARES: usize = 4;
+/// And so many bytes, where its share is small.
+const FLOOR: usize = 4 << 20;
 
 /// Room for so many bytes of objects.
 #[derive(Clone)]
@@ -34,6 +39,8 @@ pub struct Shelf(Arc<Level>);
 struct Level {
     whose: &'static str,
     most: usize,
+    /// It is one of many, and has no more than a few times its share.
+    is_one: bool,
     bytes: AtomicUsize,
     parts: AtomicUsize,
     above: Option<Shelf>,
@@ -84,14 +91,24 @@ impl fmt::Debug for Place {
 impl Shelf {
     /// Room for so many bytes of what it is called by.
     pub fn new(whose: &'static str, most: usize) -> Self {
-        Self::of(whose, most, None)
+        Self::of(whose, most, false, None)
     }
 
     /// A part of it, of so many bytes at most.
     #[must_use]
     pub fn part(&self, whose: &'static str, most: usize) -> Self {
+        self.part_of(whose, most, false)
+    }
+
+    /// The part of one of many: of no more than a few times its share, either.
+    #[must_use]
+    pub(crate) fn ones(&self, whose: &'static str, most: usize) -> Self {
+        self.part_of(whose, most, true)
+    }
+
+    fn part_of(&self, whose: &'static str, most: usize, is_one: bool) -> Self {
         self.0.parts.fetch_add(1, Ordering::Relaxed);
-        Self::of(whose, most, Some(self.clone()))
+        Self::of(whose, most, is_one, Some(self.clone()))
     }
 
     /// A part that may have all of it.
@@ -100,8 +117,9 @@ impl Shelf {
         self.part(self.0.whose, self.0.most)
     }
 
-    fn of(whose: &'static str, most: usize, above: Option<Self>) -> Self {
-        Self(Arc::new(Level { whose, most, bytes: AtomicUsize::new(0), parts: AtomicUsize::new(0), above }))
+    fn of(whose: &'static str, most: usize, is_one: bool, above: Option<Self>) -> Self {
+        let (bytes, parts) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self(Arc::new(Level { whose, most, is_one, bytes, parts, above }))
     }
 
     /// How many bytes are kept.
@@ -134,9 +152,9 @@ impl Shelf {
         let (mut below, mut at) = (None::<&Self>, Some(self));
         while let Some(shelf) = at {
             let level = &shelf.0;
-            let share = level.most / level.parts.load(Ordering::Relaxed).max(1);
-            if shelf.bytes() > level.most && below.is_none_or(|part| part.bytes() > share) {
-                return Some(Full { whose: level.whose, most: level.most });
+            let most = level.most_now();
+            if shelf.bytes() > most && below.is_none_or(|part| part.bytes() > level.share()) {
+                return Some(Full { whose: level.whose, most });
             }
             (below, at) = (Some(shelf), level.above.as_ref());
         }
@@ -148,6 +166,21 @@ impl Shelf {
         while let Some(shelf) = at {
             act(&shelf.0);
             at = shelf.0.above.as_ref();
+        }
+    }
+}
+
+impl Level {
+    /// What each of its parts may have in any case.
+    fn share(&self) -> usize {
+        self.most_now() / self.parts.load(Ordering::Relaxed).max(1)
+    }
+
+    /// How many bytes there may be, with as many beside it as there are.
+    fn most_now(&self) -> usize {
+        match &self.above {
+            Some(above) if self.is_one => self.most.min(above.0.share().saturating_mul(SHARES).max(FLOOR)),
+            _ => self.most,
         }
     }
 }
@@ -333,6 +366,39 @@ mod tests {
         let _pods = pods.take(1000).unwrap();
         assert!(pods.take(1).is_err());
         assert!(works.take(500).is_ok() && works.take(501).is_err());
+    }
+
+    #[test]
+    fn a_few_that_are_large_leave_others_more_than_nothing() {
+        const MIB: usize = 1 << 20;
+        // (MiB of all, of one at most, how many there are, what one has at most)
+        let rows = [
+            (1024, 128, 1, 128),
+            (1024, 128, 32, 128),
+            (1024, 128, 64, 64),
+            (1024, 128, 512, 8),
+            (1024, 128, 10_000, 4),
+            (64, 8, 1000, 4),
+            (16, 2, 1000, 2),
+        ];
+        for (all, one, count, most) in rows {
+            let all = Shelf::new("all", all * MIB);
+            let parts: Vec<_> = (0..count).map(|_| all.ones("one", one * MIB)).collect();
+            let collection = parts[0].all();
+            assert!(collection.take(most * MIB).is_ok(), "{all:?} of {count}");
+            let full = collection.take(most * MIB + 1).unwrap_err();
+            assert_eq!(full, Full { whose: "one", most: most * MIB }, "{all:?} of {count}");
+        }
+        // Eight take what they get, and there is room for the others.
+        let all = Shelf::new("all", 1024 * MIB);
+        let parts: Vec<_> = (0..100).map(|_| all.ones("one", 128 * MIB)).collect();
+        let take = |part: &Shelf| std::iter::from_fn(|| part.take(MIB).ok()).take(200).collect::<Vec<_>>();
+        let large: Vec<_> = parts[..8].iter().map(take).collect();
+        assert!(large.iter().all(|places| places.len() == 40));
+        let _others: Vec<_> = parts[8..60].iter().map(|part| part.take(12 * MIB).unwrap()).collect();
+        // Whoever has too much, as there are more of them, loses with what it takes next.
+        let more: Vec<_> = (0..100).map(|_| all.ones("one", 128 * MIB)).collect();
+        assert!(parts[0].take(1).is_err() && more[0].take(MIB).is_ok());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A client that asks a server no more often, and for no more at a time, than it was told to: what is too much waits.
 //!
 //! Watches count for how often alone. Everything else is under way until its answer was read, or is not wanted any more. Whether
-//! the server is well, and the Lease by which others know who works on it, have places of their own, and their turn at once:
+//! the server is well, and the one Lease by which others know who works on it, have places of their own, and their turn at once:
 //! neither waits behind answers that take long.
 
 use std::{sync::Arc, time::Duration};
@@ -53,15 +53,16 @@ impl Turns {
     }
 }
 
-/// The same client at a pace.
-pub fn paced(client: Client, pace: Pace) -> Client {
+/// The same client at a pace. `lease`: the path of the Lease by which others know who works on the server.
+pub fn paced(client: Client, pace: Pace, lease: &str) -> Client {
+    let lease = Arc::<str>::from(lease);
     let namespace = client.default_namespace().to_owned();
     let turns = Arc::new(Mutex::new(Turns { pace, paid: Instant::now() }));
     let places = Arc::new(Semaphore::new(pace.at_once.clamp(1, Semaphore::MAX_PERMITS)));
     let vital = Arc::new(Semaphore::new(VITAL));
     let service = tower::service_fn(move |request: Request<Body>| {
         let (client, turns) = (client.clone(), turns.clone());
-        let lane = Lane::of(&request);
+        let lane = Lane::of(&request, &lease);
         let places = match lane {
             Lane::Vital => Some(vital.clone()),
             Lane::Usual => Some(places.clone()),
@@ -72,8 +73,9 @@ pub fn paced(client: Client, pace: Pace) -> Client {
                 None => None,
                 Some(places) => Some(places.acquire_owned().await.map_err(tower::BoxError::from)?),
             };
-            let turn = turns.lock().take(Instant::now());
+            // What waits for nothing has nobody wait for it.
             if lane != Lane::Vital {
+                let turn = turns.lock().take(Instant::now());
                 sleep_until(turn).await;
             }
             let response = client.send(request).await.map_err(tower::BoxError::from)?;
@@ -95,19 +97,14 @@ enum Lane {
 }
 
 impl Lane {
-    fn of(request: &Request<Body>) -> Self {
+    fn of(request: &Request<Body>, lease: &str) -> Self {
         let query = request.uri().query().unwrap_or_default();
         if query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")) {
             return Self::Watch;
         }
-        let path = request.uri().path();
-        let is_lease = || {
-            let within = path.strip_prefix("/apis/coordination.k8s.io/v1/namespaces/");
-            within.is_some_and(|rest| rest.split('/').nth(1) == Some("leases"))
-        };
-        match path {
+        match request.uri().path() {
             "/readyz" | "/healthz" | "/livez" => Self::Vital,
-            _ if is_lease() => Self::Vital,
+            path if path == lease => Self::Vital,
             _ => Self::Usual,
         }
     }
@@ -134,6 +131,8 @@ mod tests {
     use http::Response;
 
     use super::*;
+
+    const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/n/leases/a";
 
     #[test]
     fn turns_come_at_their_pace_after_a_burst() {
@@ -164,7 +163,7 @@ mod tests {
             }
         });
         let pace = Pace { per_second: f64::INFINITY, burst: 1, at_once: 2 };
-        let client = paced(Client::new(service, "default"), pace);
+        let client = paced(Client::new(service, "default"), pace, LEASE);
         let ask = async |path: &str| {
             let request = Request::get(path).body(Body::empty()).unwrap();
             client.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
@@ -180,14 +179,13 @@ mod tests {
         let waits = tokio::time::timeout(Duration::from_secs(9), ask("/c")).await;
         assert!(waits.is_err());
         // Who asks whether it is well, or renews a Lease, does not wait behind others, but for its like.
-        let lease = "/apis/coordination.k8s.io/v1/namespaces/n/leases/a";
         let mut vital = Vec::new();
-        for path in ["/readyz", lease, "/livez", "/healthz"] {
+        for path in ["/readyz", LEASE, "/livez", "/healthz"] {
             vital.push(client.send(request(path)).await.unwrap());
         }
-        assert!(tokio::time::timeout(Duration::from_secs(9), ask(lease)).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_secs(9), ask(LEASE)).await.is_err());
         drop(vital);
-        ask(lease).await;
+        ask(LEASE).await;
         drop(unread);
         ask("/c").await;
     }
@@ -198,19 +196,30 @@ mod tests {
             Ok::<_, std::io::Error>(Response::new(Body::empty()))
         });
         let pace = Pace { per_second: 1.0, burst: 1, at_once: 100 };
-        let client = paced(Client::new(service, "default"), pace);
+        let client = paced(Client::new(service, "default"), pace, LEASE);
         let ask = async |path: &str| {
             let request = Request::get(path).body(Body::empty()).unwrap();
             drop(client.send(request).await.unwrap());
             Instant::now()
         };
         let begun = Instant::now();
-        let all = join_all(["/a", "/b", "/c", "/d"].map(&ask));
-        let (_, well) = tokio::join!(all, ask("/readyz"));
-        assert_eq!((well - begun).as_secs(), 0);
-        let lists = ["/apis/coordination.k8s.io/v1/leases", "/api/v1/namespaces/n/pods/leases", "/version"];
-        for path in lists {
-            assert_eq!(Lane::of(&Request::get(path).body(Body::empty()).unwrap()), Lane::Usual, "{path}");
+        let all = join_all(["/a", "/b"].map(&ask));
+        let (_, well) = tokio::join!(all, join_all(["/readyz", LEASE, LEASE, "/livez"].map(&ask)));
+        assert!(well.iter().all(|well| *well == begun));
+        assert_eq!((ask("/c").await - begun).as_secs(), 2, "others have not waited for it");
+        let rows = [
+            (LEASE, Lane::Vital),
+            ("/healthz", Lane::Vital),
+            ("/apis/coordination.k8s.io/v1/namespaces/n/leases/a?watch=true", Lane::Watch),
+            // What Works carry.
+            ("/apis/coordination.k8s.io/v1/namespaces/n/leases/b", Lane::Usual),
+            ("/apis/coordination.k8s.io/v1/namespaces/m/leases/a", Lane::Usual),
+            ("/apis/coordination.k8s.io/v1/namespaces/n/leases", Lane::Usual),
+            ("/apis/coordination.k8s.io/v1/leases", Lane::Usual),
+            ("/version", Lane::Usual),
+        ];
+        for (path, lane) in rows {
+            assert_eq!(Lane::of(&Request::get(path).body(Body::empty()).unwrap(), LEASE), lane, "{path}");
         }
     }
 }

@@ -34,7 +34,7 @@ const DEADLINES: u32 = 20;
 
 /// How long an answer waits for room beside those of others. What comes in pieces is asked for in smaller ones then, of which
 /// none has to wait.
-const WAIT: Duration = Duration::from_secs(10);
+pub(crate) const WAIT: Duration = Duration::from_secs(10);
 
 /// The largest answer that is read into memory. etcd refuses objects over 1.5 MiB and pages hold 100 of them at most.
 pub const ANSWER_LIMIT: usize = 160 << 20;

@@ -98,7 +98,7 @@ impl Room {
 
     /// The part of one server: so many bytes of answers at most, and so many of what is kept.
     pub fn corner(&self, bytes: usize, kept: usize) -> Corner {
-        Corner { own: Pool::new(bytes), room: self.clone(), kept: self.kept.part("this member", kept) }
+        Corner { own: Pool::new(bytes), room: self.clone(), kept: self.kept.ones("this member", kept) }
     }
 }
 

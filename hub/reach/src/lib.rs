@@ -68,6 +68,7 @@ pub use self::{
     everywhere::Place,
     figures::Figures,
     member::{Registry, nowhere, worked_on, worked_on_at},
+    search::Turn,
 };
 use self::{
     everywhere::Room,

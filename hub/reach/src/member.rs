@@ -22,7 +22,7 @@ use karmada_client::{
 use karmada_meta::{gvk::GroupResource, status::Status};
 use serde_json::Value;
 
-use crate::everywhere::Place;
+use crate::{everywhere::Place, search::Turn};
 
 /// Whoever knows Clusters and Secrets.
 pub trait Registry: Send + Sync + 'static {
@@ -31,8 +31,12 @@ pub trait Registry: Send + Sync + 'static {
     /// The names of all Clusters.
     fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>>;
     /// The clusters where a kind is searched, as ResourceRegistries have it; none where none of them names it, or the hub does
-    /// not know the kind.
-    fn searched<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>>;
+    /// not know the kind. The turn is kept until it has been looked.
+    fn searched<'a>(
+        &'a self,
+        place: &'a Place,
+        turn: Turn,
+    ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>>;
     /// Has the hub's own API answer, in a user's name.
     fn own<'a>(
         &'a self,

@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use http::{Method, Response};
 use karmada_apiserver::carried::{Call, Carried, Carrier};
 use karmada_meta::status::Status;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Shared,
@@ -34,23 +34,30 @@ const WAITS: usize = 64;
 
 /// Whose turn it is to be held against ResourceRegistries and Clusters.
 struct Looks {
-    at_once: Semaphore,
+    at_once: Arc<Semaphore>,
     /// Those that are looked at, and those that wait.
-    all: Semaphore,
+    all: Arc<Semaphore>,
+}
+
+/// A turn. It lasts for as long as something is looked at, whether anybody still waits for the answer or not.
+#[derive(Debug)]
+pub struct Turn {
+    _held: [OwnedSemaphorePermit; 2],
 }
 
 impl Looks {
     fn new() -> Self {
-        Self { at_once: Semaphore::new(LOOKS), all: Semaphore::new(LOOKS + WAITS) }
+        let places = |count| Arc::new(Semaphore::new(count));
+        Self { at_once: places(LOOKS), all: places(LOOKS + WAITS) }
     }
 
     /// Waits for a turn, unless too many do.
-    async fn turn(&self) -> Result<[SemaphorePermit<'_>; 2], Status> {
+    async fn turn(&self) -> Result<Turn, Status> {
         let full = |_| Status::too_many_requests("too many requests of search.karmada.io wait", 1);
-        let waits = self.all.try_acquire().map_err(full)?;
+        let waits = self.all.clone().try_acquire_owned().map_err(full)?;
         // It is never closed.
-        let looks = self.at_once.acquire().await.map_err(Status::internal)?;
-        Ok([waits, looks])
+        let looks = self.at_once.clone().acquire_owned().await.map_err(Status::internal)?;
+        Ok(Turn { _held: [waits, looks] })
     }
 }
 
@@ -119,8 +126,8 @@ async fn carry(
     }
     let names = match &place {
         Some(place) => {
-            let _turn = looks.turn().await?;
-            shared.registry.searched(place).await?
+            let turn = looks.turn().await?;
+            shared.registry.searched(place, turn).await?
         }
         None => None,
     };

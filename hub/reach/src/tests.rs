@@ -61,7 +61,7 @@ impl Registry for One {
         Box::pin(ready(Ok(self.cluster.metadata.name.clone().into_iter().collect())))
     }
 
-    fn searched<'a>(&'a self, _: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+    fn searched<'a>(&'a self, _: &'a Place, _: Turn) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
         Box::pin(ready(Ok(None)))
     }
 

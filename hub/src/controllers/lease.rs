@@ -56,8 +56,36 @@ struct Pending {
     expired: BTreeMap<String, (Expired, Ready)>,
     /// What is to be remembered of links.
     records: BTreeMap<String, Option<Record>>,
-    /// Why evictions were held at the last tick.
-    held: Option<brake::Cause>,
+    /// Why evictions were held at the last tick: as in [`judge::Verdict`].
+    held: Causes,
+}
+
+/// Why evictions are held, by either brake.
+type Causes = [Option<brake::Cause>; 2];
+
+/// What is said when brakes have changed.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    /// This one is on now, or for another cause.
+    Held(usize),
+    /// This one is off, and the other is not.
+    Released(usize),
+    /// Both are off.
+    Resumed,
+}
+
+/// What is to be said of brakes that were so and are so now.
+fn news(before: Causes, now: Causes) -> Vec<Said> {
+    let changed = (0..now.len()).filter(|&which| before[which] != now[which]);
+    let mut news: Vec<_> = changed
+        .map(|which| match now[which] {
+            Some(_) => Said::Held(which),
+            None if now == [None; 2] => Said::Resumed,
+            None => Said::Released(which),
+        })
+        .collect();
+    news.dedup();
+    news
 }
 
 impl LeaseMonitor {
@@ -167,34 +195,42 @@ impl LeaseMonitor {
             pending.records.extend(record.map(|record| (name.to_owned(), record)));
             seen.push((name, opinion));
         }
-        let cause = verdict.held.as_ref().map(|held| held.cause);
-        self.context.figures.judged().seen(seen.iter().map(|(name, opinion)| (*name, opinion)), cause);
-        if std::mem::replace(&mut pending.held, cause) != cause {
-            self.tell_brake(verdict.held.as_ref());
+        let causes = verdict.held.each_ref().map(|held| held.as_ref().map(|held| held.cause));
+        let opinions = seen.iter().map(|(name, opinion)| (*name, opinion));
+        self.context.figures.judged().seen(opinions, causes.into_iter().flatten());
+        let news = news(std::mem::replace(&mut pending.held, causes), causes);
+        if !news.is_empty() {
+            // What one cause held, another may not.
+            self.context.accounts.evictions.lift();
+        }
+        for said in news {
+            self.tell_brake(&said, &verdict.held);
         }
     }
 
     /// Says that evictions stop, or go on.
-    fn tell_brake(&self, held: Option<&brake::Held>) {
-        // What one cause held, another may not.
-        self.context.accounts.evictions.lift();
+    fn tell_brake(&self, said: &Said, held: &[Option<brake::Held>; 2]) {
         // The hub has no object of its own; its clusters' namespace is what comes nearest.
         let about =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace::CLUSTER}});
-        match held {
-            Some(held) => {
+        let writer = &self.context.writer;
+        let text = match said {
+            Said::Held(which) => {
+                let Some(held) = &held[*which] else { return };
                 let message = self.context.accounts.judgement.message(held);
                 let reason = held.cause.reason();
                 tracing::warn!(reason, "evictions are held: {message}");
                 let text = format!("{reason}: {message}");
-                self.context.writer.warning(component::CLUSTER, &about, event::EVICTIONS_HELD, text);
+                return writer.warning(component::CLUSTER, &about, event::EVICTIONS_HELD, text);
             }
-            None => {
-                tracing::info!("evictions are not held");
-                let text = "Nothing stands against evictions from lost clusters.";
-                self.context.writer.normal(component::CLUSTER, &about, event::EVICTIONS_RESUMED, text);
+            Said::Released(which) => {
+                let mode = if *which == 0 { "pull" } else { "push" };
+                format!("Nothing stands against evictions from lost clusters in {mode} mode.")
             }
-        }
+            Said::Resumed => "Nothing stands against evictions from lost clusters.".to_owned(),
+        };
+        tracing::info!("evictions are not held: {text}");
+        writer.normal(component::CLUSTER, &about, event::EVICTIONS_RESUMED, text);
     }
 
     /// Makes a Cluster say what is thought of it: its conditions first, then what follows from them.
@@ -343,5 +379,32 @@ pub(super) fn set_taints(cluster: &mut Value, taints: &[Taint]) {
         spec.remove("taints");
     } else {
         spec.insert("taints".to_owned(), json!(taints));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use karmada_core::judge::brake::Cause;
+
+    use super::*;
+
+    #[test]
+    fn of_each_brake_it_is_said_when_it_is_on_and_when_it_is_off() {
+        let (started, outage) = (Some(Cause::HubStarted), Some(Cause::MassOutage));
+        let rows = [
+            ([None, None], [None, None], vec![]),
+            ([None, None], [started, None], vec![Said::Held(0)]),
+            ([started, None], [outage, None], vec![Said::Held(0)]),
+            ([outage, None], [outage, None], vec![]),
+            ([outage, None], [outage, outage], vec![Said::Held(1)]),
+            ([outage, outage], [outage, None], vec![Said::Released(1)]),
+            ([outage, outage], [None, outage], vec![Said::Released(0)]),
+            ([outage, None], [None, outage], vec![Said::Released(0), Said::Held(1)]),
+            ([None, outage], [None, None], vec![Said::Resumed]),
+            ([outage, outage], [None, None], vec![Said::Resumed]),
+        ];
+        for (before, now, want) in rows {
+            assert_eq!(news(before, now), want, "{before:?} {now:?}");
+        }
     }
 }

@@ -30,7 +30,7 @@ use karmada_core::{
 use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_objects::kinds::{CLUSTERS, SECRETS};
-use karmada_reach::{Place, Reach};
+use karmada_reach::{Place, Reach, Turn};
 use parking_lot::Mutex;
 use rustix::process::getrlimit;
 use serde::Deserialize;
@@ -164,12 +164,21 @@ impl karmada_reach::Registry for Stored {
         ready(list()).boxed()
     }
 
-    fn searched<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+    fn searched<'a>(
+        &'a self,
+        place: &'a Place,
+        turn: Turn,
+    ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
         // All Clusters may be looked at.
         let (stored, place) =
             (Self(self.0.clone(), self.1.clone(), self.2.clone(), self.3.clone()), place.clone());
         Box::pin(async move {
-            let found = spawn_blocking(move || stored.searching(&place)).await;
+            let found = spawn_blocking(move || {
+                // It goes on when nobody waits for it any more.
+                let _turn = turn;
+                stored.searching(&place)
+            })
+            .await;
             found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
         })
     }

@@ -21,7 +21,7 @@ pub(crate) struct Judged {
 #[derive(Debug, Default)]
 struct Now {
     clusters: BTreeMap<String, Row>,
-    held: Option<Cause>,
+    held: BTreeSet<Cause>,
 }
 
 /// A family's name, what it is for people, and its value of a cluster.
@@ -50,7 +50,7 @@ impl Judged {
     pub(crate) fn seen<'a>(
         &self,
         clusters: impl Iterator<Item = (&'a str, &'a Opinion)>,
-        held: Option<Cause>,
+        held: impl IntoIterator<Item = Cause>,
     ) {
         let row = |opinion: &Opinion| Row {
             grace: opinion.grace.as_ref().map_or(0.0, |grace| grace.length.as_secs_f64()),
@@ -59,7 +59,7 @@ impl Judged {
             stale: opinion.stale,
         };
         let clusters = clusters.map(|(name, opinion)| (name.to_owned(), row(opinion))).collect();
-        *self.now.lock() = Now { clusters, held };
+        *self.now.lock() = Now { clusters, held: held.into_iter().collect() };
     }
 
     /// An eviction has to wait.
@@ -125,7 +125,7 @@ impl Judged {
             now.clusters.values().filter(|row| row.held_out).count() as f64,
         )?;
         let held = Cause::ALL
-            .map(|cause| ([("reason", cause.reason())], if now.held == Some(cause) { 1.0 } else { 0.0 }));
+            .map(|cause| ([("reason", cause.reason())], if now.held.contains(&cause) { 1.0 } else { 0.0 }));
         sheet.gauge(
             "karmada_hub_evictions_held",
             "1 while nothing is evicted from lost clusters, by why.",

@@ -15,6 +15,7 @@ use karmada_client::{
     watch::share::{self, Part, Share},
 };
 use karmada_env::Env;
+use karmada_meta::object;
 use karmada_objects::{
     key::Key,
     kinds::{CLUSTERS, LEASES, SECRETS},
@@ -50,7 +51,7 @@ const BEGUN: Duration = Duration::from_millis(100);
 const WATCHED: Duration = Duration::from_secs(60);
 /// One that has not done so for so long hangs: longer than all that a look asks a slow member may take.
 const HANGS: Duration = Duration::from_secs(240);
-/// One that may not speak for its cluster for so long: the cluster says so, since nobody else does.
+/// One that may not speak for its cluster any more for so long: the cluster says so, since nobody else does.
 const IDLE: Duration = Duration::from_secs(120);
 /// How long an instance may take to end what is under way.
 const ENDS: Duration = Duration::from_secs(9);
@@ -108,8 +109,10 @@ struct Watchdog {
     looks: f64,
     /// Since when it has not looked.
     looked: Duration,
-    /// Since when it has not been at work.
+    /// Since when it may not.
     idle: Option<Duration>,
+    /// It was at work, and nobody registers since then.
+    registered: bool,
 }
 
 /// What a watchdog finds.
@@ -132,16 +135,21 @@ impl Watchdog {
         if looks > self.looks || *phase != Phase::Active {
             (self.looks, self.looked) = (looks, now);
         }
+        self.registered = match phase {
+            Phase::Active => true,
+            Phase::Joining => false,
+            _ => self.registered,
+        };
         let why = match phase {
-            Phase::Active | Phase::Removed => {
-                self.idle = None;
-                return if now.saturating_sub(self.looked) >= HANGS { Found::Hangs } else { Found::Well };
-            }
             Phase::StandingBy => "another agent holds the Lease on the member by which the two know each other: if one is still \
                                   installed there, uninstall it"
                 .to_owned(),
-            Phase::Refused(why) => why.to_string(),
-            Phase::Joining => "what works on the member has not come to it yet".to_owned(),
+            Phase::Refused(why) if self.registered => why.to_string(),
+            // Whoever registers says what that waits for: they would write against each other.
+            Phase::Active | Phase::Joining | Phase::Refused(_) | Phase::Removed => {
+                self.idle = None;
+                return if now.saturating_sub(self.looked) >= HANGS { Found::Hangs } else { Found::Well };
+            }
         };
         let since = *self.idle.get_or_insert(now);
         if now.saturating_sub(since) >= IDLE { Found::Idle(why) } else { Found::Well }
@@ -257,21 +265,22 @@ impl Instance {
     }
 
     /// Takes away the Lease of an agent of before: where there is one, an agent is on the member that stops what is fenced
-    /// there, which this one does not.
+    /// there, which this one does not. An agent that still runs makes it again.
     async fn forget_lease(&self) {
         let lease = Key::new(namespace::CLUSTER, self.cluster.as_str());
-        if !self.common.has_lease(&lease) {
+        if !self.common.has_lease(&lease) || !self.common.is_pushed(&self.cluster) {
             return;
         }
         let objects = &self.common.writer.objects;
+        // Whatever it says by now; but not one that is made meanwhile, which counts with the next look.
         let gone = async {
             match objects.get(&LEASES, &lease).await? {
-                Some(there) => objects.delete(&LEASES, &there).await.map(drop),
+                Some(there) => objects.delete_uid(&LEASES, &lease, object::uid(&there)).await.map(drop),
                 None => Ok(()),
             }
         };
         if let Err(error) = gone.await {
-            tracing::warn!(cluster = self.cluster, %error, "the Lease of an agent of before cannot be deleted");
+            tracing::warn!(cluster = self.cluster, %error, "the Lease of an agent of before cannot be deleted, which is tried again");
         }
     }
 
@@ -290,7 +299,7 @@ impl Instance {
             member_back: link.connected().clone(),
             ..AgentConfig::new(self.cluster.as_str())
         };
-        let member = paced(member, settings.pace);
+        let member = paced(member, settings.pace, &config.member_lease());
         // The same whichever hub leads: that one went before the other came.
         let state = State { instance: format!("hub-of-{}", self.cluster), place: Place::Nowhere };
         let agent = Agent::new(config, self.common.client.clone(), member, self.env.clone(), state);
@@ -325,6 +334,11 @@ impl Instance {
                     continue;
                 }
                 _ = rounds.tick() => {
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => break Ended::Stopped,
+                        () = self.forget_lease() => {}
+                    }
                     let now = self.env.now();
                     let (looks, at) = (handle.stats().status_times.count(), handle.phase().borrow().clone());
                     match watchdog.find(looks, &at, now) {
@@ -387,11 +401,15 @@ mod tests {
             assert_eq!(dog.find(1.0, &wait, minute(6)), Found::Well, "it is about to begin");
             assert_eq!(dog.find(1.0, &wait, minute(7)), Found::Well);
             assert!(idle(&dog.find(1.0, &wait, minute(8)), "uninstall it"));
-            assert!(idle(&dog.find(1.0, &no, minute(9)), "why"));
             assert_eq!(dog.find(1.0, &act, minute(10)), Found::Well, "it has its time to look");
-            assert_eq!(dog.find(1.0, &Phase::Joining, minute(11)), Found::Well);
-            assert!(idle(&dog.find(1.0, &Phase::Joining, minute(13)), "not come to it"));
-            assert_eq!(dog.find(1.0, &Phase::Removed, minute(30)), Found::Well);
+            assert_eq!(dog.find(1.0, &no, minute(10)), Found::Well);
+            assert!(idle(&dog.find(1.0, &no, minute(12)), "why"), "it was registered");
+            // Whoever registers says for themselves what that waits for.
+            for (phase, at) in [(&Phase::Joining, 13), (&Phase::Joining, 20), (&no, 21), (&no, 30)] {
+                assert_eq!(dog.find(1.0, phase, minute(at)), Found::Well, "{phase:?}");
+            }
+            assert_eq!(dog.find(1.0, &wait, minute(31)), Found::Well, "it is about to begin");
+            assert_eq!(dog.find(1.0, &Phase::Removed, minute(40)), Found::Well);
         }
     }
 }

@@ -13,7 +13,7 @@
 //! stands in the Cluster's condition Ready, as Karmada's cluster-status-controller writes it, and an instance that does not
 //! look any more is ended. One ends with its Cluster, and is started anew, alone, when it fails or when what its member is
 //! reached by changes; while there is none, or it may not speak for its cluster, its Cluster says why. The Lease of an agent of
-//! before is deleted: while there is none it is known that nobody on the member stops what is fenced there. What all members' answers take is bounded together.
+//! before is deleted, as often as one makes it: while there is none it is known that nobody on the member stops what is fenced there. What all members' answers take is bounded together.
 //!
 //! On an API server that is not the hub's own nothing works on such members, and their Clusters say that.
 
@@ -81,8 +81,9 @@ pub struct Settings {
     pub pace: Pace,
     /// What long answers of all members may take of the memory together, in bytes.
     pub answers: usize,
-    /// What is kept of the objects on all members may take so much of it together, in bytes, and an eighth of that for one. Beyond
-    /// that each member has its share of it: of collections for which there is no room nothing is known.
+    /// What is kept of the objects on all members may take so much of it together, in bytes; one has an eighth of that at
+    /// most, and no more than a few times its share. Beyond that each member has its share of it: of collections for which
+    /// there is no room nothing is known.
     pub kept: usize,
 }
 
@@ -116,6 +117,11 @@ impl Common {
     /// Whether there is such a Lease, or that is not known yet.
     fn has_lease(&self, lease: &Key) -> bool {
         self.known.leases.get(lease).is_some() || !self.known.leases.is_synced()
+    }
+
+    /// Whether a cluster is in push mode at present.
+    fn is_pushed(&self, cluster: &str) -> bool {
+        self.known.clusters.get(&Key::cluster_scoped(cluster)).is_some_and(|head| head.is_pushed())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::World;
 use karmada_apiserver::authn::UserInfo;
 use karmada_client::{Patch, Rest};
-use karmada_objects::kinds::{CLUSTERS, SECRETS};
+use karmada_objects::kinds::{CLUSTERS, LEASES, SECRETS};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -127,6 +127,34 @@ async fn nobody_renews_a_lease_of_a_cluster_in_push_mode() {
     let is = async |name: &str| ready(&world.get(&CLUSTERS, "", name).await.expect("it is there"));
     assert!(is("m").await.starts_with("True ClusterReady"));
     assert!(is("n").await.starts_with("Unknown "), "{}", is("n").await);
+    world.stop().await;
+}
+
+/// An agent of before that still runs makes its Lease again.
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_an_agent_of_before_is_deleted_as_often_as_it_is_made() {
+    let world = World::start_pushing().await;
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "m", "namespace": "karmada-cluster"}, "spec": {"holderIdentity": "before"},
+    });
+    let make = async || world.create(&LEASES, lease.clone()).await;
+    make().await;
+    world.create(&SECRETS, secret("t")).await;
+    world.create(&CLUSTERS, cluster().await).await;
+    for _ in 0..2 {
+        world
+            .within(Duration::from_secs(90), "it is deleted", || async {
+                world.get(&LEASES, "karmada-cluster", "m").await.is_none().then_some(())
+            })
+            .await;
+        make().await;
+    }
+    // Not that of an agent that has the cluster now.
+    let pull = json!({"spec": {"syncMode": "Pull"}});
+    world.rest.patch(&CLUSTERS.object(None, "m"), Patch::Merge, &pull).await.expect("changed");
+    sleep(Duration::from_secs(150)).await;
+    assert!(world.get(&LEASES, "karmada-cluster", "m").await.is_some());
     world.stop().await;
 }
 

@@ -6,9 +6,12 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use crate::{rest::chain, room::Taken};
+use crate::{
+    rest::{WAIT, chain},
+    room::Taken,
+};
 
 /// The longest line that is taken in. An object is at most 1.5 MiB in etcd; JSON on the wire may be several times
 /// that, and a server that sends more than this is not one.
@@ -23,6 +26,8 @@ pub(super) enum FrameError {
     TooLong { limit: usize },
     #[error("nothing was heard on the watch for too long")]
     Silent,
+    #[error("a line of the watch is long, and long answers of others take the memory for it")]
+    NoRoom,
 }
 
 /// Cuts a body into lines.
@@ -34,12 +39,14 @@ pub(super) struct Frames {
     limit: usize,
     heard: Instant,
     taken: Taken,
+    /// Until when it waits for room, whoever drops [`Self::next`] meanwhile.
+    waits: Option<Instant>,
 }
 
 impl Frames {
     pub(super) fn new(body: Body) -> Self {
         let (buffer, taken) = (BytesMut::new(), Taken::of(None));
-        Self { body, buffer, scanned: 0, limit: LINE_LIMIT, heard: Instant::now(), taken }
+        Self { body, buffer, scanned: 0, limit: LINE_LIMIT, heard: Instant::now(), taken, waits: None }
     }
 
     /// The same, and what waits for the end of its line takes room.
@@ -73,7 +80,10 @@ impl Frames {
                 // Give a large frame's memory back once it is through.
                 self.buffer = BytesMut::new();
             }
-            self.taken.grow_to(self.buffer.len()).await;
+            let grows = self.taken.grow_to(self.buffer.len());
+            let due = *self.waits.get_or_insert_with(|| Instant::now() + WAIT);
+            timeout_at(due, grows).await.map_err(|_| FrameError::NoRoom)?;
+            self.waits = None;
             match self.body.frame().await {
                 None => return Ok(None),
                 Some(Ok(frame)) => {
@@ -160,6 +170,7 @@ mod tests {
     use http_body_util::StreamBody;
 
     use super::*;
+    use crate::Room;
 
     async fn body(chunks: Vec<&'static str>) -> Body {
         let chunks = chunks.into_iter().map(|c| Ok::<_, std::io::Error>(BodyFrame::data(Bytes::from(c))));
@@ -182,6 +193,33 @@ mod tests {
         let mut frames = Frames::new(body(vec!["xxxxxxxxxx"; 20]).await);
         frames.limit = 100;
         assert!(matches!(frames.next().await, Err(FrameError::TooLong { limit: 100 })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_line_waits_for_room_and_not_for_ever() {
+        let long: &str = Box::leak("x".repeat(1 << 20).into_boxed_str());
+        let room = Room::new(1 << 20, 0);
+        let corner = room.corner(1 << 20, 0);
+        // What one may have beyond it all, and all there is.
+        let mut others = [Taken::of(Some(&corner)), Taken::of(Some(&corner))];
+        for (other, bytes) in others.iter_mut().zip([2 << 20, 1 << 20]) {
+            other.grow_to(bytes).await;
+        }
+        let begun = Instant::now();
+        let mut frames = Frames::new(body(vec![long, "\n"]).await).taking(Taken::of(Some(&corner)));
+        // It is one wait, however often it is asked.
+        let mut answer = None;
+        for _ in 0..20 {
+            answer = tokio::time::timeout(Duration::from_secs(3), frames.next()).await.ok();
+            if answer.is_some() {
+                break;
+            }
+        }
+        assert!(matches!(answer, Some(Err(FrameError::NoRoom))), "{answer:?}");
+        assert_eq!(begun.elapsed().as_secs(), WAIT.as_secs());
+        drop(others);
+        let mut frames = Frames::new(body(vec![long, "\n"]).await).taking(Taken::of(Some(&corner)));
+        assert_eq!(frames.next().await.unwrap().map(|line| line.len()), Some(1 << 20));
     }
 
     #[test]

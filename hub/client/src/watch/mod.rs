@@ -502,7 +502,9 @@ impl<T> Watcher<T> {
                         let trouble = match error {
                             FrameError::TooLong { .. } => Trouble::Garbled { text },
                             FrameError::Silent => Trouble::Silent { text },
-                            FrameError::Broken(_) => Trouble::Failed { text, code: None, retry_after: None },
+                            FrameError::Broken(_) | FrameError::NoRoom => {
+                                Trouble::Failed { text, code: None, retry_after: None }
+                            }
                         };
                         self.trouble(&trouble, Step::Watch);
                     }

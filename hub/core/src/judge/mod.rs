@@ -199,8 +199,8 @@ struct Link {
 pub struct Verdict {
     /// Whose Ready condition is to become Unknown.
     pub expired: Vec<(String, Expired)>,
-    /// Whether evictions are held.
-    pub held: Option<brake::Held>,
+    /// Whether evictions are held: by what is known of the hub, and of clusters in pull mode; and from those in push mode alone.
+    pub held: [Option<brake::Held>; 2],
     /// Of which clusters it is to be said now, and not with the next tick again, that settings of the hub and of the
     /// agent do not go together.
     pub conflicts: Vec<(String, grace::Grace)>,
@@ -401,7 +401,7 @@ impl Judge {
         self.links = links;
         let expired = self.monitor.tick(now, watching, listed.iter().copied());
         self.look(now, &listed);
-        let held = self.held().cloned();
+        let held = [self.held.clone(), self.reach.held().cloned()];
         self.note_day(now, &listed);
         self.count_losses(now, &listed, &expired);
         let expired = expired.into_iter().map(|(name, how)| (name.to_owned(), how)).collect();

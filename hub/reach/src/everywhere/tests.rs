@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    Reach, Registry,
+    Reach, Registry, Turn,
     tests::{ask, serve},
 };
 
@@ -35,7 +35,11 @@ impl Registry for Many {
         Box::pin(ready(Ok(self.0.keys().map(|&name| name.to_owned()).collect())))
     }
 
-    fn searched<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+    fn searched<'a>(
+        &'a self,
+        place: &'a Place,
+        _: Turn,
+    ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
         let names = (place.resource == "pods").then(|| ["a", "b"].map(str::to_owned).to_vec());
         Box::pin(ready(Ok(names)))
     }
