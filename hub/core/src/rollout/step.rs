@@ -1,13 +1,16 @@
 //! One look at a rollout: what the clusters say, and what follows.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use karmada_meta::time::Time;
 use serde::Serialize;
 
 use super::{
     asked::Gate,
-    state::{Command, Phase, State},
+    state::{Command, Phase, State, Wave},
     words,
 };
 
@@ -46,6 +49,8 @@ pub struct Member<'a> {
     pub fact: Fact,
     /// Since when nothing was heard of it, if it is silent.
     pub silent: Option<Time>,
+    /// Whether its copy is being evicted.
+    pub leaving: bool,
 }
 
 /// How far a cluster is.
@@ -103,9 +108,13 @@ impl Sums {
     }
 }
 
-/// Since when clusters are not well.
+/// Since when clusters are not well, and which were evicted after they were given the change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Clocks(BTreeMap<String, Time>);
+pub struct Clocks {
+    unwell: BTreeMap<String, Time>,
+    /// With their waves: they count as failed also when they are gone.
+    evicted: BTreeMap<String, usize>,
+}
 
 /// What a look has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,6 +155,11 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
         look(state, gate, members, now, clocks, &mut step);
         return step;
     }
+    if state.phase == Phase::AwaitsApproval && !state.why.is_empty() && lost(state, members).is_none() {
+        // Those that had left are back.
+        state.phase = Phase::Running;
+        state.why.clear();
+    }
     let before = state.open;
     while state.is_under_way() && passed(state, gate, members, now, &mut step) {
         let goes_on = advance(state, members, now, &mut step);
@@ -169,7 +183,7 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
     for member in members {
         let mut stage = stage(state, member);
         if stage == Stage::Applied {
-            let since = clocks.0.get(member.name).copied().unwrap_or(now);
+            let since = clocks.unwell.get(member.name).copied().unwrap_or(now);
             running.insert(member.name.to_owned(), since);
             match gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())) {
                 Duration::ZERO => stage = Stage::Failed,
@@ -181,10 +195,50 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
             step.wave.add(stage);
         }
     }
-    clocks.0 = running;
+    clocks.unwell = running;
+    evicted(state, members, clocks, step);
     if state.is_under_way() {
         step.again = soonest;
     }
+}
+
+/// Counts those that were evicted with the change and are gone by now.
+fn evicted(state: &State, members: &[Member<'_>], clocks: &mut Clocks, step: &mut Step) {
+    for member in members {
+        match (member.fact, member.leaving) {
+            (Fact::New(_), true) => drop(clocks.evicted.insert(member.name.to_owned(), member.wave)),
+            _ => drop(clocks.evicted.remove(member.name)),
+        }
+    }
+    let there: BTreeSet<&str> = members.iter().map(|member| member.name).collect();
+    for (_, wave) in clocks.evicted.iter().filter(|(name, _)| !there.contains(name.as_str())) {
+        step.sums.add(Stage::Failed);
+        if wave + 1 == state.open {
+            step.wave.add(Stage::Failed);
+        }
+    }
+}
+
+/// Whether a wave has no clusters for which the change is one.
+fn is_empty(members: &[Member<'_>], wave: usize) -> bool {
+    let concerned = |member: &Member<'_>| match member.fact {
+        Fact::Unconcerned => false,
+        // It will not be given it any more.
+        Fact::Old => !member.leaving,
+        Fact::New(_) => true,
+    };
+    !members.iter().any(|member| member.wave == wave && concerned(member))
+}
+
+/// The wave that had clusters and has none any more, so that nobody can say whether it is well: the last that has begun, or
+/// the next one.
+fn lost(state: &State, members: &[Member<'_>]) -> Option<usize> {
+    let lost = |wave: &usize| {
+        let had = |wave: &Wave| wave.clusters > 0 || wave.opened.is_some();
+        state.waves.get(*wave).is_some_and(had) && is_empty(members, *wave)
+    };
+    let opened = |wave: &usize| state.waves.get(*wave).is_some_and(|wave| wave.opened.is_some());
+    state.open.checked_sub(1).filter(opened).into_iter().chain([state.open]).find(lost)
 }
 
 fn stage(state: &State, member: &Member<'_>) -> Stage {
@@ -192,6 +246,9 @@ fn stage(state: &State, member: &Member<'_>) -> Stage {
         state.waves.get(member.wave).filter(|_| member.wave < state.open).and_then(|wave| wave.opened);
     match (member.fact, member.silent) {
         (Fact::Unconcerned, _) => Stage::Unconcerned,
+        // It will not be given it any more, or it was, and is evicted.
+        (Fact::Old, _) if member.leaving => Stage::Unconcerned,
+        (Fact::New(_), _) if member.leaving => Stage::Failed,
         (Fact::Old, _) if opened.is_none() || !state.is_under_way() => Stage::NotYet,
         (Fact::Old, Some(_)) => Stage::WaitingSilent,
         (Fact::Old, None) => Stage::Due,
@@ -242,8 +299,11 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
 fn passed(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, step: &mut Step) -> bool {
     let Some(last) = state.open.checked_sub(1) else { return true };
     let Some(opened) = state.waves.get(last).and_then(|wave| wave.opened) else { return true };
-    if members.iter().all(|member| member.wave != last || member.fact == Fact::Unconcerned) {
-        // All its clusters have left, or never were.
+    if members.is_empty() {
+        return false;
+    }
+    if is_empty(members, last) {
+        // A person decides.
         return true;
     }
     let mut again = |wait: Duration| step.again = Some(step.again.map_or(wait, |known| known.min(wait)));
@@ -273,9 +333,22 @@ fn passed(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, ste
 
 /// Begins the next wave that has clusters, or ends. Not where a person has to let it begin.
 fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step) -> bool {
-    let empty =
-        |wave: usize| members.iter().all(|member| member.wave != wave || member.fact == Fact::Unconcerned);
-    while state.open < state.waves.len() && empty(state.open) {
+    if members.is_empty() {
+        return false;
+    }
+    loop {
+        if let Some(lost) = lost(state, members).filter(|_| state.approved <= state.open) {
+            if state.phase != Phase::AwaitsApproval || state.why.is_empty() {
+                state.phase = Phase::AwaitsApproval;
+                state.well = None;
+                state.why = words::left(state, lost);
+                step.told.push((Told::Stopped, words::awaits(state)));
+            }
+            return false;
+        }
+        if state.open >= state.waves.len() || !is_empty(members, state.open) {
+            break;
+        }
         state.open += 1;
     }
     let next = state.open;
@@ -288,13 +361,15 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
         return true;
     };
     if wave.approve && state.approved <= next {
-        if state.phase != Phase::AwaitsApproval {
+        if state.phase != Phase::AwaitsApproval || !state.why.is_empty() {
             state.phase = Phase::AwaitsApproval;
+            state.why.clear();
             step.told.push((Told::Stopped, words::awaits(state)));
         }
         return false;
     }
     state.phase = Phase::Running;
+    state.why.clear();
     state.well = None;
     wave.opened = Some(now);
     state.began.get_or_insert(now);

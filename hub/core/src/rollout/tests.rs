@@ -39,6 +39,7 @@ struct Cluster {
     seen: Seen,
     silent: Option<Time>,
     concerned: bool,
+    leaving: bool,
 }
 
 impl Fleet {
@@ -50,6 +51,7 @@ impl Fleet {
             seen: Seen::Well,
             silent: None,
             concerned: true,
+            leaving: false,
         };
         Self {
             state: State::first("one", "seed"),
@@ -62,7 +64,8 @@ impl Fleet {
     }
 
     fn change(&mut self, revision: &str) {
-        let clusters: Vec<_> = self.clusters.iter().map(|c| (c.name.as_str(), Some(&c.labels))).collect();
+        let concerned = self.clusters.iter().filter(|c| c.concerned);
+        let clusters: Vec<_> = concerned.map(|c| (c.name.as_str(), Some(&c.labels))).collect();
         self.state = begin(&self.state, revision, &self.asked, "seed", &clusters);
     }
 
@@ -85,13 +88,14 @@ impl Fleet {
                 wave: order.wave(&cluster.name, Some(&cluster.labels)),
                 fact: fact(cluster),
                 silent: cluster.silent,
+                leaving: cluster.leaving,
             })
             .collect();
         self.last = step(&mut state, &self.asked.gate, &members, at(self.now), &mut self.clocks);
         self.state = state;
         let order = Order::of(&self.state);
         let mut given = Vec::new();
-        for (at, cluster) in self.clusters.iter_mut().enumerate().filter(|(_, cluster)| cluster.concerned) {
+        for (at, cluster) in self.clusters.iter_mut().enumerate().filter(|(_, c)| c.concerned && !c.leaving) {
             let wave = order.wave(&cluster.name, Some(&cluster.labels));
             let gets = match self.state.gets(wave, cluster.has.as_deref()) {
                 Gets::Revision => self.state.revision.clone(),
@@ -367,6 +371,59 @@ fn empty_waves_are_passed_over() {
 }
 
 #[test]
+fn a_wave_whose_clusters_leave_waits_for_a_person() {
+    // It had begun; it had not; it is the last one.
+    for (begun, waves) in
+        [(true, "tier=pilot soak=1h; 100%"), (false, "10% soak=1h; tier=pilot soak=0; 100%")]
+    {
+        let mut fleet = Fleet::new(20, waves, "");
+        fleet.change("two");
+        fleet.run(2, 10, well);
+        let had = fleet.having("two");
+        fleet.clusters.drain(..2);
+        fleet.run(5, 3600, well);
+        assert_eq!(fleet.state.phase, Phase::AwaitsApproval, "{}", fleet.said());
+        assert!(fleet.having("two") <= had, "{begun}");
+        assert!(fleet.said().contains("(tier=pilot) have left"), "{}", fleet.said());
+        fleet.command(Command::Resume).unwrap();
+        fleet.run(5, 3600, well);
+        assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Complete, 18), "{}", fleet.said());
+    }
+    // It is at no end as long as there is nobody.
+    let mut fleet = Fleet::new(3, "100%", "");
+    fleet.change("two");
+    fleet.run(2, 10, well);
+    fleet.clusters.clear();
+    fleet.run(3, 3600, well);
+    assert_ne!(fleet.state.phase, Phase::Complete);
+}
+
+#[test]
+fn a_cluster_that_is_evicted_with_the_change_has_failed() {
+    for gone in [false, true] {
+        let mut fleet = Fleet::new(20, "tier=pilot soak=1h; 100%", "maxFailures=1");
+        fleet.change("two");
+        fleet.run(2, 10, well);
+        fleet.clusters[0].leaving = true;
+        fleet.run(1, 10, well);
+        assert_eq!((fleet.state.phase, fleet.last.sums.of(Stage::Failed)), (Phase::Running, 1));
+        fleet.clusters[1].leaving = true;
+        if gone {
+            fleet.run(1, 0, well);
+            fleet.clusters.remove(0);
+        }
+        fleet.run(1, 10, well);
+        assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Breached, if gone { 1 } else { 2 }));
+    }
+    // One that was evicted before is given nothing, and is waited for by nobody.
+    let mut fleet = Fleet::new(20, "tier=pilot soak=0; 100% soak=0", "");
+    fleet.clusters[5].leaving = true;
+    fleet.change("two");
+    fleet.run(10, 60, well);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Complete, 19), "{}", fleet.said());
+}
+
+#[test]
 fn clusters_that_come_take_what_the_others_of_their_wave_have() {
     let mut fleet = Fleet::new(10, "tier=pilot soak=1h; 100%", "");
     fleet.change("two");
@@ -410,13 +467,16 @@ proptest! {
     fn whatever_happens_waves_hold(count in 1usize..30, moves in moves(), lenient in any::<bool>()) {
         let gate = if lenient { "maxFailures=50% deadline=2m" } else { "minHealthy=2 deadline=2m" };
         let mut fleet = Fleet::new(count, "tier=pilot soak=1m; 20%; 50% soak=0 approve; 100%", gate);
-        let (mut changes, mut sick) = (0, std::collections::BTreeSet::new());
+        let (mut changes, mut anew, mut sick) = (0, false, std::collections::BTreeSet::new());
         for step in moves {
             let n = fleet.clusters.len();
             match step {
                 Move::Wait(seconds) => fleet.now += seconds,
-                Move::Change => { changes += 1; fleet.change(&format!("r{changes}")); }
-                Move::Command(which) => drop(fleet.command(Command::ALL[which].1)),
+                Move::Change => { changes += 1; anew = false; fleet.change(&format!("r{changes}")); }
+                Move::Command(which) => {
+                    let stopped = matches!(fleet.state.phase, Phase::Aborted | Phase::Returned);
+                    anew |= fleet.command(Command::ALL[which].1).is_ok() && stopped;
+                }
                 Move::Silent(who) => { let now = at(fleet.now); fleet.clusters[who % n].silent.get_or_insert(now); }
                 Move::Back(who) => fleet.clusters[who % n].silent = None,
                 Move::Leave(who) => if n > 1 { fleet.clusters.remove(who % n); },
@@ -434,7 +494,7 @@ proptest! {
                 let begun: Vec<_> = begun.map(|c| order.wave(&c.name, Some(&c.labels))).collect();
                 prop_assert!(begun.len() <= may && begun.iter().all(|wave| *wave < state.open), "{}", fleet.said());
                 // The first wave of a new one that nobody was given before has no more than its clusters either.
-                let again = was.refused == state.revision || matches!(was.phase, Phase::Aborted | Phase::Returned);
+                let again = anew || was.refused == state.revision || matches!(was.phase, Phase::Aborted | Phase::Returned);
                 prop_assert!(again || state.open == 0 || fleet.having(&state.revision) <= may, "{}", fleet.said());
             }
             let stopped = [Phase::Paused, Phase::Breached, Phase::Aborted];

@@ -44,7 +44,18 @@ pub(super) fn begins(state: &State) -> String {
     format!("Revision {} goes out: {} begins, with {}.", state.revision, wave(state, last), clusters(count))
 }
 
+/// Why a person has to decide: nobody of a wave is left.
+pub(super) fn left(state: &State, at: usize) -> String {
+    format!("all clusters of {} have left, so nobody can say whether it is well", wave(state, at))
+}
+
 pub(super) fn awaits(state: &State) -> String {
+    if !state.why.is_empty() {
+        return format!(
+            "Revision {} waits for somebody who lets it go on (karmada-hub rollout resume): {}.",
+            state.revision, state.why
+        );
+    }
     format!(
         "Revision {} is well so far. {} waits for somebody who lets it begin (karmada-hub rollout resume).",
         state.revision,
@@ -153,6 +164,9 @@ pub fn message(state: &State, step: &Step) -> String {
         Phase::Running => {
             let at = last.map_or_else(|| "begins".to_owned(), |last| wave(state, last));
             format!("revision {revision}: {at}{}", soaks(state, last))
+        }
+        Phase::AwaitsApproval if !state.why.is_empty() => {
+            format!("revision {revision} waits for an approval: {}", state.why)
         }
         Phase::AwaitsApproval => {
             format!("revision {revision}: {} waits for an approval", wave(state, state.open))

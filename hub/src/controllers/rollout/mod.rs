@@ -17,7 +17,11 @@
 
 pub(crate) mod current;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use karmada_api::{
     conditions::{self, Condition},
@@ -264,6 +268,11 @@ impl Rollouts {
     fn members<'a>(&self, look: &'a Look<'_>, state: &State, changes: &Changes) -> Vec<Member<'a>> {
         let known = &self.context.known;
         let order = Order::of(state);
+        let targets =
+            look.spec.clusters.iter().chain(look.spec.required_by.iter().flat_map(|by| &by.clusters));
+        let wanted: BTreeSet<&str> = targets.map(|target| target.name.as_str()).collect();
+        let evictions = look.spec.graceful_eviction_tasks.iter();
+        let leaving: BTreeSet<&str> = evictions.map(|task| task.from_cluster.as_str()).collect();
         let member = |name: &'a str| {
             let cluster = known.clusters.get(&Key::cluster_scoped(name)).filter(|head| !head.deleting)?;
             let work = Key::new(names::execution_namespace(name), look.work_name.as_str());
@@ -275,15 +284,10 @@ impl Rollouts {
                 _ => Fact::Unconcerned,
             };
             let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
-            Some(Member { name, wave, fact, silent: silent_since(&cluster) })
+            let leaving = leaving.contains(name) && !wanted.contains(name);
+            Some(Member { name, wave, fact, silent: silent_since(&cluster), leaving })
         };
-        let mut names: Vec<&str> = look.spec.clusters.iter().map(|target| target.name.as_str()).collect();
-        let required =
-            look.spec.required_by.iter().flat_map(|by| &by.clusters).map(|target| target.name.as_str());
-        names.extend(required);
-        names.sort_unstable();
-        names.dedup();
-        names.into_iter().filter_map(member).collect()
+        wanted.union(&leaving).filter_map(|name| member(name)).collect()
     }
 
     /// The revisions that Works carry.
