@@ -26,6 +26,7 @@
 //! - Nothing but a person begins a revision again that was stopped.
 
 pub mod asked;
+mod mark;
 pub mod revision;
 mod seen;
 mod state;
@@ -37,6 +38,7 @@ use serde_json::Value;
 
 pub use self::{
     asked::{Asked, Gate},
+    mark::{mark, marked},
     revision::Revision,
     seen::seen,
     state::{Command, Gets, Order, Phase, State, Wave, begin},
@@ -45,7 +47,7 @@ pub use self::{
 
 /// On a binding, by the hub: the [`State`].
 pub const STATE: &str = "hub.karmada.io/rollout";
-/// On a Work, by the hub: the revision that it carries.
+/// On a Work, by the hub: the revision that it carries, and a digest of the content that is meant.
 pub const REVISION: &str = "hub.karmada.io/revision";
 
 impl State {

@@ -38,6 +38,7 @@ use karmada_meta::{object, time::Time};
 use karmada_objects::{
     Part, bindings,
     key::{self, Key},
+    kinds::WORKS,
     scope::{BindingKey, Scope},
 };
 use serde_json::{Value, json};
@@ -240,7 +241,7 @@ impl Binder {
                 .choose(&self.context, &targets)
                 .into_iter()
                 .zip(&targets)
-                .map(|((render, revision), target)| self.make(key, render, revision, target, changed).boxed())
+                .map(|(given, target)| self.make(key, given, target, changed).boxed())
                 .collect();
             let made: Vec<_> = stream::iter(making).buffered(AT_ONCE).collect().await;
             for (target, made) in targets.iter().zip(made) {
@@ -334,8 +335,7 @@ impl Binder {
     async fn make(
         &self,
         key: &BindingKey,
-        render: Option<&Render<'_>>,
-        revision: Option<String>,
+        Given { render, revision, only_as_it_is }: Given<'_>,
         target: &TargetCluster,
         changed: Option<Duration>,
     ) -> Result<Outcome, Error> {
@@ -358,6 +358,12 @@ impl Binder {
             Err(Override(why)) => return Ok(Outcome::Override(why)),
         };
         let work_key = Key::new(namespace, render.work_name());
+        if only_as_it_is {
+            let live = self.context.writer.objects.get(&WORKS, &work_key).await?;
+            if !live.is_some_and(|live| render.is_carried(&manifest, &applied, &target.name, &live)) {
+                return Ok(Outcome::Left);
+            }
+        }
         let reports = self.context.figures.propagation();
         // Before it is made: the agent may be faster than our own answer.
         let new = self.context.known.works.get(&work_key).is_none();
@@ -504,6 +510,22 @@ enum Outcome {
     Left,
 }
 
+/// What a target gets.
+struct Given<'a> {
+    /// Nothing where it keeps what it has.
+    render: Option<&'a Render<'a>>,
+    /// The name of the revision that this is.
+    revision: Option<String>,
+    /// Whether it gets it only if that changes nothing.
+    only_as_it_is: bool,
+}
+
+impl<'a> Given<'a> {
+    fn of(render: Option<&'a Render<'a>>, revision: Option<String>) -> Self {
+        Self { render, revision, only_as_it_is: false }
+    }
+}
+
 /// The template as clusters get it: as it is now, and as it was for those that wait.
 struct Renders<'a> {
     now: &'a Render<'a>,
@@ -529,24 +551,27 @@ impl<'a> Renders<'a> {
         Self { now, older, staged }
     }
 
-    /// What each target gets, and the name of the revision that is; nothing where it keeps what it has.
-    fn choose(
-        &'a self,
-        context: &Context,
-        targets: &[&TargetCluster],
-    ) -> Vec<(Option<&'a Render<'a>>, Option<String>)> {
-        let Staged::Waves(waves) = self.staged else { return vec![(Some(self.now), None); targets.len()] };
+    /// What each target gets.
+    fn choose(&'a self, context: &Context, targets: &[&TargetCluster]) -> Vec<Given<'a>> {
+        let Staged::Waves(waves) = self.staged else {
+            return targets.iter().map(|_| Given::of(Some(self.now), None)).collect();
+        };
         let order = waves.order();
         let choose = |target: &&TargetCluster| {
             let cluster = context.known.clusters.get(&Key::cluster_scoped(target.name.as_str()));
             // Nothing is made where there is none.
-            let Some(cluster) = cluster else { return (Some(self.now), None) };
+            let Some(cluster) = cluster else { return Given::of(Some(self.now), None) };
             let work = Key::new(names::execution_namespace(&target.name), self.now.work_name());
             let work = context.known.works.get(&work).filter(|head| !head.deleting);
             match waves.choice(&order, &cluster, work.as_deref()) {
-                Choice::Now(name) => (Some(self.now), name),
-                Choice::Older(name) => (self.older.get(name.as_str()), Some(name)),
-                Choice::Left => (None, None),
+                Choice::Now(name) => Given::of(Some(self.now), name),
+                Choice::Older(name) => Given::of(self.older.get(name.as_str()), Some(name)),
+                Choice::Same(name)
+                    if work.is_some_and(|head| self.now.may_be_carried(head.of_generation)) =>
+                {
+                    Given { only_as_it_is: true, ..Given::of(Some(self.now), Some(name)) }
+                }
+                Choice::Same(_) | Choice::Left => Given::of(None, None),
             }
         };
         targets.iter().map(choose).collect()

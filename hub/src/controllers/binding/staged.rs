@@ -44,6 +44,8 @@ pub(super) enum Choice {
     Now(Option<String>),
     /// An older revision.
     Older(String),
+    /// What it has, which nobody can name unless it is the template as it is now, under this name.
+    Same(String),
     /// What it has: the hub cannot make that any more.
     Left,
 }
@@ -96,17 +98,23 @@ impl Waves {
         let name = cluster.cluster.metadata.name.as_deref().unwrap_or_default();
         let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
         let says = work.and_then(|work| work.revision.as_deref());
-        let has = if says == Some(state.revision.as_str()) { &state.revision } else { state.carried(says) };
         let now = || Choice::Now(Some(state.revision.clone()));
-        let differs = self.changes.concern(&cluster.cluster, has, &state.revision);
-        if (has != state.revision && !differs) || (self.is_whole() && says.is_none()) {
-            // The same for it. It is not said to have it before all do, so that whoever says so has it; and what has never
-            // said anything need not begin to.
-            return match says {
-                None if work.is_some() => Choice::Now(None),
-                Some(says) if !self.is_whole() && has == says => Choice::Now(Some(says.to_owned())),
-                _ => now(),
+        if self.is_whole() {
+            return now();
+        }
+        if work.is_some() && says.is_none() {
+            // A hub that knows no waves may have written it. What is older than that is not put in its place.
+            return match state.gets(wave, Some("")) {
+                Gets::Revision => now(),
+                Gets::Kept(_) | Gets::Base => Choice::Same(state.revision.clone()),
             };
+        }
+        let has = if says == Some(state.revision.as_str()) { &state.revision } else { state.carried(says) };
+        if has != state.revision && !self.changes.concern(&cluster.cluster, has, &state.revision) {
+            // The same for it. It is not said to have it before all do, so that whoever says so has it.
+            return says
+                .filter(|says| *says == has)
+                .map_or_else(now, |says| Choice::Now(Some(says.to_owned())));
         }
         let older = match state.gets(wave, work.map(|_| has)) {
             Gets::Revision => return now(),

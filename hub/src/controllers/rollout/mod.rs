@@ -280,6 +280,8 @@ impl Rollouts {
             let has = work.as_ref().and_then(|head| head.revision.as_deref());
             let fact = match &work {
                 Some(head) if has == Some(state.revision.as_str()) => Fact::New(head.seen),
+                // Nobody can say what it has.
+                Some(_) if has.is_none() => Fact::Old,
                 _ if changes.concern(&cluster.cluster, state.carried(has), &state.revision) => Fact::Old,
                 _ => Fact::Unconcerned,
             };
