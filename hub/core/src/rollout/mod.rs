@@ -18,7 +18,8 @@
 //!   revisions that clusters may have at once to one more than there are waves, however fast changes follow each other.
 //! - A gate asks those clusters only that were heard since they were given the change. One that is silent, or holds changes back,
 //!   is neither well nor failed; a wave of which too few were heard waits, and says so.
-//! - Changed clusters that fall silent in larger numbers than unchanged ones may have lost their link by the change: a breach.
+//! - Changed clusters that soon fall silent in larger numbers than unchanged ones may have lost their link by the change: a
+//!   breach, if there are enough unchanged ones to tell.
 //! - Times are the hub's. Which clusters have not become well yet, and since when, is not kept over a restart: they are given
 //!   their time anew. Everything else is.
 //! - A cluster never gets a revision that another one has replaced. Until its wave comes it keeps what it has; a new one gets

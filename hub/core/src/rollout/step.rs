@@ -14,6 +14,9 @@ use super::{
     words,
 };
 
+/// Silence is compared with that of so many unchanged clusters at least.
+const BASELINE: usize = 20;
+
 /// How a cluster stands that has been given the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
@@ -64,8 +67,10 @@ pub enum Stage {
     Due,
     /// It was silent already when its wave began.
     WaitingSilent,
-    /// It fell silent after that.
+    /// It fell silent soon after that.
     SilentAfterChange,
+    /// It fell silent so long after it was given the change that it may be for anything.
+    SilentLater,
     /// It holds the change back, or waits for a maintenance window.
     WaitingHeld,
     /// It was given the change and has not said anything about it.
@@ -181,7 +186,7 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
     let mut running = BTreeMap::new();
     let mut soonest = None;
     for member in members {
-        let mut stage = stage(state, member);
+        let mut stage = stage(state, gate, member);
         if stage == Stage::Applied {
             let since = clocks.unwell.get(member.name).copied().unwrap_or(now);
             running.insert(member.name.to_owned(), since);
@@ -241,7 +246,7 @@ fn lost(state: &State, members: &[Member<'_>]) -> Option<usize> {
     state.open.checked_sub(1).filter(opened).into_iter().chain([state.open]).find(lost)
 }
 
-fn stage(state: &State, member: &Member<'_>) -> Stage {
+fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
     let opened =
         state.waves.get(member.wave).filter(|_| member.wave < state.open).and_then(|wave| wave.opened);
     match (member.fact, member.silent) {
@@ -252,8 +257,13 @@ fn stage(state: &State, member: &Member<'_>) -> Stage {
         (Fact::Old, _) if opened.is_none() || !state.is_under_way() => Stage::NotYet,
         (Fact::Old, Some(_)) => Stage::WaitingSilent,
         (Fact::Old, None) => Stage::Due,
-        (Fact::New(_), Some(since)) if opened.is_none_or(|opened| since > opened) => Stage::SilentAfterChange,
-        (Fact::New(_), Some(_)) => Stage::WaitingSilent,
+        (Fact::New(_), Some(since)) => match opened {
+            Some(opened) if since <= opened => Stage::WaitingSilent,
+            Some(opened) if opened.elapsed(since.timestamp().into()) <= gate.deadline => {
+                Stage::SilentAfterChange
+            }
+            _ => Stage::SilentLater,
+        },
         (Fact::New(Seen::Held), None) => Stage::WaitingHeld,
         (Fact::New(Seen::Unsaid), None) => Stage::Offered,
         (Fact::New(Seen::Unwell), None) => Stage::Applied,
@@ -288,6 +298,10 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
         }
         others += 1;
         silent_others += usize::from(since.is_some());
+    }
+    if others < BASELINE.max(silent) {
+        // With so few to compare it may be anything.
+        return None;
     }
     let share = |part: usize, of: usize| if of == 0 { 0.0 } else { part as f64 / of as f64 };
     let beyond = share(silent, changed) - share(silent_others, others);
@@ -353,8 +367,14 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
     }
     let next = state.open;
     let Some(wave) = state.waves.get_mut(next) else {
-        let silent =
-            [Stage::WaitingSilent, Stage::SilentAfterChange, Stage::WaitingHeld, Stage::Offered, Stage::Due];
+        let silent = [
+            Stage::WaitingSilent,
+            Stage::SilentAfterChange,
+            Stage::SilentLater,
+            Stage::WaitingHeld,
+            Stage::Offered,
+            Stage::Due,
+        ];
         let silent = silent.map(|stage| step.sums.of(stage)).iter().sum();
         end(state, silent);
         step.told.push((Told::Ended, words::complete(&state.revision, silent)));

@@ -307,6 +307,33 @@ fn a_change_that_cuts_links_is_noticed() {
 }
 
 #[test]
+fn silence_needs_enough_others_and_a_change_shortly_before() {
+    // How many there are, after how long changed ones fall silent, and what becomes of it.
+    let rows = [(100, 60, Phase::Returned), (100, 700, Phase::Running), (24, 60, Phase::Running)];
+    for (count, after, want) in rows {
+        let mut fleet = Fleet::new(count, "20% soak=1h; 100% soak=1h", "onBreach=Return");
+        fleet.change("two");
+        fleet.run(3, 1, well);
+        fleet.now += after;
+        let silent = Some(at(fleet.now));
+        let changed = fleet.clusters.iter_mut().filter(|c| c.has.as_deref() == Some("two"));
+        changed.take(4).for_each(|cluster| cluster.silent = silent);
+        fleet.now += 10;
+        fleet.run(3, 10, well);
+        assert_eq!(fleet.state.phase, want, "{count} {after}: {}", fleet.said());
+    }
+    // In the last wave nobody is left to compare with.
+    let mut fleet = Fleet::new(100, "100% soak=1h", "onBreach=Return");
+    fleet.change("two");
+    fleet.run(3, 10, well);
+    let silent = Some(at(fleet.now));
+    fleet.clusters.iter_mut().take(30).for_each(|cluster| cluster.silent = silent);
+    fleet.now += 10;
+    fleet.run(3, 10, well);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Running, 100), "{}", fleet.said());
+}
+
+#[test]
 fn people_hold_it_let_it_go_on_and_take_it_back() {
     let mut fleet = Fleet::new(20, "10% soak=0; 50% soak=0 approve; 100% soak=0", "");
     assert!(fleet.command(Command::Pause).unwrap_err().contains("no rollout is under way"));

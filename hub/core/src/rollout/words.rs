@@ -211,6 +211,7 @@ pub fn said(stage: Stage) -> &'static str {
         Stage::Due => "about to be changed",
         Stage::WaitingSilent => "silent since before",
         Stage::SilentAfterChange => "silent since they were changed",
+        Stage::SilentLater => "silent",
         Stage::WaitingHeld => "held back on the cluster",
         Stage::Offered => "not reported yet",
         Stage::Applied => "applied and not well yet",
