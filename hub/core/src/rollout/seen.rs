@@ -12,7 +12,8 @@ pub fn seen(work: &Value) -> Seen {
     let conditions = work.pointer("/status/conditions").and_then(Value::as_array);
     let is_held =
         |condition: &Value| condition["type"] == extension::CHANGES_HELD && condition["status"] == "True";
-    if conditions.into_iter().flatten().any(is_held) {
+    // What is not dispatched does not reach it either.
+    if conditions.into_iter().flatten().any(is_held) || work["spec"]["suspendDispatching"] == true {
         return Seen::Held;
     }
     match stage::of(work).0 {
@@ -78,6 +79,9 @@ mod tests {
                 "status": {"conditions": conditions, "manifestStatuses": statuses},
             });
             assert_eq!(seen(&work), want, "{work}");
+            let mut suspended = work;
+            suspended["spec"]["suspendDispatching"] = json!(true);
+            assert_eq!(seen(&suspended), Seen::Held);
         }
     }
 }

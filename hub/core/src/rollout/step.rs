@@ -9,7 +9,7 @@ use karmada_meta::time::Time;
 use serde::Serialize;
 
 use super::{
-    asked::Gate,
+    asked::{Allowed, Gate},
     state::{Command, Phase, State, Wave},
     words,
 };
@@ -54,6 +54,8 @@ pub struct Member<'a> {
     pub silent: Option<Time>,
     /// Whether its copy is being evicted.
     pub leaving: bool,
+    /// Whether its agent cannot say which state of a Work it has applied.
+    pub mute: bool,
 }
 
 /// How far a cluster is.
@@ -81,6 +83,8 @@ pub enum Stage {
     Healthy,
     /// It was not well in time.
     Failed,
+    /// It can be reached, and has not said anything about the change in time.
+    Overdue,
 }
 
 /// How many clusters are how far.
@@ -102,9 +106,14 @@ impl Sums {
         *self.0.entry(stage).or_default() += 1;
     }
 
-    /// Those that have said something about the change.
+    /// Those that have said something about the change, or should have.
     fn heard(&self) -> usize {
-        [Stage::Applied, Stage::Healthy, Stage::Failed].map(|stage| self.of(stage)).iter().sum()
+        self.of(Stage::Applied) + self.of(Stage::Healthy) + self.failed()
+    }
+
+    /// Those that were not well in time.
+    fn failed(&self) -> usize {
+        self.of(Stage::Failed) + self.of(Stage::Overdue)
     }
 
     /// Those that could say something and have not.
@@ -116,9 +125,56 @@ impl Sums {
 /// Since when clusters are not well, and which were evicted after they were given the change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
-    unwell: BTreeMap<String, Time>,
+    running: BTreeMap<String, Clock>,
+    /// When this began to be looked at.
+    since: Option<Time>,
     /// With their waves: they count as failed also when they are gone.
     evicted: BTreeMap<String, usize>,
+}
+
+/// What a cluster is late with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    Unheard,
+    Unwell,
+}
+
+/// How much of its time a cluster has used. It stands still while the cluster is silent, and what was used is forgotten only
+/// when the cluster has been well for as long as it may be unwell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Clock {
+    unheard: Duration,
+    unwell: Duration,
+    /// What runs now, and up to when it was counted.
+    runs: Option<(Late, Time)>,
+    well: Option<Time>,
+}
+
+impl Clock {
+    /// Lets it run until now, and goes on with `late`. Answers what that has used.
+    fn run(&mut self, late: Option<Late>, silent: Option<Time>, now: Time) -> Duration {
+        if let Some((was, counted)) = self.runs {
+            let until = silent.filter(|silent| *silent < now).unwrap_or(now);
+            *self.of(was) += counted.elapsed(until.timestamp().into());
+        }
+        self.runs = late.map(|late| (late, now));
+        late.map_or(Duration::ZERO, |late| *self.of(late))
+    }
+
+    /// Notes whether the cluster is well, which it has to be for some time.
+    fn is_well(&mut self, well: bool, now: Time, long: Duration) {
+        self.well = well.then(|| self.well.unwrap_or(now));
+        if self.well.is_some_and(|since| since.elapsed(now.timestamp().into()) >= long) {
+            *self = Self::default();
+        }
+    }
+
+    fn of(&mut self, late: Late) -> &mut Duration {
+        match late {
+            Late::Unheard => &mut self.unheard,
+            Late::Unwell => &mut self.unwell,
+        }
+    }
 }
 
 /// What a look has found.
@@ -166,7 +222,7 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
         state.why.clear();
     }
     let before = state.open;
-    while state.is_under_way() && passed(state, gate, members, now, &mut step) {
+    while state.is_under_way() && passed(state, gate, members, now, clocks, &mut step) {
         let goes_on = advance(state, members, now, &mut step);
         look(state, gate, members, now, clocks, &mut step);
         if !goes_on {
@@ -187,20 +243,32 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
     let mut soonest = None;
     for member in members {
         let mut stage = stage(state, gate, member);
-        if stage == Stage::Applied {
-            let since = clocks.unwell.get(member.name).copied().unwrap_or(now);
-            running.insert(member.name.to_owned(), since);
-            match gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())) {
-                Duration::ZERO => stage = Stage::Failed,
+        let late = match stage {
+            Stage::Applied => Some((Late::Unwell, Stage::Failed)),
+            Stage::Offered if member.mute => None,
+            Stage::Due | Stage::Offered => Some((Late::Unheard, Stage::Overdue)),
+            _ => None,
+        };
+        let mut clock = clocks.running.remove(member.name).unwrap_or_default();
+        let used = clock.run(late.map(|(late, _)| late), member.silent, now);
+        clock.is_well(stage == Stage::Healthy, now, gate.deadline);
+        if let Some((_, failed)) = late {
+            match gate.deadline.saturating_sub(used) {
+                Duration::ZERO => stage = failed,
                 left => soonest = Some(soonest.map_or(left, |known: Duration| known.min(left))),
             }
+        }
+        let used = clock.runs.is_some() || clock.unheard + clock.unwell > Duration::ZERO;
+        if used && !matches!(stage, Stage::Unconcerned | Stage::NotYet) {
+            running.insert(member.name.to_owned(), clock);
         }
         step.sums.add(stage);
         if member.wave + 1 == state.open {
             step.wave.add(stage);
         }
     }
-    clocks.unwell = running;
+    clocks.running = running;
+    clocks.since.get_or_insert(now);
     evicted(state, members, clocks, step);
     if state.is_under_way() {
         step.again = soonest;
@@ -278,9 +346,9 @@ fn allowed(state: &State, gate: &Gate, sums: &Sums) -> usize {
 
 /// Why the gate is broken, if it is.
 fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Option<String> {
-    let (failed, heard) = (sums.of(Stage::Failed), sums.heard());
+    let (failed, heard) = (sums.failed(), sums.heard());
     if failed > allowed(state, gate, sums) {
-        return Some(words::failures(failed, heard, gate.deadline));
+        return Some(words::failures(failed, heard, sums.of(Stage::Overdue), gate.deadline));
     }
     let silent = sums.of(Stage::SilentAfterChange);
     // One link goes down now and then.
@@ -310,7 +378,14 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
 }
 
 /// Whether the last wave that has begun may be followed by the next. Notes since when it is well, and when to look again.
-fn passed(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, step: &mut Step) -> bool {
+fn passed(
+    state: &mut State,
+    gate: &Gate,
+    members: &[Member<'_>],
+    now: Time,
+    clocks: &Clocks,
+    step: &mut Step,
+) -> bool {
     let Some(last) = state.open.checked_sub(1) else { return true };
     let Some(opened) = state.waves.get(last).and_then(|wave| wave.opened) else { return true };
     if members.is_empty() {
@@ -324,16 +399,30 @@ fn passed(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, ste
     let (open_for, wave, sums) = (opened.elapsed(now.timestamp().into()), &step.wave, &step.sums);
     let of =
         wave.all().filter(|(stage, _)| *stage != Stage::Unconcerned).map(|(_, count)| count).sum::<usize>();
-    // Those that could speak are waited for as long as a cluster has to become well.
-    let waits = sums.expected() > 0 && open_for < gate.deadline;
+    // Those that could speak are waited for as long as a cluster has to become well; after a restart anew.
+    let looked_for = clocks.since.map_or(Duration::ZERO, |since| since.elapsed(now.timestamp().into()));
+    let waited = open_for.min(looked_for);
+    let waits = sums.expected() > 0 && waited < gate.deadline;
     let is_last = state.open == state.waves.len();
-    let enough = is_last || wave.of(Stage::Healthy) >= gate.min_healthy.min(of);
-    let unwell = sums.of(Stage::Failed) + sums.of(Stage::Applied);
+    let wanted = match gate.min_healthy {
+        Allowed::Count(count) => count.min(of),
+        Allowed::Share(share) => share.up(wave.heard()).max(1),
+    };
+    let enough = is_last || wave.of(Stage::Healthy) >= wanted;
+    let unwell = sums.failed() + sums.of(Stage::Applied);
     if waits {
-        again(gate.deadline.saturating_sub(open_for));
+        if unwell > allowed(state, gate, sums) {
+            state.well = None;
+        }
+        again(gate.deadline.saturating_sub(waited));
         return false;
     }
-    if !enough || unwell > allowed(state, gate, sums) {
+    let too_many = unwell > allowed(state, gate, sums);
+    if too_many || !enough {
+        // What has just been scaled is to be reported anew; that alone is no reason to begin to watch it anew.
+        if too_many || sums.expected() == 0 {
+            state.well = None;
+        }
         return false;
     }
     let since = *state.well.get_or_insert(now);
@@ -429,7 +518,7 @@ pub fn command(state: &mut State, command: Command, sums: &Sums) -> Result<(Told
             state.why = "somebody returned it".to_owned();
         }
         (Command::Resume, Phase::Paused | Phase::Breached) => {
-            state.accepted_failures = sums.of(Stage::Failed);
+            state.accepted_failures = sums.failed();
             state.accepted_silent = sums.of(Stage::SilentAfterChange);
             state.phase = Phase::Running;
             state.why.clear();

@@ -40,6 +40,7 @@ struct Cluster {
     silent: Option<Time>,
     concerned: bool,
     leaving: bool,
+    mute: bool,
 }
 
 impl Fleet {
@@ -52,6 +53,7 @@ impl Fleet {
             silent: None,
             concerned: true,
             leaving: false,
+            mute: false,
         };
         Self {
             state: State::first("one", "seed"),
@@ -89,6 +91,7 @@ impl Fleet {
                 fact: fact(cluster),
                 silent: cluster.silent,
                 leaving: cluster.leaving,
+                mute: cluster.mute,
             })
             .collect();
         self.last = step(&mut state, &self.asked.gate, &members, at(self.now), &mut self.clocks);
@@ -126,7 +129,12 @@ impl Fleet {
     }
 
     fn command(&mut self, what: Command) -> Result<(), String> {
-        command(&mut self.state, what, &self.last.sums).map(drop)
+        let stopped = matches!(self.state.phase, Phase::Aborted | Phase::Returned);
+        let done = command(&mut self.state, what, &self.last.sums).map(drop);
+        if done.is_ok() && stopped {
+            self.clocks = Clocks::default();
+        }
+        done
     }
 
     fn said(&self) -> String {
@@ -259,6 +267,68 @@ fn silent_clusters_neither_pass_nor_fail_a_gate() {
     assert_eq!(fleet.having("two"), 20, "one has, and it is well: {}", fleet.said());
     assert_eq!(words::reason(&fleet.state), "CompleteExceptSilent");
     assert!(fleet.said().contains("1 cluster has not reported it yet"), "{}", fleet.said());
+}
+
+#[test]
+fn a_reachable_cluster_that_says_nothing_has_failed() {
+    let first = |at: usize| if at == 0 { Seen::Well } else { Seen::Unsaid };
+    for (mute, gate, want) in [
+        (false, "deadline=5m", (Phase::Breached, 10)),
+        (true, "deadline=5m", (Phase::Complete, 20)),
+        // Some may fail, and one of ten is less than half of those that should have been heard.
+        (false, "deadline=5m maxFailures=90%", (Phase::Running, 10)),
+        (false, "deadline=5m maxFailures=90% minHealthy=10%", (Phase::Breached, 20)),
+    ] {
+        let mut fleet = Fleet::new(20, "tier=pilot soak=0; 50% soak=0; 100% soak=0", gate);
+        fleet.clusters[0].labels.insert("tier".to_owned(), "shop".to_owned());
+        fleet.clusters[1].labels.insert("tier".to_owned(), "shop".to_owned());
+        fleet.clusters.iter_mut().for_each(|cluster| cluster.mute = mute);
+        fleet.change("two");
+        fleet.look(well);
+        let one = fleet.clusters.iter().position(|c| c.has.as_deref() == Some("two")).unwrap();
+        let one = move |at: usize| first(if at == one { 0 } else { 1 });
+        fleet.run(30, 60, one);
+        assert_eq!((fleet.state.phase, fleet.having("two")), want, "{mute} {gate}: {}", fleet.said());
+    }
+}
+
+#[test]
+fn a_soak_is_without_a_break_and_a_clock_stands_still_in_silence() {
+    let mut fleet = Fleet::new(20, "tier=pilot soak=10m; 100%", "deadline=5m");
+    fleet.change("two");
+    fleet.run(3, 10, well);
+    fleet.now += 300;
+    fleet.run(2, 10, |_| Seen::Unwell);
+    fleet.run(2, 10, well);
+    fleet.now += 400;
+    fleet.run(2, 10, well);
+    assert_eq!(fleet.having("two"), 2, "it is watched anew: {}", fleet.said());
+    // It is well now and then, and silent for a while: what it has used of its time is not given back.
+    let mut fleet = Fleet::new(20, "tier=pilot soak=10h; 100%", "deadline=5m");
+    fleet.change("two");
+    fleet.run(2, 0, well);
+    for _ in 0..2 {
+        fleet.run(11, 10, |_| Seen::Unwell);
+        fleet.clusters[0].silent = Some(at(fleet.now));
+        fleet.clusters[0].seen = Seen::Unwell;
+        fleet.run(1, 0, well);
+        fleet.run(1, 3000, well);
+        fleet.clusters[0].silent = None;
+        fleet.clusters[1].seen = Seen::Well;
+        fleet.run(2, 10, well);
+        assert_eq!(fleet.state.phase, Phase::Running, "{}", fleet.said());
+    }
+    fleet.run(11, 10, |_| Seen::Unwell);
+    assert_eq!(fleet.state.phase, Phase::Breached, "{}", fleet.said());
+    // It was well for long enough in between.
+    let mut fleet = Fleet::new(20, "tier=pilot soak=10h; 100%", "deadline=5m");
+    fleet.change("two");
+    fleet.run(2, 0, well);
+    for _ in 0..4 {
+        fleet.run(20, 10, |_| Seen::Unwell);
+        fleet.run(40, 10, well);
+    }
+    assert_eq!(fleet.state.phase, Phase::Running, "{}", fleet.said());
 }
 
 #[test]
@@ -413,6 +483,7 @@ fn a_wave_whose_clusters_leave_waits_for_a_person() {
         assert!(fleet.having("two") <= had, "{begun}");
         assert!(fleet.said().contains("(tier=pilot) have left"), "{}", fleet.said());
         fleet.command(Command::Resume).unwrap();
+        fleet.run(3, 10, well);
         fleet.run(5, 3600, well);
         assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Complete, 18), "{}", fleet.said());
     }

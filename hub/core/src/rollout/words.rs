@@ -78,12 +78,15 @@ pub(super) fn stopped(state: &State, returned: bool) -> String {
     format!("Revision {} was stopped: {}. {what}", state.revision, state.why)
 }
 
-pub(super) fn failures(failed: usize, heard: usize, deadline: Duration) -> String {
-    format!(
-        "{failed} of {} that were heard were not well within {}",
-        clusters(heard),
-        duration::format(deadline)
-    )
+pub(super) fn failures(failed: usize, heard: usize, unreported: usize, deadline: Duration) -> String {
+    let deadline = duration::format(deadline);
+    match unreported {
+        0 => format!("{failed} of {} that were heard were not well within {deadline}", clusters(heard)),
+        _ => format!(
+            "{failed} of {} that are reachable were not well within {deadline}; {unreported} of them have not reported the change",
+            clusters(heard)
+        ),
+    }
 }
 
 pub(super) fn silent(silent: usize, changed: usize, others: usize, of: usize) -> String {
@@ -217,5 +220,6 @@ pub fn said(stage: Stage) -> &'static str {
         Stage::Applied => "applied and not well yet",
         Stage::Healthy => "healthy",
         Stage::Failed => "failed",
+        Stage::Overdue => "not reported in time",
     }
 }

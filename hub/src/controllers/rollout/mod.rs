@@ -238,8 +238,15 @@ impl Rollouts {
             let mut seen = state.clone();
             let members = self.members(look, &state, changes);
             let sums = step(&mut seen, &asked.gate, &members, now, &mut clocks).sums;
+            let stopped = matches!(state.phase, Phase::Aborted | Phase::Returned);
             told.push(match carry_out(&mut state, text, &sums) {
-                Ok((kind, text)) => (reason_of(kind), text),
+                Ok((kind, text)) => {
+                    if stopped {
+                        // What begins anew gives everybody their time anew.
+                        clocks = Clocks::default();
+                    }
+                    (reason_of(kind), text)
+                }
                 Err(why) => (event::ROLLOUT_COMMAND_REFUSED, format!("Rollout command {text:?}: {why}.")),
             });
         }
@@ -287,7 +294,8 @@ impl Rollouts {
             };
             let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
             let leaving = leaving.contains(name) && !wanted.contains(name);
-            Some(Member { name, wave, fact, silent: silent_since(&cluster), leaving })
+            let mute = cluster.annotation(extension::VERSION).is_none();
+            Some(Member { name, wave, fact, silent: silent_since(&cluster), leaving, mute })
         };
         wanted.union(&leaving).filter_map(|name| member(name)).collect()
     }
