@@ -494,7 +494,7 @@ fn end(state: &mut State, silent: usize) {
     state.base.clone_from(&state.revision);
     state.kept = vec![state.revision.clone()];
     state.why = if silent > 0 { words::except(silent) } else { String::new() };
-    state.refused.clear();
+    state.stopped.retain(|stopped| *stopped != state.revision);
 }
 
 /// Carries out what a person wants. `sums` are those of the last look.
@@ -533,7 +533,7 @@ pub fn command(state: &mut State, command: Command, sums: &Sums) -> Result<(Told
             state.waves.iter_mut().for_each(|wave| wave.opened = None);
             (state.open, state.approved, state.began) = (0, 0, None);
             (state.accepted_failures, state.accepted_silent) = (0, 0);
-            state.refused.clear();
+            state.stopped.retain(|stopped| *stopped != state.revision);
             state.phase = Phase::Running;
             state.why.clear();
         }

@@ -454,6 +454,34 @@ fn a_new_revision_replaces_the_one_under_way() {
 }
 
 #[test]
+fn a_return_takes_back_only_what_was_returned() {
+    let mut fleet = Fleet::new(20, "tier=pilot soak=0; 50% soak=1h; 100%", "");
+    fleet.change("two");
+    fleet.run(3, 10, well);
+    fleet.change("three");
+    fleet.look(well);
+    fleet.command(Command::Return).unwrap();
+    fleet.run(3, 10, well);
+    assert_eq!((fleet.having("three"), fleet.having("two"), fleet.having("one")), (0, 8, 12));
+}
+
+#[test]
+fn the_last_revisions_that_were_stopped_are_remembered() {
+    let mut fleet = Fleet::new(4, "50%; 100%", "");
+    for at in 0..9 {
+        fleet.change(&format!("r{at}"));
+        fleet.look(well);
+        fleet.command(Command::Abort).unwrap();
+    }
+    for (revision, want) in [("r0", Phase::Running), ("r1", Phase::Aborted), ("r8", Phase::Aborted)] {
+        let mut later = State { phase: Phase::Running, ..fleet.state.clone() };
+        later.revision = "other".to_owned();
+        later.stopped = begin(&fleet.state, "other", &fleet.asked, "seed", &[]).stopped;
+        assert_eq!(begin(&later, revision, &fleet.asked, "seed", &[]).phase, want, "{revision}");
+    }
+}
+
+#[test]
 fn empty_waves_are_passed_over() {
     let mut fleet =
         Fleet::new(10, "tier=none approve soak=5h; tier=pilot soak=0; 10% soak=5h; 100% soak=0", "");
@@ -592,7 +620,7 @@ proptest! {
                 let begun: Vec<_> = begun.map(|c| order.wave(&c.name, Some(&c.labels))).collect();
                 prop_assert!(begun.len() <= may && begun.iter().all(|wave| *wave < state.open), "{}", fleet.said());
                 // The first wave of a new one that nobody was given before has no more than its clusters either.
-                let again = anew || was.refused == state.revision || matches!(was.phase, Phase::Aborted | Phase::Returned);
+                let again = anew || was.stopped.contains(&state.revision) || matches!(was.phase, Phase::Aborted | Phase::Returned);
                 prop_assert!(again || state.open == 0 || fleet.having(&state.revision) <= may, "{}", fleet.said());
             }
             let stopped = [Phase::Paused, Phase::Breached, Phase::Aborted];
