@@ -335,7 +335,7 @@ impl Binder {
     async fn make(
         &self,
         key: &BindingKey,
-        Given { render, revision, only_as_it_is }: Given<'_>,
+        Given { render, revision, only_as_it_is, is_older }: Given<'_>,
         target: &TargetCluster,
         changed: Option<Duration>,
     ) -> Result<Outcome, Error> {
@@ -353,11 +353,17 @@ impl Binder {
             // It comes right after its cluster, and brings the binding back.
             return Ok(Outcome::NotYet);
         }
-        let Rendered { manifest, applied } = match render.manifest(&cluster.cluster, target).await {
+        let Rendered { mut manifest, applied } = match render.manifest(&cluster.cluster, target).await {
             Ok(rendered) => rendered,
             Err(Override(why)) => return Ok(Outcome::Override(why)),
         };
         let work_key = Key::new(namespace, render.work_name());
+        if is_older
+            && let Some(head) = self.context.known.works.get(&work_key).filter(|head| head.of_generation > 0)
+        {
+            // Since it was kept the template may have been scaled, which its Works say; that alone rewrites none.
+            object::set_meta(&mut manifest, "generation", head.of_generation);
+        }
         if only_as_it_is {
             let live = self.context.writer.objects.get(&WORKS, &work_key).await?;
             if !live.is_some_and(|live| render.is_carried(&manifest, &applied, &target.name, &live)) {
@@ -518,11 +524,13 @@ struct Given<'a> {
     revision: Option<String>,
     /// Whether it gets it only if that changes nothing.
     only_as_it_is: bool,
+    /// Whether this is what was before.
+    is_older: bool,
 }
 
 impl<'a> Given<'a> {
     fn of(render: Option<&'a Render<'a>>, revision: Option<String>) -> Self {
-        Self { render, revision, only_as_it_is: false }
+        Self { render, revision, only_as_it_is: false, is_older: false }
     }
 }
 
@@ -565,7 +573,9 @@ impl<'a> Renders<'a> {
             let work = context.known.works.get(&work).filter(|head| !head.deleting);
             match waves.choice(&order, &cluster, work.as_deref()) {
                 Choice::Now(name) => Given::of(Some(self.now), name),
-                Choice::Older(name) => Given::of(self.older.get(name.as_str()), Some(name)),
+                Choice::Older(name) => {
+                    Given { is_older: true, ..Given::of(self.older.get(name.as_str()), Some(name)) }
+                }
                 Choice::Same(name)
                     if work.is_some_and(|head| self.now.may_be_carried(head.of_generation)) =>
                 {
