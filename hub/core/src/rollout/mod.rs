@@ -41,7 +41,7 @@ pub use self::{
     asked::{Asked, Gate},
     mark::{mark, marked},
     revision::Revision,
-    seen::seen,
+    seen::{is_named, seen},
     state::{Command, Gets, Order, Phase, State, Wave, begin},
     step::{Clocks, Fact, Member, Seen, Stage, Step, Sums, Told, command, step},
 };

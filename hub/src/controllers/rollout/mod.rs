@@ -285,8 +285,11 @@ impl Rollouts {
             let work = Key::new(names::execution_namespace(name), look.work_name.as_str());
             let work = known.works.get(&work).filter(|head| !head.deleting);
             let has = work.as_ref().and_then(|head| head.revision.as_deref());
+            let mute = cluster.annotation(extension::VERSION).is_none();
             let fact = match &work {
-                Some(head) if has == Some(state.revision.as_str()) => Fact::New(head.seen),
+                Some(head) if has == Some(state.revision.as_str()) => {
+                    Fact::New(if mute { head.seen } else { head.seen.unless_named(head.named) })
+                }
                 // Nobody can say what it has.
                 Some(_) if has.is_none() => Fact::Old,
                 _ if changes.concern(&cluster.cluster, state.carried(has), &state.revision) => Fact::Old,
@@ -294,7 +297,6 @@ impl Rollouts {
             };
             let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
             let leaving = leaving.contains(name) && !wanted.contains(name);
-            let mute = cluster.annotation(extension::VERSION).is_none();
             Some(Member { name, wave, fact, silent: silent_since(&cluster), leaving, mute })
         };
         wanted.union(&leaving).filter_map(|name| member(name)).collect()
@@ -435,6 +437,7 @@ fn reason_of(kind: Told) -> &'static str {
 /// Whether a Work says something new of a change.
 fn is_news(change: &Change<'_, WorkHead>) -> bool {
     change.differs(|head| &head.seen)
+        || change.differs(|head| &head.named)
         || change.differs(|head| &head.revision)
         || change.differs(|head| &head.deleting)
 }

@@ -46,6 +46,8 @@ pub(crate) struct WorkHead {
     pub of_generation: i64,
     /// How its cluster stands to that.
     pub seen: rollout::Seen,
+    /// Whether that names the generation of the Work.
+    pub named: bool,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
     /// Whether it is marked as unwanted.
@@ -127,6 +129,7 @@ impl WorkHead {
             revision: rollout::marked(value).map(Into::into),
             of_generation: Self::generation_of(value),
             seen: rollout::seen(value),
+            named: rollout::is_named(value),
             deleting: object::deletion_timestamp(value).is_some(),
             unwanted: object::annotation(value, extension::UNWANTED_SINCE).is_some(),
             content: Self::content(value),
