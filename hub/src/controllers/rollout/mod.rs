@@ -63,6 +63,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// It is looked again after this time at the latest while something is awaited.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// Sums are written after this time at the earliest, unless more than them has changed.
+const SUMS: Duration = Duration::from_secs(30);
+
 /// Takes changes from wave to wave.
 pub(crate) struct Rollouts {
     context: Arc<Context>,
@@ -71,6 +74,8 @@ pub(crate) struct Rollouts {
     clusters: Gathered,
     /// Since when clusters are not well, and of which revision that is.
     clocks: Mutex<BTreeMap<BindingKey, (String, Clocks)>>,
+    /// When the conditions of those that are under way were written, and for which revision and wave.
+    shown: Mutex<BTreeMap<BindingKey, (Time, String, &'static str, usize)>>,
 }
 
 /// What there is of a binding.
@@ -112,7 +117,7 @@ impl Rollouts {
         });
         context.resync.bindings(&context.known, &context.to_roll, |head| head.rolls);
         context.figures.queue("rollout", &context.to_roll);
-        Self { context: context.clone(), rounds, clusters, clocks: Mutex::default() }
+        Self { context: context.clone(), rounds, clusters, clocks: Mutex::default(), shown: Mutex::default() }
     }
 
     /// Runs until told to stop.
@@ -262,7 +267,8 @@ impl Rollouts {
         for (reason, text) in told {
             self.tell(look, reason, &text);
         }
-        self.show(look.key, &state, &stepped, now).await?;
+        let shown = self.show(look.key, &state, &stepped, now).await?;
+        let again = again.into_iter().chain(shown).min();
         for gone in before.kept.iter().filter(|kept| !state.kept.contains(kept)) {
             let uid = object::uid(look.binding);
             self.context.writer.revisions.forget(&self.context.writer.objects, look.key, uid, gone).await?;
@@ -334,18 +340,40 @@ impl Rollouts {
         Ok(())
     }
 
-    /// Brings the condition in step. There is none before the first change.
-    async fn show(&self, key: &BindingKey, state: &State, step: &Step, now: Time) -> Result<(), Error> {
+    /// Brings the condition in step. There is none before the first change. Answers after which time that is to be done, if
+    /// that is not now.
+    async fn show(
+        &self,
+        key: &BindingKey,
+        state: &State,
+        step: &Step,
+        now: Time,
+    ) -> Result<Option<Duration>, Error> {
         let phase = words::reason(state);
         let ended = state.phase == Phase::Complete;
         self.context.figures.rollouts().is(&key.to_string(), (!ended).then_some(phase));
         if state.waves.is_empty() {
-            return self.set_condition(key, None, now).await;
+            self.set_condition(key, None, now).await?;
+            return Ok(None);
+        }
+        let was = self.shown.lock().remove(key);
+        if state.is_under_way() {
+            let of = (state.revision.clone(), phase, state.open);
+            if let Some((at, revision, reason, open)) = was
+                && (&revision, reason, open) == (&of.0, of.1, of.2)
+                && let left = SUMS.saturating_sub(at.elapsed(now.timestamp().into()))
+                && !left.is_zero()
+            {
+                self.shown.lock().insert(key.clone(), (at, revision, reason, open));
+                return Ok(Some(left));
+            }
+            self.shown.lock().insert(key.clone(), (now, of.0, of.1, of.2));
         }
         let message =
             if ended { words::message(state, &Step::default()) } else { words::message(state, step) };
         self.set_condition(key, Some(Condition::new(extension::ROLLED_OUT, ended, phase, message, now)), now)
-            .await
+            .await?;
+        Ok(None)
     }
 
     async fn set_condition(
@@ -401,6 +429,7 @@ impl Rollouts {
 
     fn forget(&self, key: &BindingKey) {
         self.clocks.lock().remove(key);
+        self.shown.lock().remove(key);
         self.context.figures.rollouts().is(&key.to_string(), None);
     }
 
