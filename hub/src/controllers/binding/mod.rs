@@ -211,13 +211,13 @@ impl Binder {
             }
             let over = overriding(&self.context.known, &Subject::of(&template));
             let staged = Staged::of(&self.context, key, binding, &template, &over).await?;
-            if matches!(staged, Staged::NotYet) {
-                // Its state brings us back.
-                self.report(key, binding, spec, &problems).await?;
-                return Ok(Next::After(PARTS));
+            // Its state brings us back.
+            let not_yet = matches!(staged, Staged::NotYet(_));
+            if not_yet {
+                next = next.sooner(PARTS);
             }
             let render = Render::new(&self.context, key, binding, spec, &template, over);
-            let (mut written, mut settled) = (Vec::new(), true);
+            let (mut written, mut settled) = (Vec::new(), !not_yet);
             let fences = self.fences(key, binding, &targets, &render.work_name()).await?;
             // Together, so that one sync makes several of them durable; and all of them, whatever becomes of one.
             // A copy that is to go first is still there: none is made where there is none yet. Its end brings us back.
@@ -551,26 +551,41 @@ impl<'a> Renders<'a> {
         staged: &'a Staged,
     ) -> Self {
         let mut older = BTreeMap::new();
-        if let Staged::Waves(waves) = staged {
-            for (name, (template, over)) in &waves.older {
-                older.insert(name.as_str(), Render::new(context, key, binding, spec, template, over.clone()));
-            }
+        let kept = match staged {
+            Staged::AtOnce => None,
+            Staged::NotYet(first) => Some(&first.base),
+            Staged::Waves(waves) => Some(&waves.older),
+        };
+        for (name, (template, over)) in kept.into_iter().flatten() {
+            older.insert(name.as_str(), Render::new(context, key, binding, spec, template, over.clone()));
         }
         Self { now, older, staged }
     }
 
     /// What each target gets.
     fn choose(&'a self, context: &Context, targets: &[&TargetCluster]) -> Vec<Given<'a>> {
-        let Staged::Waves(waves) = self.staged else {
-            return targets.iter().map(|_| Given::of(Some(self.now), None)).collect();
+        let work_of = |target: &TargetCluster| {
+            let work = Key::new(names::execution_namespace(&target.name), self.now.work_name());
+            context.known.works.get(&work).filter(|head| !head.deleting)
+        };
+        let waves = match self.staged {
+            Staged::AtOnce => return targets.iter().map(|_| Given::of(Some(self.now), None)).collect(),
+            Staged::Waves(waves) => waves,
+            Staged::NotYet(first) => {
+                let given = |target: &&TargetCluster| match self.older.first_key_value() {
+                    _ if work_of(target).is_some() => Given::of(None, None),
+                    Some((name, base)) => Given::of(Some(base), Some((*name).to_owned())),
+                    None => Given::of(Some(self.now), first.now.clone()),
+                };
+                return targets.iter().map(given).collect();
+            }
         };
         let order = waves.order();
         let choose = |target: &&TargetCluster| {
             let cluster = context.known.clusters.get(&Key::cluster_scoped(target.name.as_str()));
             // Nothing is made where there is none.
             let Some(cluster) = cluster else { return Given::of(Some(self.now), None) };
-            let work = Key::new(names::execution_namespace(&target.name), self.now.work_name());
-            let work = context.known.works.get(&work).filter(|head| !head.deleting);
+            let work = work_of(target);
             match waves.choice(&order, &cluster, work.as_deref()) {
                 Choice::Now(name) => Given::of(Some(self.now), name),
                 Choice::Older(name) => {

@@ -22,10 +22,20 @@ use crate::{
 pub(super) enum Staged {
     /// As it is, to all at once.
     AtOnce,
-    /// Nowhere yet: the rollout controller has to hear of it first.
-    NotYet,
+    /// Not to those that have something yet: the rollout controller has to hear of it first. What has nothing gets what went
+    /// everywhere last; what is there now, under this name, if nothing ever did or nobody has that any more.
+    NotYet(Box<First>),
     /// In waves.
     Waves(Box<Waves>),
+}
+
+/// What is given to clusters that have nothing.
+#[derive(Debug, Default)]
+pub(super) struct First {
+    /// The name of what is there now, if it is the first of all.
+    pub(super) now: Option<String>,
+    /// What went everywhere last.
+    pub(super) base: BTreeMap<String, (Value, Overriding)>,
 }
 
 /// Who may have what.
@@ -62,18 +72,29 @@ impl Staged {
         if let Ok(None) = Asked::read(|key| object::annotation(binding, key)) {
             return Ok(Self::AtOnce);
         }
-        let not_yet = || {
+        let not_yet = |first: First| {
             context.to_roll.add(key.clone());
-            Ok(Self::NotYet)
+            Ok(Self::NotYet(Box::new(first)))
         };
-        let Some(state) = State::read(binding) else { return not_yet() };
         let interpreter = &context.rules.interpreter;
-        // What cannot be understood goes nowhere; the detector says so.
-        let Ok(revision) = current::revision(interpreter, template, over).await else { return not_yet() };
-        if revision.digest() != state.revision {
-            return not_yet();
-        }
+        let revision = current::revision(interpreter, template, over).await;
+        let Some(state) = State::read(binding) else {
+            let now = revision.ok().map(|revision| revision.digest());
+            return not_yet(First { now, ..First::default() });
+        };
         let uid = object::uid(binding);
+        // What cannot be understood goes nowhere; the detector says so.
+        let Some(revision) = revision.ok().filter(|revision| revision.digest() == state.revision) else {
+            let mut first = First::default();
+            let revisions = &context.writer.revisions;
+            if let Some(base) = revisions.find(&context.writer.objects, key, uid, &state.base).await? {
+                let over = (base.cluster_overrides.clone(), base.overrides.clone());
+                if let Ok(template) = current::template(interpreter, &base, template).await {
+                    first.base.insert(state.base.clone(), (template, over));
+                }
+            }
+            return not_yet(first);
+        };
         let changes = Changes::read(&context.writer, key, uid, &state, Arc::new(revision)).await?;
         let mut older = BTreeMap::new();
         for (name, revision) in changes.older() {

@@ -63,6 +63,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// It is looked again after this time at the latest while something is awaited.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// When it is tried again to keep a revision that could not be kept.
+const UNKEPT: Duration = Duration::from_secs(300);
 /// Sums are written after this time at the earliest, unless more than them has changed.
 const SUMS: Duration = Duration::from_secs(30);
 
@@ -183,6 +185,8 @@ impl Rollouts {
         // there yet.
         if (is_new || revisions.find(objects, key, uid, &name).await?.is_none())
             && let Err(why) = revisions.keep(objects, key, &binding, &name, &revision).await?
+            // What is everywhere already, or is the first of all, goes out all the same.
+            && before.as_ref().is_some_and(|before| is_new || before.base != name)
         {
             return self.cannot_be_kept(key, &why).await;
         }
@@ -424,7 +428,7 @@ impl Rollouts {
         let condition = Condition::new(extension::ROLLED_OUT, false, "RevisionNotKept", message, now);
         self.context.figures.rollouts().is(&key.to_string(), Some("RevisionNotKept"));
         self.set_condition(key, Some(condition), now).await?;
-        Ok(Next::After(PATIENCE))
+        Ok(Next::After(UNKEPT))
     }
 
     fn forget(&self, key: &BindingKey) {
