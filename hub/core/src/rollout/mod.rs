@@ -52,9 +52,17 @@ pub const STATE: &str = "hub.karmada.io/rollout";
 pub const REVISION: &str = "hub.karmada.io/revision";
 
 impl State {
-    /// What a binding has of it; nothing where none was kept, or none that can be read.
-    pub fn read(binding: &Value) -> Option<Self> {
-        serde_json::from_str(object::annotation(binding, STATE)?).ok()
+    /// What a binding has of it; nothing where none was kept.
+    ///
+    /// # Errors
+    /// Why what is there cannot be read.
+    pub fn read(binding: &Value) -> Result<Option<Self>, String> {
+        let Some(text) = object::annotation(binding, STATE) else { return Ok(None) };
+        let state: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if state.revision.is_empty() || state.open > state.waves.len() {
+            return Err("it names no revision, or more waves than there are".to_owned());
+        }
+        Ok(Some(state))
     }
 
     /// The revision that a cluster has whose Work says so: what the hub cannot make any more counts as what went everywhere.

@@ -156,6 +156,11 @@ impl State {
         }
     }
 
+    /// What was, where nobody can say: what follows goes out in waves, and those that wait are left as they are.
+    pub fn unknown(seed: &str) -> Self {
+        Self { seed: seed.to_owned(), ..Self::default() }
+    }
+
     /// What a cluster of a wave is to have. `has` is the revision that it has; nothing of one that has none yet.
     pub fn gets<'a>(&self, wave: usize, has: Option<&'a str>) -> Gets<'a> {
         let opened = match self.phase {

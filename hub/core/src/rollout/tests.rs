@@ -496,6 +496,39 @@ fn empty_waves_are_passed_over() {
 }
 
 #[test]
+fn a_state_is_absent_read_or_unreadable() {
+    let read = |text: Option<String>| {
+        let annotations: BTreeMap<&str, String> = text.map(|text| (STATE, text)).into_iter().collect();
+        State::read(&serde_json::json!({"metadata": {"annotations": annotations}}))
+    };
+    assert_eq!(read(None), Ok(None));
+    let state = State::first("one", "seed");
+    assert_eq!(read(Some(serde_json::to_string(&state).unwrap())), Ok(Some(state)));
+    let unreadable = [
+        "",
+        "{",
+        "{}",
+        "null",
+        r#"{"revision": "one", "phase": "Later"}"#,
+        r#"{"revision": "one", "open": 1}"#,
+    ];
+    for text in unreadable {
+        assert!(read(Some(text.to_owned())).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn what_nobody_knows_is_rolled_out_without_a_base() {
+    let mut fleet = Fleet::new(20, "tier=pilot soak=0; 100% soak=0", "");
+    fleet.state = State::unknown("seed");
+    fleet.change("two");
+    fleet.look(well);
+    assert_eq!((fleet.state.phase, fleet.state.base.as_str()), (Phase::Running, ""));
+    assert_eq!(fleet.state.gets(1, Some("")), Gets::Base);
+    assert!(fleet.state.kept == ["two"] && fleet.state.open == 1);
+}
+
+#[test]
 fn a_wave_whose_clusters_leave_waits_for_a_person() {
     // It had begun; it had not; it is the last one.
     for (begun, waves) in

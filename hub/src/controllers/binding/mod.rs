@@ -211,6 +211,10 @@ impl Binder {
             }
             let over = overriding(&self.context.known, &Subject::of(&template));
             let staged = Staged::of(&self.context, key, binding, &template, &over).await?;
+            if matches!(staged, Staged::Unreadable) {
+                self.report(key, binding, spec, &problems).await?;
+                return Ok(Next::After(PARTS));
+            }
             // Its state brings us back.
             let not_yet = matches!(staged, Staged::NotYet(_));
             if not_yet {
@@ -552,7 +556,7 @@ impl<'a> Renders<'a> {
     ) -> Self {
         let mut older = BTreeMap::new();
         let kept = match staged {
-            Staged::AtOnce => None,
+            Staged::AtOnce | Staged::Unreadable => None,
             Staged::NotYet(first) => Some(&first.base),
             Staged::Waves(waves) => Some(&waves.older),
         };
@@ -570,6 +574,7 @@ impl<'a> Renders<'a> {
         };
         let waves = match self.staged {
             Staged::AtOnce => return targets.iter().map(|_| Given::of(Some(self.now), None)).collect(),
+            Staged::Unreadable => return targets.iter().map(|_| Given::of(None, None)).collect(),
             Staged::Waves(waves) => waves,
             Staged::NotYet(first) => {
                 let given = |target: &&TargetCluster| match self.older.first_key_value() {

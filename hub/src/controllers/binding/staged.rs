@@ -25,6 +25,8 @@ pub(super) enum Staged {
     /// Not to those that have something yet: the rollout controller has to hear of it first. What has nothing gets what went
     /// everywhere last; what is there now, under this name, if nothing ever did or nobody has that any more.
     NotYet(Box<First>),
+    /// Nowhere: nobody can read how far it is, which the rollout controller says.
+    Unreadable,
     /// In waves.
     Waves(Box<Waves>),
 }
@@ -78,7 +80,11 @@ impl Staged {
         };
         let interpreter = &context.rules.interpreter;
         let revision = current::revision(interpreter, template, over).await;
-        let Some(state) = State::read(binding) else {
+        let Ok(state) = State::read(binding) else {
+            context.to_roll.add(key.clone());
+            return Ok(Self::Unreadable);
+        };
+        let Some(state) = state else {
             let now = revision.ok().map(|revision| revision.digest());
             return not_yet(First { now, ..First::default() });
         };

@@ -166,9 +166,15 @@ impl Rollouts {
         let before = State::read(&binding);
         let asked = match Asked::read(|key| object::annotation(&binding, key)) {
             Ok(Some(asked)) => asked,
-            Ok(None) => return self.end(key, &binding, before).await,
+            Ok(None) => {
+                return self.end(key, &binding, before.unwrap_or_else(|_| Some(State::default()))).await;
+            }
             // The detector says so; what is there stays as it is.
             Err(_) => return Ok(Next::Done),
+        };
+        let before = match before {
+            Ok(before) => before,
+            Err(why) => return self.cannot_be_read(key, &why).await,
         };
         let Some(spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else { return Ok(Next::Done) };
         let Some(template) = context.template(&spec).await? else { return Ok(Next::Done) };
@@ -196,10 +202,15 @@ impl Rollouts {
         let work_name =
             names::work_name(object::kind(&template), object::namespace(&template), object::name(&template));
         let look = Look { key, binding: &binding, spec, work_name };
-        let Some(before) = before else {
-            let state = State::first(&name, &seed);
-            self.write(&look, None, &state, false).await?;
-            return Ok(Next::Done);
+        let before = match before {
+            Some(before) => before,
+            // What is on the clusters is not what is there now, and nobody can say what it is.
+            None if self.is_behind(&look, object::generation(&template)) => State::unknown(&seed),
+            None => {
+                let state = State::first(&name, &seed);
+                self.write(&look, None, &state, false).await?;
+                return Ok(Next::Done);
+            }
         };
         let mut state = before.clone();
         if is_new {
@@ -312,6 +323,12 @@ impl Rollouts {
         wanted.union(&leaving).filter_map(|name| member(name)).collect()
     }
 
+    /// Whether some cluster has a template of an earlier generation.
+    fn is_behind(&self, look: &Look<'_>, generation: i64) -> bool {
+        let works = self.context.known.works.group(&look.key.to_string());
+        works.iter().any(|(_, head)| !head.deleting && (1..generation).contains(&head.of_generation))
+    }
+
     /// The revisions that Works carry.
     fn used(&self, key: &BindingKey) -> Vec<String> {
         let works = self.context.known.works.group(&key.to_string());
@@ -415,6 +432,20 @@ impl Rollouts {
             self.context.writer.revisions.forget(objects, key, object::uid(binding), name).await?;
         }
         self.set_condition(key, None, Time::now(&self.context.env)).await?;
+        Ok(Next::Done)
+    }
+
+    /// How far it is cannot be read: nothing is changed.
+    async fn cannot_be_read(&self, key: &BindingKey, why: &str) -> Result<Next, Error> {
+        let now = Time::now(&self.context.env);
+        let message = format!(
+            "the annotation {} of the binding cannot be read, so no cluster is changed: {why}. Take the annotation off: what is \
+             on the clusters then counts as good",
+            rollout::STATE
+        );
+        let condition = Condition::new(extension::ROLLED_OUT, false, "StateUnreadable", message, now);
+        self.context.figures.rollouts().is(&key.to_string(), Some("StateUnreadable"));
+        self.set_condition(key, Some(condition), now).await?;
         Ok(Next::Done)
     }
 
