@@ -180,6 +180,11 @@ impl State {
         }
     }
 
+    /// Whether no cluster is changed until a person says something, or something newer comes.
+    pub fn is_stopped(&self) -> bool {
+        !self.is_under_way() && self.phase != Phase::Complete
+    }
+
     /// Whether there is something to look after.
     pub fn is_under_way(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::AwaitsApproval)

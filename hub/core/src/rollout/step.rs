@@ -497,14 +497,20 @@ fn end(state: &mut State, silent: usize) {
     state.stopped.retain(|stopped| *stopped != state.revision);
 }
 
-/// Carries out what a person wants. `sums` are those of the last look.
+/// Carries out what a person wants. `sums` are those of the last look, and `returns` says whether what was before is kept.
 ///
 /// # Errors
 /// Why it cannot be done.
-pub fn command(state: &mut State, command: Command, sums: &Sums) -> Result<(Told, String), String> {
+pub fn command(
+    state: &mut State,
+    command: Command,
+    sums: &Sums,
+    returns: bool,
+) -> Result<(Told, String), String> {
     let was = state.phase;
     match (command, was) {
         (_, Phase::Complete) => return Err(words::nothing_under_way(command)),
+        (Command::Return, _) if !returns => return Err(words::no_return().to_owned()),
         (Command::Pause, Phase::Running | Phase::AwaitsApproval | Phase::Breached) => {
             state.phase = Phase::Paused;
             state.why = "somebody paused it".to_owned();

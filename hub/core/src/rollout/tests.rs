@@ -130,7 +130,7 @@ impl Fleet {
 
     fn command(&mut self, what: Command) -> Result<(), String> {
         let stopped = matches!(self.state.phase, Phase::Aborted | Phase::Returned);
-        let done = command(&mut self.state, what, &self.last.sums).map(drop);
+        let done = command(&mut self.state, what, &self.last.sums, true).map(drop);
         if done.is_ok() && stopped {
             self.clocks = Clocks::default();
         }
@@ -493,6 +493,18 @@ fn empty_waves_are_passed_over() {
     fleet.change("three");
     fleet.look(well);
     assert_eq!(fleet.state.phase, Phase::Complete, "{}", fleet.said());
+}
+
+#[test]
+fn what_is_not_kept_is_not_returned() {
+    let mut fleet = Fleet::new(4, "50%; 100%", "");
+    fleet.change("two");
+    fleet.look(well);
+    let before = fleet.state.clone();
+    let refused = command(&mut fleet.state, Command::Return, &fleet.last.sums, false);
+    assert!(refused.unwrap_err().contains("is not kept any more"));
+    assert_eq!(fleet.state, before);
+    command(&mut fleet.state, Command::Abort, &fleet.last.sums, false).unwrap();
 }
 
 #[test]

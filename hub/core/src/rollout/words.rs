@@ -143,6 +143,11 @@ pub(super) fn done(command: Command, revision: &str) -> String {
     }
 }
 
+/// Why nothing can be returned.
+pub fn no_return() -> &'static str {
+    "it cannot be returned, since what was everywhere before is not kept any more"
+}
+
 /// The reason of the condition.
 pub fn reason(state: &State) -> &'static str {
     match state.phase {

@@ -264,6 +264,16 @@ impl Binder {
                     Outcome::Made(Made::Unchanged, _) => {}
                     Outcome::NotYet => settled = false,
                     Outcome::Left => {}
+                    Outcome::Waits => {
+                        settled = false;
+                        problems.unmade.push((
+                            "RolloutStopped",
+                            format!(
+                                "{}: a new copy waits, since the change is stopped and what was before it is not kept",
+                                target.name
+                            ),
+                        ));
+                    }
                     Outcome::Made(Made::Going, _) => next = next.sooner(PATIENCE),
                     Outcome::Made(Made::Withheld(wait), _) => {
                         next = next.sooner(wait);
@@ -339,14 +349,16 @@ impl Binder {
     async fn make(
         &self,
         key: &BindingKey,
-        Given { render, revision, only_as_it_is, is_older }: Given<'_>,
+        Given { render, revision, only_as_it_is, is_older, waits }: Given<'_>,
         target: &TargetCluster,
         changed: Option<Duration>,
     ) -> Result<Outcome, Error> {
-        let Some(render) = render else { return Ok(Outcome::Left) };
+        let namespace = names::execution_namespace(&target.name);
+        let Some(render) = render else {
+            return Ok(if waits { Outcome::Waits } else { Outcome::Left });
+        };
         let cluster = self.context.known.clusters.get(&Key::cluster_scoped(target.name.as_str()));
         let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Outcome::NotYet) };
-        let namespace = names::execution_namespace(&target.name);
         if self
             .context
             .known
@@ -516,6 +528,8 @@ enum Outcome {
     NotYet,
     /// An override cannot be applied; the Work stays as it is.
     Override(String),
+    /// It has nothing, and there is nothing that it may have; the rollout is stopped.
+    Waits,
     /// It waits for its wave, and what it has cannot be made any more; the Work stays as it is.
     Left,
 }
@@ -530,11 +544,13 @@ struct Given<'a> {
     only_as_it_is: bool,
     /// Whether this is what was before.
     is_older: bool,
+    /// Whether it is to have something, and there is nothing that it may have.
+    waits: bool,
 }
 
 impl<'a> Given<'a> {
     fn of(render: Option<&'a Render<'a>>, revision: Option<String>) -> Self {
-        Self { render, revision, only_as_it_is: false, is_older: false }
+        Self { render, revision, only_as_it_is: false, is_older: false, waits: false }
     }
 }
 
@@ -601,6 +617,7 @@ impl<'a> Renders<'a> {
                 {
                     Given { only_as_it_is: true, ..Given::of(Some(self.now), Some(name)) }
                 }
+                Choice::Waits => Given { waits: true, ..Given::of(None, None) },
                 Choice::Same(_) | Choice::Left => Given::of(None, None),
             }
         };

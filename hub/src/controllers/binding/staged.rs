@@ -58,6 +58,8 @@ pub(super) enum Choice {
     Older(String),
     /// What it has, which nobody can name unless it is the template as it is now, under this name.
     Same(String),
+    /// Nothing yet: what is rolled out is stopped, and the hub cannot make what was before it any more.
+    Waits,
     /// What it has: the hub cannot make that any more.
     Left,
 }
@@ -151,6 +153,8 @@ impl Waves {
         match self.older.contains_key(older) {
             true => Choice::Older(older.to_owned()),
             false if older == state.revision => now(),
+            // Nothing goes out, and nobody has what was there before it.
+            false if work.is_none() && state.is_stopped() => Choice::Waits,
             // A new copy is worth more than waiting for what nobody has any more.
             false if work.is_none() => now(),
             false => Choice::Left,

@@ -33,8 +33,8 @@ use karmada_core::{
     gather::Rounds,
     names,
     rollout::{
-        self, Asked, Clocks, Command, Fact, Member, Order, Phase, State, Step, Sums, Told, begin, command,
-        step, words,
+        self, Asked, Clocks, Command, Fact, Gate, Member, Order, Phase, State, Step, Sums, Told, begin,
+        command, step, words,
     },
     select::{Claim, Subject},
 };
@@ -253,13 +253,15 @@ impl Rollouts {
         let mut clocks = known.map(|(_, clocks)| clocks).unwrap_or_default();
         let ordered = object::annotation(look.binding, extension::ROLLOUT_COMMAND);
         let mut told: Vec<(&'static str, String)> = Vec::new();
+        let returns = changes.has(&state.base, &state);
+        let gate = Gate { returns: asked.gate.returns && returns, ..asked.gate.clone() };
         if let Some(text) = ordered {
             // What has failed by now is what a person lets go on.
             let mut seen = state.clone();
             let members = self.members(look, &state, changes);
-            let sums = step(&mut seen, &asked.gate, &members, now, &mut clocks).sums;
+            let sums = step(&mut seen, &gate, &members, now, &mut clocks).sums;
             let stopped = matches!(state.phase, Phase::Aborted | Phase::Returned);
-            told.push(match carry_out(&mut state, text, &sums) {
+            told.push(match carry_out(&mut state, text, &sums, returns) {
                 Ok((kind, text)) => {
                     if stopped {
                         // What begins anew gives everybody their time anew.
@@ -271,7 +273,7 @@ impl Rollouts {
             });
         }
         let members = self.members(look, &state, changes);
-        let stepped = step(&mut state, &asked.gate, &members, now, &mut clocks);
+        let stepped = step(&mut state, &gate, &members, now, &mut clocks);
         drop(members);
         let again = stepped.again.filter(|_| state.is_under_way());
         self.clocks.lock().insert(look.key.clone(), (state.revision.clone(), clocks));
@@ -282,7 +284,7 @@ impl Rollouts {
         for (reason, text) in told {
             self.tell(look, reason, &text);
         }
-        let shown = self.show(look.key, &state, &stepped, now).await?;
+        let shown = self.show(look.key, &state, &stepped, returns, now).await?;
         let again = again.into_iter().chain(shown).min();
         for gone in before.kept.iter().filter(|kept| !state.kept.contains(kept)) {
             let uid = object::uid(look.binding);
@@ -368,6 +370,7 @@ impl Rollouts {
         key: &BindingKey,
         state: &State,
         step: &Step,
+        returns: bool,
         now: Time,
     ) -> Result<Option<Duration>, Error> {
         let phase = words::reason(state);
@@ -392,6 +395,7 @@ impl Rollouts {
         }
         let message =
             if ended { words::message(state, &Step::default()) } else { words::message(state, step) };
+        let message = if ended || returns { message } else { format!("{message}; {}", words::no_return()) };
         self.set_condition(key, Some(Condition::new(extension::ROLLED_OUT, ended, phase, message, now)), now)
             .await?;
         Ok(None)
@@ -482,12 +486,12 @@ impl Rollouts {
 }
 
 /// Does what somebody wants.
-fn carry_out(state: &mut State, text: &str, sums: &Sums) -> Result<(Told, String), String> {
+fn carry_out(state: &mut State, text: &str, sums: &Sums, returns: bool) -> Result<(Told, String), String> {
     let (what, meant) = Command::read(text)?;
     if meant.is_some_and(|meant| meant != state.revision) {
         return Err(format!("it is about another revision than {}", state.revision));
     }
-    command(state, what, sums)
+    command(state, what, sums, returns)
 }
 
 fn reason_of(kind: Told) -> &'static str {
