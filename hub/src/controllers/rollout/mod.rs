@@ -234,7 +234,12 @@ impl Rollouts {
                     (*name, head.as_ref().and_then(|cluster| cluster.metadata.labels.as_ref()))
                 })
                 .collect();
-            state = begin(&state, &name, &asked, &seed, &clusters);
+            let nowhere = members.is_empty() && context.known.works.group_len(&key.to_string()) == 0;
+            state = match nowhere && !state.stopped.contains(&name) {
+                // Nobody has anything: it is the first of all again.
+                true => State { stopped: state.stopped, ..State::first(&name, &seed) },
+                false => begin(&state, &name, &asked, &seed, &clusters),
+            };
         }
         self.go_on(&look, before, state, &asked, &changes).await
     }
