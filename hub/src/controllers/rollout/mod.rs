@@ -76,9 +76,12 @@ pub(crate) struct Rollouts {
     clusters: Gathered,
     /// Since when clusters are not well, and of which revision that is.
     clocks: Mutex<BTreeMap<BindingKey, (String, Clocks)>>,
-    /// When the conditions of those that are under way were written, and for which revision and wave.
-    shown: Mutex<BTreeMap<BindingKey, (Time, String, &'static str, usize)>>,
+    /// The conditions of those that are under way, as they were written.
+    shown: Mutex<BTreeMap<BindingKey, Shown>>,
 }
+
+/// When a condition was written, for which revision, with which reason and at which wave.
+type Shown = (Time, String, &'static str, usize);
 
 /// What there is of a binding.
 struct Look<'a> {
