@@ -65,7 +65,7 @@ impl Bound {
         }
         let deleting = object::deletion_timestamp(value).is_some();
         let id = object::label(value, bindings::id_label(scope)).unwrap_or_default().to_owned();
-        let (fenced, rollout) = (fence::after(value).is_some(), State::read(value));
+        let (fenced, rollout) = (fence::after(value).is_some(), State::read(value).unwrap_or_default());
         Ok(Self { key, spec, status, deleting, left, fenced, rollout, id })
     }
 

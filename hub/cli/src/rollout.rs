@@ -126,8 +126,12 @@ async fn carried(
     let take = |page: Vec<Value>| {
         for work in &page {
             let Some(cluster) = names::cluster_of_namespace(object::namespace(work)) else { continue };
-            let says = object::annotation(work, rollout::REVISION);
-            let has = if says == Some(&state.revision) { &state.revision } else { state.carried(says) };
+            let says = rollout::marked(work);
+            let has = match says {
+                Some(says) if says == state.revision => says,
+                Some(_) => state.carried(says),
+                None => "unknown",
+            };
             all.entry(has.to_owned()).or_default().push(cluster.to_owned());
         }
     };

@@ -6,8 +6,16 @@ use karmada_telemetry::metrics::Sheet;
 use parking_lot::Mutex;
 
 /// Those that are shown also while there is none.
-const PHASES: [&str; 7] =
-    ["Progressing", "AwaitsApproval", "Paused", "GateBroken", "Aborted", "Returned", "RevisionNotKept"];
+const PHASES: [&str; 8] = [
+    "Progressing",
+    "AwaitsApproval",
+    "Paused",
+    "GateBroken",
+    "Aborted",
+    "Returned",
+    "RevisionNotKept",
+    "StateUnreadable",
+];
 
 /// How they stand.
 #[derive(Debug, Default)]

@@ -78,7 +78,8 @@ impl Revisions {
                     return Ok(Err(format!("Secret {place} is somebody else's: delete it")));
                 }
             }
-            Err(error) if error.is_invalid() || error.code() == Some(413) => {
+            // It may be too large, or not be allowed: by a quota, or to the hub.
+            Err(error) if error.is_invalid() || matches!(error.code(), Some(403 | 413)) => {
                 return Ok(Err(error.to_string()));
             }
             Err(error) => return Err(error),

@@ -62,12 +62,12 @@ impl Share {
     }
 }
 
-/// How many clusters may fail.
+/// How many clusters of some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// So many.
     Count(usize),
-    /// Such a share of those that have been heard.
+    /// Such a share.
     Share(Share),
 }
 
@@ -108,9 +108,9 @@ pub struct Wave {
 pub struct Gate {
     /// How many of the clusters that were heard since they were given the change may be not well.
     pub max_failures: Allowed,
-    /// How many of a wave must be well; of a smaller wave all.
-    pub min_healthy: usize,
-    /// How long a cluster has, from its first report about the change.
+    /// How many of a wave must be well, of a smaller wave all; or which share of those that were heard, and at least one.
+    pub min_healthy: Allowed,
+    /// How long a cluster has from its first report about the change, and how long until that report.
     pub deadline: Duration,
     /// Which share of changed clusters may fall silent after it, beyond the share of the others that does.
     pub silent_after_change: Share,
@@ -122,7 +122,7 @@ impl Default for Gate {
     fn default() -> Self {
         Self {
             max_failures: Allowed::Count(0),
-            min_healthy: 1,
+            min_healthy: Allowed::Share(Share(5000)),
             deadline: DEADLINE,
             silent_after_change: Share(500),
             returns: false,
@@ -245,7 +245,10 @@ fn gate(text: &str) -> Result<Gate, String> {
                 gate.max_failures = Allowed::Share(Share::parse(value).ok_or_else(wrong)?);
             }
             "maxFailures" => gate.max_failures = Allowed::Count(value.parse().map_err(|_| wrong())?),
-            "minHealthy" => gate.min_healthy = value.parse().map_err(|_| wrong())?,
+            "minHealthy" if value.ends_with('%') => {
+                gate.min_healthy = Allowed::Share(Share::parse(value).ok_or_else(wrong)?);
+            }
+            "minHealthy" => gate.min_healthy = Allowed::Count(value.parse().map_err(|_| wrong())?),
             "deadline" => gate.deadline = wait("deadline", value)?,
             "silentAfterChange" => gate.silent_after_change = Share::parse(value).ok_or_else(wrong)?,
             "onBreach" => {
@@ -295,13 +298,15 @@ mod tests {
         );
         let gate = Gate {
             max_failures: Allowed::Share(Share(200)),
-            min_healthy: 3,
+            min_healthy: Allowed::Count(3),
             deadline: Duration::from_secs(1800),
             silent_after_change: Share(1000),
             returns: true,
         };
         assert_eq!(asked.gate, gate);
         assert_eq!(read("100%", None).unwrap().unwrap().gate, Gate::default());
+        let share = read("100%", Some("minHealthy=90%")).unwrap().unwrap().gate.min_healthy;
+        assert_eq!(share, Allowed::Share(Share(9000)));
         assert_eq!(Asked::read(|_| None), Ok(None));
     }
 
@@ -324,6 +329,7 @@ mod tests {
             ("100%", Some("maxFailures"), "\"maxFailures\" has no value"),
             ("100%", Some("maxFailures=some"), "\"some\" is no maxFailures"),
             ("100%", Some("maxFailure=1"), "there is no setting \"maxFailure\""),
+            ("100%", Some("minHealthy=most"), "\"most\" is no minHealthy"),
             ("100%", Some("onBreach=Stop"), "onBreach is Pause or Return, not \"Stop\""),
         ];
         for (waves, gate, want) in rows {

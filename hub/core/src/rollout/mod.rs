@@ -18,7 +18,8 @@
 //!   revisions that clusters may have at once to one more than there are waves, however fast changes follow each other.
 //! - A gate asks those clusters only that were heard since they were given the change. One that is silent, or holds changes back,
 //!   is neither well nor failed; a wave of which too few were heard waits, and says so.
-//! - Changed clusters that fall silent in larger numbers than unchanged ones may have lost their link by the change: a breach.
+//! - Changed clusters that soon fall silent in larger numbers than unchanged ones may have lost their link by the change: a
+//!   breach, if there are enough unchanged ones to tell.
 //! - Times are the hub's. Which clusters have not become well yet, and since when, is not kept over a restart: they are given
 //!   their time anew. Everything else is.
 //! - A cluster never gets a revision that another one has replaced. Until its wave comes it keeps what it has; a new one gets
@@ -26,6 +27,7 @@
 //! - Nothing but a person begins a revision again that was stopped.
 
 pub mod asked;
+mod mark;
 pub mod revision;
 mod seen;
 mod state;
@@ -37,21 +39,30 @@ use serde_json::Value;
 
 pub use self::{
     asked::{Asked, Gate},
+    mark::{mark, marked},
     revision::Revision,
-    seen::seen,
+    seen::{is_named, seen},
     state::{Command, Gets, Order, Phase, State, Wave, begin},
     step::{Clocks, Fact, Member, Seen, Stage, Step, Sums, Told, command, step},
 };
 
 /// On a binding, by the hub: the [`State`].
 pub const STATE: &str = "hub.karmada.io/rollout";
-/// On a Work, by the hub: the revision that it carries.
+/// On a Work, by the hub: the revision that it carries, and a digest of the content that is meant.
 pub const REVISION: &str = "hub.karmada.io/revision";
 
 impl State {
-    /// What a binding has of it; nothing where none was kept, or none that can be read.
-    pub fn read(binding: &Value) -> Option<Self> {
-        serde_json::from_str(object::annotation(binding, STATE)?).ok()
+    /// What a binding has of it; nothing where none was kept.
+    ///
+    /// # Errors
+    /// Why what is there cannot be read.
+    pub fn read(binding: &Value) -> Result<Option<Self>, String> {
+        let Some(text) = object::annotation(binding, STATE) else { return Ok(None) };
+        let state: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if state.revision.is_empty() || state.open > state.waves.len() {
+            return Err("it names no revision, or more waves than there are".to_owned());
+        }
+        Ok(Some(state))
     }
 
     /// The revision that a cluster has whose Work says so: what the hub cannot make any more counts as what went everywhere.

@@ -7,12 +7,30 @@ use serde_json::Value;
 use super::Seen;
 use crate::stage::{self, Stage};
 
+/// Whether the agent says which generation of the Work it has tried.
+pub fn is_named(work: &Value) -> bool {
+    let conditions = work.pointer("/status/conditions").and_then(Value::as_array);
+    let applied = conditions.into_iter().flatten().find(|condition| condition["type"] == condition::APPLIED);
+    applied.and_then(|applied| applied["observedGeneration"].as_i64()).is_some_and(|seen| seen > 0)
+}
+
+impl Seen {
+    /// What it is worth from an agent that says which generation of a Work it has tried, where it has not yet.
+    pub fn unless_named(self, is_named: bool) -> Self {
+        match self {
+            Self::Well | Self::Unwell if !is_named => Self::Unsaid,
+            seen => seen,
+        }
+    }
+}
+
 /// See the module. What was reported of an earlier content says nothing of this one.
 pub fn seen(work: &Value) -> Seen {
     let conditions = work.pointer("/status/conditions").and_then(Value::as_array);
     let is_held =
         |condition: &Value| condition["type"] == extension::CHANGES_HELD && condition["status"] == "True";
-    if conditions.into_iter().flatten().any(is_held) {
+    // What is not dispatched does not reach it either.
+    if conditions.into_iter().flatten().any(is_held) || work["spec"]["suspendDispatching"] == true {
         return Seen::Held;
     }
     match stage::of(work).0 {
@@ -20,9 +38,6 @@ pub fn seen(work: &Value) -> Seen {
         Stage::Failed => return Seen::Unwell,
         Stage::Applied => {}
     }
-    let applied = conditions.into_iter().flatten().find(|condition| condition["type"] == condition::APPLIED);
-    let observed =
-        applied.and_then(|applied| applied["observedGeneration"].as_i64()).is_some_and(|seen| seen > 0);
     let Some(status) = work.pointer("/status/manifestStatuses/0") else { return Seen::Unsaid };
     let carried = work
         .pointer("/spec/workload/manifests/0")
@@ -32,7 +47,7 @@ pub fn seen(work: &Value) -> Seen {
     // Agents of others do not say which generation of the Work they have applied; a workload says of which template it is.
     let is_of_this = match carried.zip(reported) {
         Some((carried, reported)) => reported >= carried,
-        None => observed,
+        None => is_named(work),
     };
     if !is_of_this {
         return Seen::Unsaid;
@@ -75,9 +90,15 @@ mod tests {
             let work = json!({
                 "metadata": {"generation": 2},
                 "spec": {"workload": {"manifests": [{"metadata": {"annotations": {"resourcetemplate.karmada.io/generation": "7"}}}]}},
-                "status": {"conditions": conditions, "manifestStatuses": statuses},
+                "status": {"conditions": conditions.clone(), "manifestStatuses": statuses},
             });
             assert_eq!(seen(&work), want, "{work}");
+            // An agent of ours says nothing of an override before it names the Work's generation.
+            let ours = if conditions[0]["observedGeneration"] == 0 { Seen::Unsaid } else { want };
+            assert_eq!(seen(&work).unless_named(is_named(&work)), ours, "{work}");
+            let mut suspended = work;
+            suspended["spec"]["suspendDispatching"] = json!(true);
+            assert_eq!(seen(&suspended), Seen::Held);
         }
     }
 }

@@ -8,6 +8,9 @@ use sha2::{Digest, Sha256};
 
 use super::asked::{self, Asked, Who};
 
+/// So many revisions that were stopped are remembered.
+const STOPPED: usize = 8;
+
 /// How a rollout stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
@@ -120,9 +123,9 @@ pub struct State {
     pub accepted_failures: usize,
     #[serde(skip_serializing_if = "is_zero")]
     pub accepted_silent: usize,
-    /// What was stopped, and is not begun again by itself.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub refused: String,
+    /// What was stopped, and is not begun again by itself: the last ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
@@ -153,11 +156,18 @@ impl State {
         }
     }
 
+    /// What was, where nobody can say: what follows goes out in waves, and those that wait are left as they are.
+    pub fn unknown(seed: &str) -> Self {
+        Self { seed: seed.to_owned(), ..Self::default() }
+    }
+
     /// What a cluster of a wave is to have. `has` is the revision that it has; nothing of one that has none yet.
     pub fn gets<'a>(&self, wave: usize, has: Option<&'a str>) -> Gets<'a> {
         let opened = match self.phase {
             Phase::Complete => return Gets::Revision,
-            Phase::Returned => return Gets::Base,
+            // What others have is not what was returned.
+            Phase::Returned if has.is_none_or(|has| has == self.revision) => return Gets::Base,
+            Phase::Returned => false,
             Phase::Running | Phase::AwaitsApproval => wave < self.open,
             Phase::Paused | Phase::Breached | Phase::Aborted => false,
         };
@@ -168,6 +178,11 @@ impl State {
             Some(has) if self.kept.iter().any(|kept| kept == has) => Gets::Kept(has),
             _ => Gets::Base,
         }
+    }
+
+    /// Whether no cluster is changed until a person says something, or something newer comes.
+    pub fn is_stopped(&self) -> bool {
+        !self.is_under_way() && self.phase != Phase::Complete
     }
 
     /// Whether there is something to look after.
@@ -255,8 +270,12 @@ pub fn begin(
     seed: &str,
     clusters: &[(&str, Option<&BTreeMap<String, String>>)],
 ) -> State {
-    let stopped = matches!(before.phase, Phase::Breached | Phase::Aborted | Phase::Returned);
-    let refused = if stopped { before.revision.clone() } else { before.refused.clone() };
+    let mut stopped = before.stopped.clone();
+    if matches!(before.phase, Phase::Breached | Phase::Aborted | Phase::Returned) {
+        stopped.retain(|known| *known != before.revision);
+        stopped.push(before.revision.clone());
+        stopped.drain(..stopped.len().saturating_sub(STOPPED));
+    }
     let mut kept = before.kept.clone();
     if !kept.iter().any(|kept| kept == revision) {
         kept.push(revision.to_owned());
@@ -266,7 +285,7 @@ pub fn begin(
         base: before.base.clone(),
         kept,
         seed: seed.to_owned(),
-        refused,
+        stopped,
         ..State::default()
     };
     if revision == before.base {
@@ -274,7 +293,7 @@ pub fn begin(
         return state;
     }
     let phase = match before.phase {
-        _ if revision == state.refused => Phase::Aborted,
+        _ if state.stopped.iter().any(|stopped| stopped == revision) => Phase::Aborted,
         Phase::Paused => Phase::Paused,
         _ => Phase::Running,
     };

@@ -1,15 +1,21 @@
 //! One look at a rollout: what the clusters say, and what follows.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use karmada_meta::time::Time;
 use serde::Serialize;
 
 use super::{
-    asked::Gate,
-    state::{Command, Phase, State},
+    asked::{Allowed, Gate},
+    state::{Command, Phase, State, Wave},
     words,
 };
+
+/// Silence is compared with that of so many unchanged clusters at least.
+const BASELINE: usize = 20;
 
 /// How a cluster stands that has been given the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +52,10 @@ pub struct Member<'a> {
     pub fact: Fact,
     /// Since when nothing was heard of it, if it is silent.
     pub silent: Option<Time>,
+    /// Whether its copy is being evicted.
+    pub leaving: bool,
+    /// Whether its agent cannot say which state of a Work it has applied.
+    pub mute: bool,
 }
 
 /// How far a cluster is.
@@ -59,8 +69,10 @@ pub enum Stage {
     Due,
     /// It was silent already when its wave began.
     WaitingSilent,
-    /// It fell silent after that.
+    /// It fell silent soon after that.
     SilentAfterChange,
+    /// It fell silent so long after it was given the change that it may be for anything.
+    SilentLater,
     /// It holds the change back, or waits for a maintenance window.
     WaitingHeld,
     /// It was given the change and has not said anything about it.
@@ -71,6 +83,8 @@ pub enum Stage {
     Healthy,
     /// It was not well in time.
     Failed,
+    /// It can be reached, and has not said anything about the change in time.
+    Overdue,
 }
 
 /// How many clusters are how far.
@@ -92,9 +106,14 @@ impl Sums {
         *self.0.entry(stage).or_default() += 1;
     }
 
-    /// Those that have said something about the change.
+    /// Those that have said something about the change, or should have.
     fn heard(&self) -> usize {
-        [Stage::Applied, Stage::Healthy, Stage::Failed].map(|stage| self.of(stage)).iter().sum()
+        self.of(Stage::Applied) + self.of(Stage::Healthy) + self.failed()
+    }
+
+    /// Those that were not well in time.
+    fn failed(&self) -> usize {
+        self.of(Stage::Failed) + self.of(Stage::Overdue)
     }
 
     /// Those that could say something and have not.
@@ -103,9 +122,60 @@ impl Sums {
     }
 }
 
-/// Since when clusters are not well.
+/// Since when clusters are not well, and which were evicted after they were given the change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Clocks(BTreeMap<String, Time>);
+pub struct Clocks {
+    running: BTreeMap<String, Clock>,
+    /// When this began to be looked at.
+    since: Option<Time>,
+    /// With their waves: they count as failed also when they are gone.
+    evicted: BTreeMap<String, usize>,
+}
+
+/// What a cluster is late with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    Unheard,
+    Unwell,
+}
+
+/// How much of its time a cluster has used. It stands still while the cluster is silent, and what was used is forgotten only
+/// when the cluster has been well for as long as it may be unwell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Clock {
+    unheard: Duration,
+    unwell: Duration,
+    /// What runs now, and up to when it was counted.
+    runs: Option<(Late, Time)>,
+    well: Option<Time>,
+}
+
+impl Clock {
+    /// Lets it run until now, and goes on with `late`. Answers what that has used.
+    fn run(&mut self, late: Option<Late>, silent: Option<Time>, now: Time) -> Duration {
+        if let Some((was, counted)) = self.runs {
+            let until = silent.filter(|silent| *silent < now).unwrap_or(now);
+            *self.of(was) += counted.elapsed(until.timestamp().into());
+        }
+        self.runs = late.map(|late| (late, now));
+        late.map_or(Duration::ZERO, |late| *self.of(late))
+    }
+
+    /// Notes whether the cluster is well, which it has to be for some time.
+    fn is_well(&mut self, well: bool, now: Time, long: Duration) {
+        self.well = well.then(|| self.well.unwrap_or(now));
+        if self.well.is_some_and(|since| since.elapsed(now.timestamp().into()) >= long) {
+            *self = Self::default();
+        }
+    }
+
+    fn of(&mut self, late: Late) -> &mut Duration {
+        match late {
+            Late::Unheard => &mut self.unheard,
+            Late::Unwell => &mut self.unwell,
+        }
+    }
+}
 
 /// What a look has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,8 +216,13 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
         look(state, gate, members, now, clocks, &mut step);
         return step;
     }
+    if state.phase == Phase::AwaitsApproval && !state.why.is_empty() && lost(state, members).is_none() {
+        // Those that had left are back.
+        state.phase = Phase::Running;
+        state.why.clear();
+    }
     let before = state.open;
-    while state.is_under_way() && passed(state, gate, members, now, &mut step) {
+    while state.is_under_way() && passed(state, gate, members, now, clocks, &mut step) {
         let goes_on = advance(state, members, now, &mut step);
         look(state, gate, members, now, clocks, &mut step);
         if !goes_on {
@@ -167,36 +242,96 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
     let mut running = BTreeMap::new();
     let mut soonest = None;
     for member in members {
-        let mut stage = stage(state, member);
-        if stage == Stage::Applied {
-            let since = clocks.0.get(member.name).copied().unwrap_or(now);
-            running.insert(member.name.to_owned(), since);
-            match gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())) {
-                Duration::ZERO => stage = Stage::Failed,
+        let mut stage = stage(state, gate, member);
+        let late = match stage {
+            Stage::Applied => Some((Late::Unwell, Stage::Failed)),
+            Stage::Offered if member.mute => None,
+            Stage::Due | Stage::Offered => Some((Late::Unheard, Stage::Overdue)),
+            _ => None,
+        };
+        let mut clock = clocks.running.remove(member.name).unwrap_or_default();
+        let used = clock.run(late.map(|(late, _)| late), member.silent, now);
+        clock.is_well(stage == Stage::Healthy, now, gate.deadline);
+        if let Some((_, failed)) = late {
+            match gate.deadline.saturating_sub(used) {
+                Duration::ZERO => stage = failed,
                 left => soonest = Some(soonest.map_or(left, |known: Duration| known.min(left))),
             }
+        }
+        let used = clock.runs.is_some() || clock.unheard + clock.unwell > Duration::ZERO;
+        if used && !matches!(stage, Stage::Unconcerned | Stage::NotYet) {
+            running.insert(member.name.to_owned(), clock);
         }
         step.sums.add(stage);
         if member.wave + 1 == state.open {
             step.wave.add(stage);
         }
     }
-    clocks.0 = running;
+    clocks.running = running;
+    clocks.since.get_or_insert(now);
+    evicted(state, members, clocks, step);
     if state.is_under_way() {
         step.again = soonest;
     }
 }
 
-fn stage(state: &State, member: &Member<'_>) -> Stage {
+/// Counts those that were evicted with the change and are gone by now.
+fn evicted(state: &State, members: &[Member<'_>], clocks: &mut Clocks, step: &mut Step) {
+    for member in members {
+        match (member.fact, member.leaving) {
+            (Fact::New(_), true) => drop(clocks.evicted.insert(member.name.to_owned(), member.wave)),
+            _ => drop(clocks.evicted.remove(member.name)),
+        }
+    }
+    let there: BTreeSet<&str> = members.iter().map(|member| member.name).collect();
+    for (_, wave) in clocks.evicted.iter().filter(|(name, _)| !there.contains(name.as_str())) {
+        step.sums.add(Stage::Failed);
+        if wave + 1 == state.open {
+            step.wave.add(Stage::Failed);
+        }
+    }
+}
+
+/// Whether a wave has no clusters for which the change is one.
+fn is_empty(members: &[Member<'_>], wave: usize) -> bool {
+    let concerned = |member: &Member<'_>| match member.fact {
+        Fact::Unconcerned => false,
+        // It will not be given it any more.
+        Fact::Old => !member.leaving,
+        Fact::New(_) => true,
+    };
+    !members.iter().any(|member| member.wave == wave && concerned(member))
+}
+
+/// The wave that had clusters and has none any more, so that nobody can say whether it is well: the last that has begun, or
+/// the next one.
+fn lost(state: &State, members: &[Member<'_>]) -> Option<usize> {
+    let lost = |wave: &usize| {
+        let had = |wave: &Wave| wave.clusters > 0 || wave.opened.is_some();
+        state.waves.get(*wave).is_some_and(had) && is_empty(members, *wave)
+    };
+    let opened = |wave: &usize| state.waves.get(*wave).is_some_and(|wave| wave.opened.is_some());
+    state.open.checked_sub(1).filter(opened).into_iter().chain([state.open]).find(lost)
+}
+
+fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
     let opened =
         state.waves.get(member.wave).filter(|_| member.wave < state.open).and_then(|wave| wave.opened);
     match (member.fact, member.silent) {
         (Fact::Unconcerned, _) => Stage::Unconcerned,
+        // It will not be given it any more, or it was, and is evicted.
+        (Fact::Old, _) if member.leaving => Stage::Unconcerned,
+        (Fact::New(_), _) if member.leaving => Stage::Failed,
         (Fact::Old, _) if opened.is_none() || !state.is_under_way() => Stage::NotYet,
         (Fact::Old, Some(_)) => Stage::WaitingSilent,
         (Fact::Old, None) => Stage::Due,
-        (Fact::New(_), Some(since)) if opened.is_none_or(|opened| since > opened) => Stage::SilentAfterChange,
-        (Fact::New(_), Some(_)) => Stage::WaitingSilent,
+        (Fact::New(_), Some(since)) => match opened {
+            Some(opened) if since <= opened => Stage::WaitingSilent,
+            Some(opened) if opened.elapsed(since.timestamp().into()) <= gate.deadline => {
+                Stage::SilentAfterChange
+            }
+            _ => Stage::SilentLater,
+        },
         (Fact::New(Seen::Held), None) => Stage::WaitingHeld,
         (Fact::New(Seen::Unsaid), None) => Stage::Offered,
         (Fact::New(Seen::Unwell), None) => Stage::Applied,
@@ -211,9 +346,9 @@ fn allowed(state: &State, gate: &Gate, sums: &Sums) -> usize {
 
 /// Why the gate is broken, if it is.
 fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Option<String> {
-    let (failed, heard) = (sums.of(Stage::Failed), sums.heard());
+    let (failed, heard) = (sums.failed(), sums.heard());
     if failed > allowed(state, gate, sums) {
-        return Some(words::failures(failed, heard, gate.deadline));
+        return Some(words::failures(failed, heard, sums.of(Stage::Overdue), gate.deadline));
     }
     let silent = sums.of(Stage::SilentAfterChange);
     // One link goes down now and then.
@@ -232,6 +367,10 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
         others += 1;
         silent_others += usize::from(since.is_some());
     }
+    if others < BASELINE.max(silent) {
+        // With so few to compare it may be anything.
+        return None;
+    }
     let share = |part: usize, of: usize| if of == 0 { 0.0 } else { part as f64 / of as f64 };
     let beyond = share(silent, changed) - share(silent_others, others);
     (beyond > gate.silent_after_change.fraction())
@@ -239,27 +378,51 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
 }
 
 /// Whether the last wave that has begun may be followed by the next. Notes since when it is well, and when to look again.
-fn passed(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, step: &mut Step) -> bool {
+fn passed(
+    state: &mut State,
+    gate: &Gate,
+    members: &[Member<'_>],
+    now: Time,
+    clocks: &Clocks,
+    step: &mut Step,
+) -> bool {
     let Some(last) = state.open.checked_sub(1) else { return true };
     let Some(opened) = state.waves.get(last).and_then(|wave| wave.opened) else { return true };
-    if members.iter().all(|member| member.wave != last || member.fact == Fact::Unconcerned) {
-        // All its clusters have left, or never were.
+    if members.is_empty() {
+        return false;
+    }
+    if is_empty(members, last) {
+        // A person decides.
         return true;
     }
     let mut again = |wait: Duration| step.again = Some(step.again.map_or(wait, |known| known.min(wait)));
     let (open_for, wave, sums) = (opened.elapsed(now.timestamp().into()), &step.wave, &step.sums);
     let of =
         wave.all().filter(|(stage, _)| *stage != Stage::Unconcerned).map(|(_, count)| count).sum::<usize>();
-    // Those that could speak are waited for as long as a cluster has to become well.
-    let waits = sums.expected() > 0 && open_for < gate.deadline;
+    // Those that could speak are waited for as long as a cluster has to become well; after a restart anew.
+    let looked_for = clocks.since.map_or(Duration::ZERO, |since| since.elapsed(now.timestamp().into()));
+    let waited = open_for.min(looked_for);
+    let waits = sums.expected() > 0 && waited < gate.deadline;
     let is_last = state.open == state.waves.len();
-    let enough = is_last || wave.of(Stage::Healthy) >= gate.min_healthy.min(of);
-    let unwell = sums.of(Stage::Failed) + sums.of(Stage::Applied);
+    let wanted = match gate.min_healthy {
+        Allowed::Count(count) => count.min(of),
+        Allowed::Share(share) => share.up(wave.heard()).max(1),
+    };
+    let enough = is_last || wave.of(Stage::Healthy) >= wanted;
+    let unwell = sums.failed() + sums.of(Stage::Applied);
     if waits {
-        again(gate.deadline.saturating_sub(open_for));
+        if unwell > allowed(state, gate, sums) {
+            state.well = None;
+        }
+        again(gate.deadline.saturating_sub(waited));
         return false;
     }
-    if !enough || unwell > allowed(state, gate, sums) {
+    let too_many = unwell > allowed(state, gate, sums);
+    if too_many || !enough {
+        // What has just been scaled is to be reported anew; that alone is no reason to begin to watch it anew.
+        if too_many || sums.expected() == 0 {
+            state.well = None;
+        }
         return false;
     }
     let since = *state.well.get_or_insert(now);
@@ -273,28 +436,49 @@ fn passed(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, ste
 
 /// Begins the next wave that has clusters, or ends. Not where a person has to let it begin.
 fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step) -> bool {
-    let empty =
-        |wave: usize| members.iter().all(|member| member.wave != wave || member.fact == Fact::Unconcerned);
-    while state.open < state.waves.len() && empty(state.open) {
+    if members.is_empty() {
+        return false;
+    }
+    loop {
+        if let Some(lost) = lost(state, members).filter(|_| state.approved <= state.open) {
+            if state.phase != Phase::AwaitsApproval || state.why.is_empty() {
+                state.phase = Phase::AwaitsApproval;
+                state.well = None;
+                state.why = words::left(state, lost);
+                step.told.push((Told::Stopped, words::awaits(state)));
+            }
+            return false;
+        }
+        if state.open >= state.waves.len() || !is_empty(members, state.open) {
+            break;
+        }
         state.open += 1;
     }
     let next = state.open;
     let Some(wave) = state.waves.get_mut(next) else {
-        let silent =
-            [Stage::WaitingSilent, Stage::SilentAfterChange, Stage::WaitingHeld, Stage::Offered, Stage::Due];
+        let silent = [
+            Stage::WaitingSilent,
+            Stage::SilentAfterChange,
+            Stage::SilentLater,
+            Stage::WaitingHeld,
+            Stage::Offered,
+            Stage::Due,
+        ];
         let silent = silent.map(|stage| step.sums.of(stage)).iter().sum();
         end(state, silent);
         step.told.push((Told::Ended, words::complete(&state.revision, silent)));
         return true;
     };
     if wave.approve && state.approved <= next {
-        if state.phase != Phase::AwaitsApproval {
+        if state.phase != Phase::AwaitsApproval || !state.why.is_empty() {
             state.phase = Phase::AwaitsApproval;
+            state.why.clear();
             step.told.push((Told::Stopped, words::awaits(state)));
         }
         return false;
     }
     state.phase = Phase::Running;
+    state.why.clear();
     state.well = None;
     wave.opened = Some(now);
     state.began.get_or_insert(now);
@@ -310,17 +494,23 @@ fn end(state: &mut State, silent: usize) {
     state.base.clone_from(&state.revision);
     state.kept = vec![state.revision.clone()];
     state.why = if silent > 0 { words::except(silent) } else { String::new() };
-    state.refused.clear();
+    state.stopped.retain(|stopped| *stopped != state.revision);
 }
 
-/// Carries out what a person wants. `sums` are those of the last look.
+/// Carries out what a person wants. `sums` are those of the last look, and `returns` says whether what was before is kept.
 ///
 /// # Errors
 /// Why it cannot be done.
-pub fn command(state: &mut State, command: Command, sums: &Sums) -> Result<(Told, String), String> {
+pub fn command(
+    state: &mut State,
+    command: Command,
+    sums: &Sums,
+    returns: bool,
+) -> Result<(Told, String), String> {
     let was = state.phase;
     match (command, was) {
         (_, Phase::Complete) => return Err(words::nothing_under_way(command)),
+        (Command::Return, _) if !returns => return Err(words::no_return().to_owned()),
         (Command::Pause, Phase::Running | Phase::AwaitsApproval | Phase::Breached) => {
             state.phase = Phase::Paused;
             state.why = "somebody paused it".to_owned();
@@ -334,7 +524,7 @@ pub fn command(state: &mut State, command: Command, sums: &Sums) -> Result<(Told
             state.why = "somebody returned it".to_owned();
         }
         (Command::Resume, Phase::Paused | Phase::Breached) => {
-            state.accepted_failures = sums.of(Stage::Failed);
+            state.accepted_failures = sums.failed();
             state.accepted_silent = sums.of(Stage::SilentAfterChange);
             state.phase = Phase::Running;
             state.why.clear();
@@ -349,7 +539,7 @@ pub fn command(state: &mut State, command: Command, sums: &Sums) -> Result<(Told
             state.waves.iter_mut().for_each(|wave| wave.opened = None);
             (state.open, state.approved, state.began) = (0, 0, None);
             (state.accepted_failures, state.accepted_silent) = (0, 0);
-            state.refused.clear();
+            state.stopped.retain(|stopped| *stopped != state.revision);
             state.phase = Phase::Running;
             state.why.clear();
         }

@@ -39,6 +39,8 @@ struct Cluster {
     seen: Seen,
     silent: Option<Time>,
     concerned: bool,
+    leaving: bool,
+    mute: bool,
 }
 
 impl Fleet {
@@ -50,6 +52,8 @@ impl Fleet {
             seen: Seen::Well,
             silent: None,
             concerned: true,
+            leaving: false,
+            mute: false,
         };
         Self {
             state: State::first("one", "seed"),
@@ -62,7 +66,8 @@ impl Fleet {
     }
 
     fn change(&mut self, revision: &str) {
-        let clusters: Vec<_> = self.clusters.iter().map(|c| (c.name.as_str(), Some(&c.labels))).collect();
+        let concerned = self.clusters.iter().filter(|c| c.concerned);
+        let clusters: Vec<_> = concerned.map(|c| (c.name.as_str(), Some(&c.labels))).collect();
         self.state = begin(&self.state, revision, &self.asked, "seed", &clusters);
     }
 
@@ -85,13 +90,15 @@ impl Fleet {
                 wave: order.wave(&cluster.name, Some(&cluster.labels)),
                 fact: fact(cluster),
                 silent: cluster.silent,
+                leaving: cluster.leaving,
+                mute: cluster.mute,
             })
             .collect();
         self.last = step(&mut state, &self.asked.gate, &members, at(self.now), &mut self.clocks);
         self.state = state;
         let order = Order::of(&self.state);
         let mut given = Vec::new();
-        for (at, cluster) in self.clusters.iter_mut().enumerate().filter(|(_, cluster)| cluster.concerned) {
+        for (at, cluster) in self.clusters.iter_mut().enumerate().filter(|(_, c)| c.concerned && !c.leaving) {
             let wave = order.wave(&cluster.name, Some(&cluster.labels));
             let gets = match self.state.gets(wave, cluster.has.as_deref()) {
                 Gets::Revision => self.state.revision.clone(),
@@ -122,7 +129,12 @@ impl Fleet {
     }
 
     fn command(&mut self, what: Command) -> Result<(), String> {
-        command(&mut self.state, what, &self.last.sums).map(drop)
+        let stopped = matches!(self.state.phase, Phase::Aborted | Phase::Returned);
+        let done = command(&mut self.state, what, &self.last.sums, true).map(drop);
+        if done.is_ok() && stopped {
+            self.clocks = Clocks::default();
+        }
+        done
     }
 
     fn said(&self) -> String {
@@ -258,6 +270,68 @@ fn silent_clusters_neither_pass_nor_fail_a_gate() {
 }
 
 #[test]
+fn a_reachable_cluster_that_says_nothing_has_failed() {
+    let first = |at: usize| if at == 0 { Seen::Well } else { Seen::Unsaid };
+    for (mute, gate, want) in [
+        (false, "deadline=5m", (Phase::Breached, 10)),
+        (true, "deadline=5m", (Phase::Complete, 20)),
+        // Some may fail, and one of ten is less than half of those that should have been heard.
+        (false, "deadline=5m maxFailures=90%", (Phase::Running, 10)),
+        (false, "deadline=5m maxFailures=90% minHealthy=10%", (Phase::Breached, 20)),
+    ] {
+        let mut fleet = Fleet::new(20, "tier=pilot soak=0; 50% soak=0; 100% soak=0", gate);
+        fleet.clusters[0].labels.insert("tier".to_owned(), "shop".to_owned());
+        fleet.clusters[1].labels.insert("tier".to_owned(), "shop".to_owned());
+        fleet.clusters.iter_mut().for_each(|cluster| cluster.mute = mute);
+        fleet.change("two");
+        fleet.look(well);
+        let one = fleet.clusters.iter().position(|c| c.has.as_deref() == Some("two")).unwrap();
+        let one = move |at: usize| first(if at == one { 0 } else { 1 });
+        fleet.run(30, 60, one);
+        assert_eq!((fleet.state.phase, fleet.having("two")), want, "{mute} {gate}: {}", fleet.said());
+    }
+}
+
+#[test]
+fn a_soak_is_without_a_break_and_a_clock_stands_still_in_silence() {
+    let mut fleet = Fleet::new(20, "tier=pilot soak=10m; 100%", "deadline=5m");
+    fleet.change("two");
+    fleet.run(3, 10, well);
+    fleet.now += 300;
+    fleet.run(2, 10, |_| Seen::Unwell);
+    fleet.run(2, 10, well);
+    fleet.now += 400;
+    fleet.run(2, 10, well);
+    assert_eq!(fleet.having("two"), 2, "it is watched anew: {}", fleet.said());
+    // It is well now and then, and silent for a while: what it has used of its time is not given back.
+    let mut fleet = Fleet::new(20, "tier=pilot soak=10h; 100%", "deadline=5m");
+    fleet.change("two");
+    fleet.run(2, 0, well);
+    for _ in 0..2 {
+        fleet.run(11, 10, |_| Seen::Unwell);
+        fleet.clusters[0].silent = Some(at(fleet.now));
+        fleet.clusters[0].seen = Seen::Unwell;
+        fleet.run(1, 0, well);
+        fleet.run(1, 3000, well);
+        fleet.clusters[0].silent = None;
+        fleet.clusters[1].seen = Seen::Well;
+        fleet.run(2, 10, well);
+        assert_eq!(fleet.state.phase, Phase::Running, "{}", fleet.said());
+    }
+    fleet.run(11, 10, |_| Seen::Unwell);
+    assert_eq!(fleet.state.phase, Phase::Breached, "{}", fleet.said());
+    // It was well for long enough in between.
+    let mut fleet = Fleet::new(20, "tier=pilot soak=10h; 100%", "deadline=5m");
+    fleet.change("two");
+    fleet.run(2, 0, well);
+    for _ in 0..4 {
+        fleet.run(20, 10, |_| Seen::Unwell);
+        fleet.run(40, 10, well);
+    }
+    assert_eq!(fleet.state.phase, Phase::Running, "{}", fleet.said());
+}
+
+#[test]
 fn held_clusters_are_waited_for_by_nobody() {
     let mut fleet = Fleet::new(10, "50% soak=0; 100% soak=0", "deadline=1m");
     fleet.change("two");
@@ -300,6 +374,33 @@ fn a_change_that_cuts_links_is_noticed() {
         said.contains("4 of 20 clusters fell silent after they were changed, and 3 of 80 that were not"),
         "{said}"
     );
+}
+
+#[test]
+fn silence_needs_enough_others_and_a_change_shortly_before() {
+    // How many there are, after how long changed ones fall silent, and what becomes of it.
+    let rows = [(100, 60, Phase::Returned), (100, 700, Phase::Running), (24, 60, Phase::Running)];
+    for (count, after, want) in rows {
+        let mut fleet = Fleet::new(count, "20% soak=1h; 100% soak=1h", "onBreach=Return");
+        fleet.change("two");
+        fleet.run(3, 1, well);
+        fleet.now += after;
+        let silent = Some(at(fleet.now));
+        let changed = fleet.clusters.iter_mut().filter(|c| c.has.as_deref() == Some("two"));
+        changed.take(4).for_each(|cluster| cluster.silent = silent);
+        fleet.now += 10;
+        fleet.run(3, 10, well);
+        assert_eq!(fleet.state.phase, want, "{count} {after}: {}", fleet.said());
+    }
+    // In the last wave nobody is left to compare with.
+    let mut fleet = Fleet::new(100, "100% soak=1h", "onBreach=Return");
+    fleet.change("two");
+    fleet.run(3, 10, well);
+    let silent = Some(at(fleet.now));
+    fleet.clusters.iter_mut().take(30).for_each(|cluster| cluster.silent = silent);
+    fleet.now += 10;
+    fleet.run(3, 10, well);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Running, 100), "{}", fleet.said());
 }
 
 #[test]
@@ -353,6 +454,34 @@ fn a_new_revision_replaces_the_one_under_way() {
 }
 
 #[test]
+fn a_return_takes_back_only_what_was_returned() {
+    let mut fleet = Fleet::new(20, "tier=pilot soak=0; 50% soak=1h; 100%", "");
+    fleet.change("two");
+    fleet.run(3, 10, well);
+    fleet.change("three");
+    fleet.look(well);
+    fleet.command(Command::Return).unwrap();
+    fleet.run(3, 10, well);
+    assert_eq!((fleet.having("three"), fleet.having("two"), fleet.having("one")), (0, 8, 12));
+}
+
+#[test]
+fn the_last_revisions_that_were_stopped_are_remembered() {
+    let mut fleet = Fleet::new(4, "50%; 100%", "");
+    for at in 0..9 {
+        fleet.change(&format!("r{at}"));
+        fleet.look(well);
+        fleet.command(Command::Abort).unwrap();
+    }
+    for (revision, want) in [("r0", Phase::Running), ("r1", Phase::Aborted), ("r8", Phase::Aborted)] {
+        let mut later = State { phase: Phase::Running, ..fleet.state.clone() };
+        later.revision = "other".to_owned();
+        later.stopped = begin(&fleet.state, "other", &fleet.asked, "seed", &[]).stopped;
+        assert_eq!(begin(&later, revision, &fleet.asked, "seed", &[]).phase, want, "{revision}");
+    }
+}
+
+#[test]
 fn empty_waves_are_passed_over() {
     let mut fleet =
         Fleet::new(10, "tier=none approve soak=5h; tier=pilot soak=0; 10% soak=5h; 100% soak=0", "");
@@ -364,6 +493,105 @@ fn empty_waves_are_passed_over() {
     fleet.change("three");
     fleet.look(well);
     assert_eq!(fleet.state.phase, Phase::Complete, "{}", fleet.said());
+}
+
+#[test]
+fn what_is_not_kept_is_not_returned() {
+    let mut fleet = Fleet::new(4, "50%; 100%", "");
+    fleet.change("two");
+    fleet.look(well);
+    let before = fleet.state.clone();
+    let refused = command(&mut fleet.state, Command::Return, &fleet.last.sums, false);
+    assert!(refused.unwrap_err().contains("is not kept any more"));
+    assert_eq!(fleet.state, before);
+    command(&mut fleet.state, Command::Abort, &fleet.last.sums, false).unwrap();
+}
+
+#[test]
+fn a_state_is_absent_read_or_unreadable() {
+    let read = |text: Option<String>| {
+        let annotations: BTreeMap<&str, String> = text.map(|text| (STATE, text)).into_iter().collect();
+        State::read(&serde_json::json!({"metadata": {"annotations": annotations}}))
+    };
+    assert_eq!(read(None), Ok(None));
+    let state = State::first("one", "seed");
+    assert_eq!(read(Some(serde_json::to_string(&state).unwrap())), Ok(Some(state)));
+    let unreadable = [
+        "",
+        "{",
+        "{}",
+        "null",
+        r#"{"revision": "one", "phase": "Later"}"#,
+        r#"{"revision": "one", "open": 1}"#,
+    ];
+    for text in unreadable {
+        assert!(read(Some(text.to_owned())).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn what_nobody_knows_is_rolled_out_without_a_base() {
+    let mut fleet = Fleet::new(20, "tier=pilot soak=0; 100% soak=0", "");
+    fleet.state = State::unknown("seed");
+    fleet.change("two");
+    fleet.look(well);
+    assert_eq!((fleet.state.phase, fleet.state.base.as_str()), (Phase::Running, ""));
+    assert_eq!(fleet.state.gets(1, Some("")), Gets::Base);
+    assert!(fleet.state.kept == ["two"] && fleet.state.open == 1);
+}
+
+#[test]
+fn a_wave_whose_clusters_leave_waits_for_a_person() {
+    // It had begun; it had not; it is the last one.
+    for (begun, waves) in
+        [(true, "tier=pilot soak=1h; 100%"), (false, "10% soak=1h; tier=pilot soak=0; 100%")]
+    {
+        let mut fleet = Fleet::new(20, waves, "");
+        fleet.change("two");
+        fleet.run(2, 10, well);
+        let had = fleet.having("two");
+        fleet.clusters.drain(..2);
+        fleet.run(5, 3600, well);
+        assert_eq!(fleet.state.phase, Phase::AwaitsApproval, "{}", fleet.said());
+        assert!(fleet.having("two") <= had, "{begun}");
+        assert!(fleet.said().contains("(tier=pilot) have left"), "{}", fleet.said());
+        fleet.command(Command::Resume).unwrap();
+        fleet.run(3, 10, well);
+        fleet.run(5, 3600, well);
+        assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Complete, 18), "{}", fleet.said());
+    }
+    // It is at no end as long as there is nobody.
+    let mut fleet = Fleet::new(3, "100%", "");
+    fleet.change("two");
+    fleet.run(2, 10, well);
+    fleet.clusters.clear();
+    fleet.run(3, 3600, well);
+    assert_ne!(fleet.state.phase, Phase::Complete);
+}
+
+#[test]
+fn a_cluster_that_is_evicted_with_the_change_has_failed() {
+    for gone in [false, true] {
+        let mut fleet = Fleet::new(20, "tier=pilot soak=1h; 100%", "maxFailures=1");
+        fleet.change("two");
+        fleet.run(2, 10, well);
+        fleet.clusters[0].leaving = true;
+        fleet.run(1, 10, well);
+        assert_eq!((fleet.state.phase, fleet.last.sums.of(Stage::Failed)), (Phase::Running, 1));
+        fleet.clusters[1].leaving = true;
+        if gone {
+            fleet.run(1, 0, well);
+            fleet.clusters.remove(0);
+        }
+        fleet.run(1, 10, well);
+        assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Breached, if gone { 1 } else { 2 }));
+    }
+    // One that was evicted before is given nothing, and is waited for by nobody.
+    let mut fleet = Fleet::new(20, "tier=pilot soak=0; 100% soak=0", "");
+    fleet.clusters[5].leaving = true;
+    fleet.change("two");
+    fleet.run(10, 60, well);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Complete, 19), "{}", fleet.said());
 }
 
 #[test]
@@ -410,13 +638,16 @@ proptest! {
     fn whatever_happens_waves_hold(count in 1usize..30, moves in moves(), lenient in any::<bool>()) {
         let gate = if lenient { "maxFailures=50% deadline=2m" } else { "minHealthy=2 deadline=2m" };
         let mut fleet = Fleet::new(count, "tier=pilot soak=1m; 20%; 50% soak=0 approve; 100%", gate);
-        let (mut changes, mut sick) = (0, std::collections::BTreeSet::new());
+        let (mut changes, mut anew, mut sick) = (0, false, std::collections::BTreeSet::new());
         for step in moves {
             let n = fleet.clusters.len();
             match step {
                 Move::Wait(seconds) => fleet.now += seconds,
-                Move::Change => { changes += 1; fleet.change(&format!("r{changes}")); }
-                Move::Command(which) => drop(fleet.command(Command::ALL[which].1)),
+                Move::Change => { changes += 1; anew = false; fleet.change(&format!("r{changes}")); }
+                Move::Command(which) => {
+                    let stopped = matches!(fleet.state.phase, Phase::Aborted | Phase::Returned);
+                    anew |= fleet.command(Command::ALL[which].1).is_ok() && stopped;
+                }
                 Move::Silent(who) => { let now = at(fleet.now); fleet.clusters[who % n].silent.get_or_insert(now); }
                 Move::Back(who) => fleet.clusters[who % n].silent = None,
                 Move::Leave(who) => if n > 1 { fleet.clusters.remove(who % n); },
@@ -434,7 +665,7 @@ proptest! {
                 let begun: Vec<_> = begun.map(|c| order.wave(&c.name, Some(&c.labels))).collect();
                 prop_assert!(begun.len() <= may && begun.iter().all(|wave| *wave < state.open), "{}", fleet.said());
                 // The first wave of a new one that nobody was given before has no more than its clusters either.
-                let again = was.refused == state.revision || matches!(was.phase, Phase::Aborted | Phase::Returned);
+                let again = anew || was.stopped.contains(&state.revision) || matches!(was.phase, Phase::Aborted | Phase::Returned);
                 prop_assert!(again || state.open == 0 || fleet.having(&state.revision) <= may, "{}", fleet.said());
             }
             let stopped = [Phase::Paused, Phase::Breached, Phase::Aborted];

@@ -44,7 +44,18 @@ pub(super) fn begins(state: &State) -> String {
     format!("Revision {} goes out: {} begins, with {}.", state.revision, wave(state, last), clusters(count))
 }
 
+/// Why a person has to decide: nobody of a wave is left.
+pub(super) fn left(state: &State, at: usize) -> String {
+    format!("all clusters of {} have left, so nobody can say whether it is well", wave(state, at))
+}
+
 pub(super) fn awaits(state: &State) -> String {
+    if !state.why.is_empty() {
+        return format!(
+            "Revision {} waits for somebody who lets it go on (karmada-hub rollout resume): {}.",
+            state.revision, state.why
+        );
+    }
     format!(
         "Revision {} is well so far. {} waits for somebody who lets it begin (karmada-hub rollout resume).",
         state.revision,
@@ -67,12 +78,15 @@ pub(super) fn stopped(state: &State, returned: bool) -> String {
     format!("Revision {} was stopped: {}. {what}", state.revision, state.why)
 }
 
-pub(super) fn failures(failed: usize, heard: usize, deadline: Duration) -> String {
-    format!(
-        "{failed} of {} that were heard were not well within {}",
-        clusters(heard),
-        duration::format(deadline)
-    )
+pub(super) fn failures(failed: usize, heard: usize, unreported: usize, deadline: Duration) -> String {
+    let deadline = duration::format(deadline);
+    match unreported {
+        0 => format!("{failed} of {} that were heard were not well within {deadline}", clusters(heard)),
+        _ => format!(
+            "{failed} of {} that are reachable were not well within {deadline}; {unreported} of them have not reported the change",
+            clusters(heard)
+        ),
+    }
 }
 
 pub(super) fn silent(silent: usize, changed: usize, others: usize, of: usize) -> String {
@@ -129,6 +143,11 @@ pub(super) fn done(command: Command, revision: &str) -> String {
     }
 }
 
+/// Why nothing can be returned.
+pub fn no_return() -> &'static str {
+    "it cannot be returned, since what was everywhere before is not kept any more"
+}
+
 /// The reason of the condition.
 pub fn reason(state: &State) -> &'static str {
     match state.phase {
@@ -153,6 +172,9 @@ pub fn message(state: &State, step: &Step) -> String {
         Phase::Running => {
             let at = last.map_or_else(|| "begins".to_owned(), |last| wave(state, last));
             format!("revision {revision}: {at}{}", soaks(state, last))
+        }
+        Phase::AwaitsApproval if !state.why.is_empty() => {
+            format!("revision {revision} waits for an approval: {}", state.why)
         }
         Phase::AwaitsApproval => {
             format!("revision {revision}: {} waits for an approval", wave(state, state.open))
@@ -197,10 +219,12 @@ pub fn said(stage: Stage) -> &'static str {
         Stage::Due => "about to be changed",
         Stage::WaitingSilent => "silent since before",
         Stage::SilentAfterChange => "silent since they were changed",
+        Stage::SilentLater => "silent",
         Stage::WaitingHeld => "held back on the cluster",
         Stage::Offered => "not reported yet",
         Stage::Applied => "applied and not well yet",
         Stage::Healthy => "healthy",
         Stage::Failed => "failed",
+        Stage::Overdue => "not reported in time",
     }
 }

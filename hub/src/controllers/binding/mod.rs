@@ -38,6 +38,7 @@ use karmada_meta::{object, time::Time};
 use karmada_objects::{
     Part, bindings,
     key::{self, Key},
+    kinds::WORKS,
     scope::{BindingKey, Scope},
 };
 use serde_json::{Value, json};
@@ -210,13 +211,17 @@ impl Binder {
             }
             let over = overriding(&self.context.known, &Subject::of(&template));
             let staged = Staged::of(&self.context, key, binding, &template, &over).await?;
-            if matches!(staged, Staged::NotYet) {
-                // Its state brings us back.
+            if matches!(staged, Staged::Unreadable) {
                 self.report(key, binding, spec, &problems).await?;
                 return Ok(Next::After(PARTS));
             }
+            // Its state brings us back.
+            let not_yet = matches!(staged, Staged::NotYet(_));
+            if not_yet {
+                next = next.sooner(PARTS);
+            }
             let render = Render::new(&self.context, key, binding, spec, &template, over);
-            let (mut written, mut settled) = (Vec::new(), true);
+            let (mut written, mut settled) = (Vec::new(), !not_yet);
             let fences = self.fences(key, binding, &targets, &render.work_name()).await?;
             // Together, so that one sync makes several of them durable; and all of them, whatever becomes of one.
             // A copy that is to go first is still there: none is made where there is none yet. Its end brings us back.
@@ -240,7 +245,7 @@ impl Binder {
                 .choose(&self.context, &targets)
                 .into_iter()
                 .zip(&targets)
-                .map(|((render, revision), target)| self.make(key, render, revision, target, changed).boxed())
+                .map(|(given, target)| self.make(key, given, target, changed).boxed())
                 .collect();
             let made: Vec<_> = stream::iter(making).buffered(AT_ONCE).collect().await;
             for (target, made) in targets.iter().zip(made) {
@@ -259,6 +264,16 @@ impl Binder {
                     Outcome::Made(Made::Unchanged, _) => {}
                     Outcome::NotYet => settled = false,
                     Outcome::Left => {}
+                    Outcome::Waits => {
+                        settled = false;
+                        problems.unmade.push((
+                            "RolloutStopped",
+                            format!(
+                                "{}: a new copy waits, since the change is stopped and what was before it is not kept",
+                                target.name
+                            ),
+                        ));
+                    }
                     Outcome::Made(Made::Going, _) => next = next.sooner(PATIENCE),
                     Outcome::Made(Made::Withheld(wait), _) => {
                         next = next.sooner(wait);
@@ -334,15 +349,16 @@ impl Binder {
     async fn make(
         &self,
         key: &BindingKey,
-        render: Option<&Render<'_>>,
-        revision: Option<String>,
+        Given { render, revision, only_as_it_is, is_older, waits }: Given<'_>,
         target: &TargetCluster,
         changed: Option<Duration>,
     ) -> Result<Outcome, Error> {
-        let Some(render) = render else { return Ok(Outcome::Left) };
+        let namespace = names::execution_namespace(&target.name);
+        let Some(render) = render else {
+            return Ok(if waits { Outcome::Waits } else { Outcome::Left });
+        };
         let cluster = self.context.known.clusters.get(&Key::cluster_scoped(target.name.as_str()));
         let Some(cluster) = cluster.filter(|head| !head.deleting) else { return Ok(Outcome::NotYet) };
-        let namespace = names::execution_namespace(&target.name);
         if self
             .context
             .known
@@ -353,11 +369,23 @@ impl Binder {
             // It comes right after its cluster, and brings the binding back.
             return Ok(Outcome::NotYet);
         }
-        let Rendered { manifest, applied } = match render.manifest(&cluster.cluster, target).await {
+        let Rendered { mut manifest, applied } = match render.manifest(&cluster.cluster, target).await {
             Ok(rendered) => rendered,
             Err(Override(why)) => return Ok(Outcome::Override(why)),
         };
         let work_key = Key::new(namespace, render.work_name());
+        if is_older
+            && let Some(head) = self.context.known.works.get(&work_key).filter(|head| head.of_generation > 0)
+        {
+            // Since it was kept the template may have been scaled, which its Works say; that alone rewrites none.
+            object::set_meta(&mut manifest, "generation", head.of_generation);
+        }
+        if only_as_it_is {
+            let live = self.context.writer.objects.get(&WORKS, &work_key).await?;
+            if !live.is_some_and(|live| render.is_carried(&manifest, &applied, &target.name, &live)) {
+                return Ok(Outcome::Left);
+            }
+        }
         let reports = self.context.figures.propagation();
         // Before it is made: the agent may be faster than our own answer.
         let new = self.context.known.works.get(&work_key).is_none();
@@ -500,8 +528,30 @@ enum Outcome {
     NotYet,
     /// An override cannot be applied; the Work stays as it is.
     Override(String),
+    /// It has nothing, and there is nothing that it may have; the rollout is stopped.
+    Waits,
     /// It waits for its wave, and what it has cannot be made any more; the Work stays as it is.
     Left,
+}
+
+/// What a target gets.
+struct Given<'a> {
+    /// Nothing where it keeps what it has.
+    render: Option<&'a Render<'a>>,
+    /// The name of the revision that this is.
+    revision: Option<String>,
+    /// Whether it gets it only if that changes nothing.
+    only_as_it_is: bool,
+    /// Whether this is what was before.
+    is_older: bool,
+    /// Whether it is to have something, and there is nothing that it may have.
+    waits: bool,
+}
+
+impl<'a> Given<'a> {
+    fn of(render: Option<&'a Render<'a>>, revision: Option<String>) -> Self {
+        Self { render, revision, only_as_it_is: false, is_older: false, waits: false }
+    }
 }
 
 /// The template as clusters get it: as it is now, and as it was for those that wait.
@@ -521,32 +571,54 @@ impl<'a> Renders<'a> {
         staged: &'a Staged,
     ) -> Self {
         let mut older = BTreeMap::new();
-        if let Staged::Waves(waves) = staged {
-            for (name, (template, over)) in &waves.older {
-                older.insert(name.as_str(), Render::new(context, key, binding, spec, template, over.clone()));
-            }
+        let kept = match staged {
+            Staged::AtOnce | Staged::Unreadable => None,
+            Staged::NotYet(first) => Some(&first.base),
+            Staged::Waves(waves) => Some(&waves.older),
+        };
+        for (name, (template, over)) in kept.into_iter().flatten() {
+            older.insert(name.as_str(), Render::new(context, key, binding, spec, template, over.clone()));
         }
         Self { now, older, staged }
     }
 
-    /// What each target gets, and the name of the revision that is; nothing where it keeps what it has.
-    fn choose(
-        &'a self,
-        context: &Context,
-        targets: &[&TargetCluster],
-    ) -> Vec<(Option<&'a Render<'a>>, Option<String>)> {
-        let Staged::Waves(waves) = self.staged else { return vec![(Some(self.now), None); targets.len()] };
+    /// What each target gets.
+    fn choose(&'a self, context: &Context, targets: &[&TargetCluster]) -> Vec<Given<'a>> {
+        let work_of = |target: &TargetCluster| {
+            let work = Key::new(names::execution_namespace(&target.name), self.now.work_name());
+            context.known.works.get(&work).filter(|head| !head.deleting)
+        };
+        let waves = match self.staged {
+            Staged::AtOnce => return targets.iter().map(|_| Given::of(Some(self.now), None)).collect(),
+            Staged::Unreadable => return targets.iter().map(|_| Given::of(None, None)).collect(),
+            Staged::Waves(waves) => waves,
+            Staged::NotYet(first) => {
+                let given = |target: &&TargetCluster| match self.older.first_key_value() {
+                    _ if work_of(target).is_some() => Given::of(None, None),
+                    Some((name, base)) => Given::of(Some(base), Some((*name).to_owned())),
+                    None => Given::of(Some(self.now), first.now.clone()),
+                };
+                return targets.iter().map(given).collect();
+            }
+        };
         let order = waves.order();
         let choose = |target: &&TargetCluster| {
             let cluster = context.known.clusters.get(&Key::cluster_scoped(target.name.as_str()));
             // Nothing is made where there is none.
-            let Some(cluster) = cluster else { return (Some(self.now), None) };
-            let work = Key::new(names::execution_namespace(&target.name), self.now.work_name());
-            let work = context.known.works.get(&work).filter(|head| !head.deleting);
+            let Some(cluster) = cluster else { return Given::of(Some(self.now), None) };
+            let work = work_of(target);
             match waves.choice(&order, &cluster, work.as_deref()) {
-                Choice::Now(name) => (Some(self.now), name),
-                Choice::Older(name) => (self.older.get(name.as_str()), Some(name)),
-                Choice::Left => (None, None),
+                Choice::Now(name) => Given::of(Some(self.now), name),
+                Choice::Older(name) => {
+                    Given { is_older: true, ..Given::of(self.older.get(name.as_str()), Some(name)) }
+                }
+                Choice::Same(name)
+                    if work.is_some_and(|head| self.now.may_be_carried(head.of_generation)) =>
+                {
+                    Given { only_as_it_is: true, ..Given::of(Some(self.now), Some(name)) }
+                }
+                Choice::Waits => Given { waits: true, ..Given::of(None, None) },
+                Choice::Same(_) | Choice::Left => Given::of(None, None),
             }
         };
         targets.iter().map(choose).collect()

@@ -155,11 +155,25 @@ impl<'a> Render<'a> {
                 None => drop(object::remove_annotation(&mut work, key)),
             }
         }
-        match revision {
-            Some(revision) => object::set_annotation(&mut work, rollout::REVISION, revision),
-            None => drop(object::remove_annotation(&mut work, rollout::REVISION)),
-        }
+        rollout::mark(&mut work, revision);
         work
+    }
+
+    /// Whether a Work that was made from this generation of the template may carry it as it is now.
+    pub(super) fn may_be_carried(&self, of_generation: i64) -> bool {
+        of_generation == object::generation(self.template)
+    }
+
+    /// Whether a Work carries this manifest.
+    pub(super) fn is_carried(
+        &self,
+        manifest: &Value,
+        applied: &Applied,
+        cluster: &str,
+        live: &Value,
+    ) -> bool {
+        let made = self.work(manifest, applied, cluster, Some(live), "", None);
+        made.pointer("/spec/workload") == live.pointer("/spec/workload")
     }
 }
 

@@ -22,10 +22,22 @@ use crate::{
 pub(super) enum Staged {
     /// As it is, to all at once.
     AtOnce,
-    /// Nowhere yet: the rollout controller has to hear of it first.
-    NotYet,
+    /// Not to those that have something yet: the rollout controller has to hear of it first. What has nothing gets what went
+    /// everywhere last; what is there now, under this name, if nothing ever did or nobody has that any more.
+    NotYet(Box<First>),
+    /// Nowhere: nobody can read how far it is, which the rollout controller says.
+    Unreadable,
     /// In waves.
     Waves(Box<Waves>),
+}
+
+/// What is given to clusters that have nothing.
+#[derive(Debug, Default)]
+pub(super) struct First {
+    /// The name of what is there now, if it is the first of all.
+    pub(super) now: Option<String>,
+    /// What went everywhere last.
+    pub(super) base: BTreeMap<String, (Value, Overriding)>,
 }
 
 /// Who may have what.
@@ -44,6 +56,10 @@ pub(super) enum Choice {
     Now(Option<String>),
     /// An older revision.
     Older(String),
+    /// What it has, which nobody can name unless it is the template as it is now, under this name.
+    Same(String),
+    /// Nothing yet: what is rolled out is stopped, and the hub cannot make what was before it any more.
+    Waits,
     /// What it has: the hub cannot make that any more.
     Left,
 }
@@ -60,18 +76,33 @@ impl Staged {
         if let Ok(None) = Asked::read(|key| object::annotation(binding, key)) {
             return Ok(Self::AtOnce);
         }
-        let not_yet = || {
+        let not_yet = |first: First| {
             context.to_roll.add(key.clone());
-            Ok(Self::NotYet)
+            Ok(Self::NotYet(Box::new(first)))
         };
-        let Some(state) = State::read(binding) else { return not_yet() };
         let interpreter = &context.rules.interpreter;
-        // What cannot be understood goes nowhere; the detector says so.
-        let Ok(revision) = current::revision(interpreter, template, over).await else { return not_yet() };
-        if revision.digest() != state.revision {
-            return not_yet();
-        }
+        let revision = current::revision(interpreter, template, over).await;
+        let Ok(state) = State::read(binding) else {
+            context.to_roll.add(key.clone());
+            return Ok(Self::Unreadable);
+        };
+        let Some(state) = state else {
+            let now = revision.ok().map(|revision| revision.digest());
+            return not_yet(First { now, ..First::default() });
+        };
         let uid = object::uid(binding);
+        // What cannot be understood goes nowhere; the detector says so.
+        let Some(revision) = revision.ok().filter(|revision| revision.digest() == state.revision) else {
+            let mut first = First::default();
+            let revisions = &context.writer.revisions;
+            if let Some(base) = revisions.find(&context.writer.objects, key, uid, &state.base).await? {
+                let over = (base.cluster_overrides.clone(), base.overrides.clone());
+                if let Ok(template) = current::template(interpreter, &base, template).await {
+                    first.base.insert(state.base.clone(), (template, over));
+                }
+            }
+            return not_yet(first);
+        };
         let changes = Changes::read(&context.writer, key, uid, &state, Arc::new(revision)).await?;
         let mut older = BTreeMap::new();
         for (name, revision) in changes.older() {
@@ -96,17 +127,23 @@ impl Waves {
         let name = cluster.cluster.metadata.name.as_deref().unwrap_or_default();
         let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
         let says = work.and_then(|work| work.revision.as_deref());
-        let has = if says == Some(state.revision.as_str()) { &state.revision } else { state.carried(says) };
         let now = || Choice::Now(Some(state.revision.clone()));
-        let differs = self.changes.concern(&cluster.cluster, has, &state.revision);
-        if (has != state.revision && !differs) || (self.is_whole() && says.is_none()) {
-            // The same for it. It is not said to have it before all do, so that whoever says so has it; and what has never
-            // said anything need not begin to.
-            return match says {
-                None if work.is_some() => Choice::Now(None),
-                Some(says) if !self.is_whole() && has == says => Choice::Now(Some(says.to_owned())),
-                _ => now(),
+        if self.is_whole() {
+            return now();
+        }
+        if work.is_some() && says.is_none() {
+            // A hub that knows no waves may have written it. What is older than that is not put in its place.
+            return match state.gets(wave, Some("")) {
+                Gets::Revision => now(),
+                Gets::Kept(_) | Gets::Base => Choice::Same(state.revision.clone()),
             };
+        }
+        let has = if says == Some(state.revision.as_str()) { &state.revision } else { state.carried(says) };
+        if has != state.revision && !self.changes.concern(&cluster.cluster, has, &state.revision) {
+            // The same for it. It is not said to have it before all do, so that whoever says so has it.
+            return says
+                .filter(|says| *says == has)
+                .map_or_else(now, |says| Choice::Now(Some(says.to_owned())));
         }
         let older = match state.gets(wave, work.map(|_| has)) {
             Gets::Revision => return now(),
@@ -116,6 +153,8 @@ impl Waves {
         match self.older.contains_key(older) {
             true => Choice::Older(older.to_owned()),
             false if older == state.revision => now(),
+            // Nothing goes out, and nobody has what was there before it.
+            false if work.is_none() && state.is_stopped() => Choice::Waits,
             // A new copy is worth more than waiting for what nobody has any more.
             false if work.is_none() => now(),
             false => Choice::Left,

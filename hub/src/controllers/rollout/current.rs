@@ -83,6 +83,11 @@ impl Changes {
         self.from.iter().map(|(name, (revision, _))| (name, revision))
     }
 
+    /// Whether this is kept, or is what is rolled out itself.
+    pub(crate) fn has(&self, name: &str, state: &State) -> bool {
+        name == state.revision || self.from.contains_key(name)
+    }
+
     /// Whether a cluster that has this revision would get something else.
     pub(crate) fn concern(&self, cluster: &Cluster, from: &str, revision: &str) -> bool {
         from != revision

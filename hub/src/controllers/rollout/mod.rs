@@ -17,7 +17,11 @@
 
 pub(crate) mod current;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use karmada_api::{
     conditions::{self, Condition},
@@ -29,8 +33,8 @@ use karmada_core::{
     gather::Rounds,
     names,
     rollout::{
-        self, Asked, Clocks, Command, Fact, Member, Order, Phase, State, Step, Sums, Told, begin, command,
-        step, words,
+        self, Asked, Clocks, Command, Fact, Gate, Member, Order, Phase, State, Step, Sums, Told, begin,
+        command, step, words,
     },
     select::{Claim, Subject},
 };
@@ -59,6 +63,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// It is looked again after this time at the latest while something is awaited.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// When it is tried again to keep a revision that could not be kept.
+const UNKEPT: Duration = Duration::from_secs(300);
+/// Sums are written after this time at the earliest, unless more than them has changed.
+const SUMS: Duration = Duration::from_secs(30);
+
 /// Takes changes from wave to wave.
 pub(crate) struct Rollouts {
     context: Arc<Context>,
@@ -67,7 +76,12 @@ pub(crate) struct Rollouts {
     clusters: Gathered,
     /// Since when clusters are not well, and of which revision that is.
     clocks: Mutex<BTreeMap<BindingKey, (String, Clocks)>>,
+    /// The conditions of those that are under way, as they were written.
+    shown: Mutex<BTreeMap<BindingKey, Shown>>,
 }
+
+/// When a condition was written, for which revision, with which reason and at which wave.
+type Shown = (Time, String, &'static str, usize);
 
 /// What there is of a binding.
 struct Look<'a> {
@@ -108,7 +122,7 @@ impl Rollouts {
         });
         context.resync.bindings(&context.known, &context.to_roll, |head| head.rolls);
         context.figures.queue("rollout", &context.to_roll);
-        Self { context: context.clone(), rounds, clusters, clocks: Mutex::default() }
+        Self { context: context.clone(), rounds, clusters, clocks: Mutex::default(), shown: Mutex::default() }
     }
 
     /// Runs until told to stop.
@@ -155,9 +169,15 @@ impl Rollouts {
         let before = State::read(&binding);
         let asked = match Asked::read(|key| object::annotation(&binding, key)) {
             Ok(Some(asked)) => asked,
-            Ok(None) => return self.end(key, &binding, before).await,
+            Ok(None) => {
+                return self.end(key, &binding, before.unwrap_or_else(|_| Some(State::default()))).await;
+            }
             // The detector says so; what is there stays as it is.
             Err(_) => return Ok(Next::Done),
+        };
+        let before = match before {
+            Ok(before) => before,
+            Err(why) => return self.cannot_be_read(key, &why).await,
         };
         let Some(spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else { return Ok(Next::Done) };
         let Some(template) = context.template(&spec).await? else { return Ok(Next::Done) };
@@ -174,6 +194,8 @@ impl Rollouts {
         // there yet.
         if (is_new || revisions.find(objects, key, uid, &name).await?.is_none())
             && let Err(why) = revisions.keep(objects, key, &binding, &name, &revision).await?
+            // What is everywhere already, or is the first of all, goes out all the same.
+            && before.as_ref().is_some_and(|before| is_new || before.base != name)
         {
             return self.cannot_be_kept(key, &why).await;
         }
@@ -183,10 +205,15 @@ impl Rollouts {
         let work_name =
             names::work_name(object::kind(&template), object::namespace(&template), object::name(&template));
         let look = Look { key, binding: &binding, spec, work_name };
-        let Some(before) = before else {
-            let state = State::first(&name, &seed);
-            self.write(&look, None, &state, false).await?;
-            return Ok(Next::Done);
+        let before = match before {
+            Some(before) => before,
+            // What is on the clusters is not what is there now, and nobody can say what it is.
+            None if self.is_behind(&look, object::generation(&template)) => State::unknown(&seed),
+            None => {
+                let state = State::first(&name, &seed);
+                self.write(&look, None, &state, false).await?;
+                return Ok(Next::Done);
+            }
         };
         let mut state = before.clone();
         if is_new {
@@ -210,7 +237,12 @@ impl Rollouts {
                     (*name, head.as_ref().and_then(|cluster| cluster.metadata.labels.as_ref()))
                 })
                 .collect();
-            state = begin(&state, &name, &asked, &seed, &clusters);
+            let nowhere = members.is_empty() && context.known.works.group_len(&key.to_string()) == 0;
+            state = match nowhere && !state.stopped.contains(&name) {
+                // Nobody has anything: it is the first of all again.
+                true => State { stopped: state.stopped, ..State::first(&name, &seed) },
+                false => begin(&state, &name, &asked, &seed, &clusters),
+            };
         }
         self.go_on(&look, before, state, &asked, &changes).await
     }
@@ -229,18 +261,27 @@ impl Rollouts {
         let mut clocks = known.map(|(_, clocks)| clocks).unwrap_or_default();
         let ordered = object::annotation(look.binding, extension::ROLLOUT_COMMAND);
         let mut told: Vec<(&'static str, String)> = Vec::new();
+        let returns = changes.has(&state.base, &state);
+        let gate = Gate { returns: asked.gate.returns && returns, ..asked.gate.clone() };
         if let Some(text) = ordered {
             // What has failed by now is what a person lets go on.
             let mut seen = state.clone();
             let members = self.members(look, &state, changes);
-            let sums = step(&mut seen, &asked.gate, &members, now, &mut clocks).sums;
-            told.push(match carry_out(&mut state, text, &sums) {
-                Ok((kind, text)) => (reason_of(kind), text),
+            let sums = step(&mut seen, &gate, &members, now, &mut clocks).sums;
+            let stopped = matches!(state.phase, Phase::Aborted | Phase::Returned);
+            told.push(match carry_out(&mut state, text, &sums, returns) {
+                Ok((kind, text)) => {
+                    if stopped {
+                        // What begins anew gives everybody their time anew.
+                        clocks = Clocks::default();
+                    }
+                    (reason_of(kind), text)
+                }
                 Err(why) => (event::ROLLOUT_COMMAND_REFUSED, format!("Rollout command {text:?}: {why}.")),
             });
         }
         let members = self.members(look, &state, changes);
-        let stepped = step(&mut state, &asked.gate, &members, now, &mut clocks);
+        let stepped = step(&mut state, &gate, &members, now, &mut clocks);
         drop(members);
         let again = stepped.again.filter(|_| state.is_under_way());
         self.clocks.lock().insert(look.key.clone(), (state.revision.clone(), clocks));
@@ -251,7 +292,8 @@ impl Rollouts {
         for (reason, text) in told {
             self.tell(look, reason, &text);
         }
-        self.show(look.key, &state, &stepped, now).await?;
+        let shown = self.show(look.key, &state, &stepped, returns, now).await?;
+        let again = again.into_iter().chain(shown).min();
         for gone in before.kept.iter().filter(|kept| !state.kept.contains(kept)) {
             let uid = object::uid(look.binding);
             self.context.writer.revisions.forget(&self.context.writer.objects, look.key, uid, gone).await?;
@@ -264,26 +306,37 @@ impl Rollouts {
     fn members<'a>(&self, look: &'a Look<'_>, state: &State, changes: &Changes) -> Vec<Member<'a>> {
         let known = &self.context.known;
         let order = Order::of(state);
+        let targets =
+            look.spec.clusters.iter().chain(look.spec.required_by.iter().flat_map(|by| &by.clusters));
+        let wanted: BTreeSet<&str> = targets.map(|target| target.name.as_str()).collect();
+        let evictions = look.spec.graceful_eviction_tasks.iter();
+        let leaving: BTreeSet<&str> = evictions.map(|task| task.from_cluster.as_str()).collect();
         let member = |name: &'a str| {
             let cluster = known.clusters.get(&Key::cluster_scoped(name)).filter(|head| !head.deleting)?;
             let work = Key::new(names::execution_namespace(name), look.work_name.as_str());
             let work = known.works.get(&work).filter(|head| !head.deleting);
             let has = work.as_ref().and_then(|head| head.revision.as_deref());
+            let mute = cluster.annotation(extension::VERSION).is_none();
             let fact = match &work {
-                Some(head) if has == Some(state.revision.as_str()) => Fact::New(head.seen),
+                Some(head) if has == Some(state.revision.as_str()) => {
+                    Fact::New(if mute { head.seen } else { head.seen.unless_named(head.named) })
+                }
+                // Nobody can say what it has.
+                Some(_) if has.is_none() => Fact::Old,
                 _ if changes.concern(&cluster.cluster, state.carried(has), &state.revision) => Fact::Old,
                 _ => Fact::Unconcerned,
             };
             let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
-            Some(Member { name, wave, fact, silent: silent_since(&cluster) })
+            let leaving = leaving.contains(name) && !wanted.contains(name);
+            Some(Member { name, wave, fact, silent: silent_since(&cluster), leaving, mute })
         };
-        let mut names: Vec<&str> = look.spec.clusters.iter().map(|target| target.name.as_str()).collect();
-        let required =
-            look.spec.required_by.iter().flat_map(|by| &by.clusters).map(|target| target.name.as_str());
-        names.extend(required);
-        names.sort_unstable();
-        names.dedup();
-        names.into_iter().filter_map(member).collect()
+        wanted.union(&leaving).filter_map(|name| member(name)).collect()
+    }
+
+    /// Whether some cluster has a template of an earlier generation.
+    fn is_behind(&self, look: &Look<'_>, generation: i64) -> bool {
+        let works = self.context.known.works.group(&look.key.to_string());
+        works.iter().any(|(_, head)| !head.deleting && (1..generation).contains(&head.of_generation))
     }
 
     /// The revisions that Works carry.
@@ -318,18 +371,42 @@ impl Rollouts {
         Ok(())
     }
 
-    /// Brings the condition in step. There is none before the first change.
-    async fn show(&self, key: &BindingKey, state: &State, step: &Step, now: Time) -> Result<(), Error> {
+    /// Brings the condition in step. There is none before the first change. Answers after which time that is to be done, if
+    /// that is not now.
+    async fn show(
+        &self,
+        key: &BindingKey,
+        state: &State,
+        step: &Step,
+        returns: bool,
+        now: Time,
+    ) -> Result<Option<Duration>, Error> {
         let phase = words::reason(state);
         let ended = state.phase == Phase::Complete;
         self.context.figures.rollouts().is(&key.to_string(), (!ended).then_some(phase));
         if state.waves.is_empty() {
-            return self.set_condition(key, None, now).await;
+            self.set_condition(key, None, now).await?;
+            return Ok(None);
+        }
+        let was = self.shown.lock().remove(key);
+        if state.is_under_way() {
+            let of = (state.revision.clone(), phase, state.open);
+            if let Some((at, revision, reason, open)) = was
+                && (&revision, reason, open) == (&of.0, of.1, of.2)
+                && let left = SUMS.saturating_sub(at.elapsed(now.timestamp().into()))
+                && !left.is_zero()
+            {
+                self.shown.lock().insert(key.clone(), (at, revision, reason, open));
+                return Ok(Some(left));
+            }
+            self.shown.lock().insert(key.clone(), (now, of.0, of.1, of.2));
         }
         let message =
             if ended { words::message(state, &Step::default()) } else { words::message(state, step) };
+        let message = if ended || returns { message } else { format!("{message}; {}", words::no_return()) };
         self.set_condition(key, Some(Condition::new(extension::ROLLED_OUT, ended, phase, message, now)), now)
-            .await
+            .await?;
+        Ok(None)
     }
 
     async fn set_condition(
@@ -370,6 +447,20 @@ impl Rollouts {
         Ok(Next::Done)
     }
 
+    /// How far it is cannot be read: nothing is changed.
+    async fn cannot_be_read(&self, key: &BindingKey, why: &str) -> Result<Next, Error> {
+        let now = Time::now(&self.context.env);
+        let message = format!(
+            "the annotation {} of the binding cannot be read, so no cluster is changed: {why}. Take the annotation off: what is \
+             on the clusters then counts as good",
+            rollout::STATE
+        );
+        let condition = Condition::new(extension::ROLLED_OUT, false, "StateUnreadable", message, now);
+        self.context.figures.rollouts().is(&key.to_string(), Some("StateUnreadable"));
+        self.set_condition(key, Some(condition), now).await?;
+        Ok(Next::Done)
+    }
+
     /// A revision is too large, or its place is taken: it goes nowhere, since nobody could take it back.
     async fn cannot_be_kept(&self, key: &BindingKey, why: &str) -> Result<Next, Error> {
         let now = Time::now(&self.context.env);
@@ -380,11 +471,12 @@ impl Rollouts {
         let condition = Condition::new(extension::ROLLED_OUT, false, "RevisionNotKept", message, now);
         self.context.figures.rollouts().is(&key.to_string(), Some("RevisionNotKept"));
         self.set_condition(key, Some(condition), now).await?;
-        Ok(Next::After(PATIENCE))
+        Ok(Next::After(UNKEPT))
     }
 
     fn forget(&self, key: &BindingKey) {
         self.clocks.lock().remove(key);
+        self.shown.lock().remove(key);
         self.context.figures.rollouts().is(&key.to_string(), None);
     }
 
@@ -402,12 +494,12 @@ impl Rollouts {
 }
 
 /// Does what somebody wants.
-fn carry_out(state: &mut State, text: &str, sums: &Sums) -> Result<(Told, String), String> {
+fn carry_out(state: &mut State, text: &str, sums: &Sums, returns: bool) -> Result<(Told, String), String> {
     let (what, meant) = Command::read(text)?;
     if meant.is_some_and(|meant| meant != state.revision) {
         return Err(format!("it is about another revision than {}", state.revision));
     }
-    command(state, what, sums)
+    command(state, what, sums, returns)
 }
 
 fn reason_of(kind: Told) -> &'static str {
@@ -421,6 +513,7 @@ fn reason_of(kind: Told) -> &'static str {
 /// Whether a Work says something new of a change.
 fn is_news(change: &Change<'_, WorkHead>) -> bool {
     change.differs(|head| &head.seen)
+        || change.differs(|head| &head.named)
         || change.differs(|head| &head.revision)
         || change.differs(|head| &head.deleting)
 }

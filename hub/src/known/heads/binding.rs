@@ -72,7 +72,7 @@ pub(crate) struct BindingHead {
     pub stale: bool,
     /// Whether its changes go out in waves, or did.
     pub rolls: bool,
-    /// Whether a change does that is not everywhere yet.
+    /// Whether a change does that what clusters report takes further.
     pub rolling: bool,
     /// Whether its policy takes it back to clusters that it was evicted from.
     pub fails_back: bool,
@@ -112,8 +112,8 @@ impl BindingHead {
         let placed = condition(condition::SCHEDULED).is_some_and(|scheduled| scheduled["status"] == "True");
         let rollout = rollout::State::read(value);
         Self {
-            rolls: rollout.is_some() || object::annotation(value, extension::ROLLOUT).is_some(),
-            rolling: rollout.is_some_and(|state| state.phase != rollout::Phase::Complete),
+            rolls: !matches!(rollout, Ok(None)) || object::annotation(value, extension::ROLLOUT).is_some(),
+            rolling: rollout.is_ok_and(|state| state.is_some_and(|state| state.is_under_way())),
             clusters: names("clusters", "name"),
             troubled: has(extension::FAILOVER_COMPLETE),
             stale: has(extension::STATUS_STALE),

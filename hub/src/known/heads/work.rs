@@ -40,10 +40,14 @@ pub(crate) struct WorkHead {
     pub stage: Stage,
     /// After how many seconds without word from the hub it is stopped there, if it is.
     pub fence: Option<u32>,
-    /// The revision of its template that it carries, where changes go out in waves.
+    /// The revision of its template that it carries, where changes go out in waves; nothing where nobody can say.
     pub revision: Option<Box<str>>,
+    /// The generation of the template that it was made from; 0 where there is none.
+    pub of_generation: i64,
     /// How its cluster stands to that.
     pub seen: rollout::Seen,
+    /// Whether that names the generation of the Work.
+    pub named: bool,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
     /// Whether it is marked as unwanted.
@@ -122,8 +126,10 @@ impl WorkHead {
             owner: owner.map(|o| o.uid).unwrap_or_default(),
             stage: stage::of(value).0,
             fence: fence::of_work(value).map(|after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
-            revision: object::annotation(value, rollout::REVISION).map(Into::into),
+            revision: rollout::marked(value).map(Into::into),
+            of_generation: Self::generation_of(value),
             seen: rollout::seen(value),
+            named: rollout::is_named(value),
             deleting: object::deletion_timestamp(value).is_some(),
             unwanted: object::annotation(value, extension::UNWANTED_SINCE).is_some(),
             content: Self::content(value),
@@ -133,6 +139,13 @@ impl WorkHead {
             slice: SliceHead::project(value),
             sample: SampleHead::project(value),
         }
+    }
+
+    fn generation_of(work: &Value) -> i64 {
+        let manifest = work.pointer("/spec/workload/manifests/0");
+        let text =
+            manifest.and_then(|manifest| object::annotation(manifest, annotation::TEMPLATE_GENERATION));
+        text.and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
     fn released_of(work: &Value) -> Option<Box<(String, String)>> {
