@@ -161,7 +161,7 @@ mod tests {
             json!({"data": {FIELD: BASE64_STANDARD.encode(text)}})
         };
         assert_eq!(read(&secret(&revision), &name).as_ref(), Some(&revision));
-        let mut other = revision.clone();
+        let mut other = revision;
         other.template["data"]["x"] = json!("2");
         assert_eq!(read(&secret(&other), &name), None);
         assert_eq!(read(&json!({}), &name), None);
