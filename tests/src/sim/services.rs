@@ -74,7 +74,7 @@ fn provider(slice: &Value) -> Option<Result<usize, String>> {
 pub(super) async fn run(member: usize, client: kube::Client, env: Env, ledger: Arc<Ledger>) {
     let api = Rest::new(client.clone());
     let mut watcher = watch(client, "/apis/discovery.k8s.io/v1", "endpointslices", env);
-    let (mut round, mut due) = (0, Instant::now());
+    let (mut round, mut due, mut gone) = (0, Instant::now(), false);
     loop {
         tokio::select! {
             biased;
@@ -84,14 +84,15 @@ pub(super) async fn run(member: usize, client: kube::Client, env: Env, ledger: A
                     Some(Err(name)) => ledger.accuse(format!("member{} has a slice {name}", member + 1)),
                     None => {}
                 },
-                Event::Delete(slice) => {
-                    if let Some(Ok(of)) = provider(&slice) {
-                        ledger.brought(member, of, None);
-                    }
-                }
+                Event::Delete(slice) => match provider(&slice) {
+                    Some(Ok(of)) => ledger.brought(member, of, None),
+                    Some(Err(_)) => {}
+                    // With its namespace, when the cluster left the fleet: the member's own controllers make it again.
+                    None => (gone, due) = (true, Instant::now()),
+                },
                 Event::Init | Event::Synced => {}
             },
-            () = sleep_until(due), if round < ROLLED => {
+            () = sleep_until(due), if gone || round < ROLLED => {
                 due = Instant::now() + ROLLS;
                 let path = format!("{}/{SLICE}", collection());
                 let done = match api.get(&path).await {
@@ -102,7 +103,9 @@ pub(super) async fn run(member: usize, client: kube::Client, env: Env, ledger: A
                     Err(_) => api.post(&collection(), &native(member, round)).await,
                 };
                 // A namespace that is not there yet is waited for.
-                round += u8::from(done.is_ok());
+                if done.is_ok() {
+                    (round, gone) = ((round + 1).min(ROLLED), false);
+                }
             }
         }
     }
