@@ -445,6 +445,17 @@ mod tests {
         }
     }
 
+    /// One that takes Deployments.
+    fn cluster(name: &str) -> Cluster {
+        serde_json::from_value(json!({
+            "metadata": {"name": name}, "spec": {"syncMode": "Pull"},
+            "status": {"apiEnablements": [
+                {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
+            ]},
+        }))
+        .unwrap()
+    }
+
     #[test]
     fn changes_are_read() {
         let taints = |line: &str| {
@@ -481,15 +492,6 @@ mod tests {
 
     #[test]
     fn rows_for_people() {
-        let cluster = |name: &str| -> Cluster {
-            serde_json::from_value(json!({
-                "metadata": {"name": name}, "spec": {"syncMode": "Pull"},
-                "status": {"apiEnablements": [
-                    {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
-                ]},
-            }))
-            .unwrap()
-        };
         let bound = |name: &str, clusters: Value, extra: Value| {
             let mut spec = json!({
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name, "uid": "u"},
@@ -569,15 +571,6 @@ mod tests {
 
     #[test]
     fn drains_and_losses_add_up() {
-        let cluster = |name: &str| -> Cluster {
-            serde_json::from_value(json!({
-                "metadata": {"name": name}, "spec": {"syncMode": "Pull"},
-                "status": {"apiEnablements": [
-                    {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
-                ]},
-            }))
-            .unwrap()
-        };
         let at = |name: &str, replicas: i32| json!({"name": name, "replicas": replicas});
         let binding = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {
             "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "u"},
