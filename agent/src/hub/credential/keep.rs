@@ -9,7 +9,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use karmada_client::{Patch, Rest};
+use karmada_client::{Kubeconfig, Patch, Rest};
 use serde_json::{Value, json};
 
 /// The kubeconfig, as a file of the folder and as a field of the Secret; Karmada's name for it.
@@ -20,6 +20,15 @@ const KEY: &str = "pending-key";
 
 /// The invitation by which the credential came.
 const JOINED_BY: &str = "joined-by";
+
+/// The same once more: where a disk spoils one file, the other has it.
+const COPY: &str = "karmada-kubeconfig.copy";
+
+/// What begins the last line of a file of ours, a comment in YAML: by the digest after it a spoiled file is known.
+const SEAL: &str = "# sha256: ";
+
+/// What the name of a file that was set aside ends with.
+const SPOILED: &str = ".damaged";
 
 /// Somebody else may write the Secret at the same time; then it is read again, so often.
 const TRIES: usize = 5;
@@ -94,7 +103,7 @@ impl Keep {
     pub(crate) async fn load(&self) -> Result<Kept, String> {
         match self {
             Self::Folder(folder) => Ok(Kept {
-                kubeconfig: read(&folder.join(KUBECONFIG))?,
+                kubeconfig: kubeconfig(folder)?,
                 key: read(&folder.join(KEY))?,
                 joined_by: read(&folder.join(JOINED_BY))?.map(|text| text.trim().to_owned()),
             }),
@@ -128,7 +137,9 @@ impl Keep {
     pub(crate) async fn finish(&self, kubeconfig: &str, joined_by: Option<&str>) -> Result<(), String> {
         match self {
             Self::Folder(folder) => {
-                write(folder, KUBECONFIG, kubeconfig)?;
+                let sealed = sealed(kubeconfig);
+                write(folder, KUBECONFIG, &sealed)?;
+                write(folder, COPY, &sealed)?;
                 if let Some(joined_by) = joined_by {
                     write(folder, JOINED_BY, &format!("{joined_by}\n"))?;
                 }
@@ -171,9 +182,9 @@ impl Keep {
     pub(crate) async fn forget_all(&self) -> Result<(), String> {
         match self {
             Self::Folder(folder) => {
-                for name in [KUBECONFIG, KEY, JOINED_BY] {
+                for name in [KUBECONFIG, COPY, KEY, JOINED_BY] {
                     // What a power cut has left of one may hold a key, too.
-                    for path in [folder.join(name), folder.join(format!("{name}.new"))] {
+                    for path in ["", ".new", SPOILED].map(|end| folder.join(format!("{name}{end}"))) {
                         remove(&path).map_err(|error| wrong(&path, &error))?;
                     }
                 }
@@ -252,6 +263,64 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
+/// What a folder's kubeconfig says. One that is spoiled is taken from its copy; without a sound copy it is set aside, and there is
+/// none. Where there is no file somebody has taken it away, and the copy is not asked.
+fn kubeconfig(folder: &Path) -> Result<Option<String>, String> {
+    let (path, copy) = (folder.join(KUBECONFIG), folder.join(COPY));
+    let found = match fs::read(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(|error| error.to_string()).and_then(|bytes| opened(&path, bytes)),
+    };
+    let copy = fs::read(&copy).ok().and_then(|bytes| opened(&copy, bytes).ok());
+    let why = match (found, &copy) {
+        // What is left of a file that was cut may be a kubeconfig, too.
+        (Ok(text), Some(copy)) if text.len() < copy.len() && copy.starts_with(&text) => "it was cut".to_owned(),
+        (Ok(text), _) => return Ok(Some(text)),
+        (Err(why), _) => why,
+    };
+    if let Some(text) = copy {
+        tracing::warn!(file = %path.display(), why, "the credential for the hub is damaged; its copy is used");
+        if let Err(error) = write(folder, KUBECONFIG, &sealed(&text)) {
+            tracing::warn!(error, "cannot write the credential anew");
+        }
+        return Ok(Some(text));
+    }
+    let aside = folder.join(format!("{KUBECONFIG}{SPOILED}"));
+    match fs::rename(&path, &aside) {
+        Ok(()) => {
+            let aside = aside.display();
+            tracing::error!(file = %path.display(), why, %aside, "the credential for the hub is damaged and was set aside");
+            Ok(None)
+        }
+        Err(error) => Err(format!("{}: damaged ({why}), and cannot be set aside: {error}", path.display())),
+    }
+}
+
+/// A kubeconfig with its digest.
+fn sealed(text: &str) -> String {
+    let text = text.trim_end();
+    format!("{text}\n{SEAL}{}\n", digest(text))
+}
+
+/// What a file says whose digest is right. One without was written by somebody else, and is sound if it is a kubeconfig.
+fn opened(path: &Path, bytes: Vec<u8>) -> Result<String, String> {
+    let text = String::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+    let text = text.trim_end();
+    match text.rsplit_once('\n').and_then(|(text, last)| Some((text, last.strip_prefix(SEAL)?))) {
+        Some((text, said)) if said == digest(text) => Ok(text.to_owned()),
+        Some(_) => Err("its digest is another".to_owned()),
+        None => match Kubeconfig::parse(path, text) {
+            Ok(_) => Ok(text.to_owned()),
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}
+
+fn digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Removes a file, if it is there.
 pub(crate) fn remove(path: &Path) -> std::io::Result<()> {
     match fs::remove_file(path) {
@@ -315,7 +384,7 @@ mod tests {
         assert_eq!(kept.joined_by.as_deref(), Some("abcdef sha256:1"), "a renewal is no other invitation");
         let mode = fs::metadata(folder.path().join(KUBECONFIG)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no draft stays");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no draft stays");
         fs::write(folder.path().join("pending-key.new"), "half").unwrap();
         keep.forget_all().await.unwrap();
         assert_eq!(
@@ -325,5 +394,46 @@ mod tests {
         );
         let nowhere = Keep::Folder(folder.path().join("nowhere"));
         assert!(nowhere.begin("x".into()).await.unwrap_err().contains("nowhere/pending-key"));
+    }
+    /// Every byte of either file is flipped, and each file is cut to any length.
+    #[tokio::test]
+    async fn what_a_disk_spoils_is_read_from_the_copy() {
+        let whole = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: []\nusers: []\ncontexts: []";
+        let folder = tempfile::tempdir().unwrap();
+        let keep = Keep::Folder(folder.path().to_path_buf());
+        let [first, copy] = [KUBECONFIG, COPY].map(|name| folder.path().join(name));
+        keep.finish(whole, None).await.unwrap();
+        let bytes = fs::read(&first).unwrap();
+        assert!(Kubeconfig::parse(&first, std::str::from_utf8(&bytes).unwrap()).is_ok(), "others read it, too");
+        let flipped = (0..bytes.len()).map(|at| {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            other
+        });
+        let cut = (0..bytes.len()).map(|length| bytes[..length].to_vec());
+        for spoiled in flipped.chain(cut) {
+            // What is no digest's any more has to be read as somebody else's file, and says the same.
+            for path in [&first, &copy] {
+                fs::write(path, &spoiled).unwrap();
+                let text = keep.load().await.unwrap().kubeconfig.unwrap();
+                assert_eq!(text.split("\n#").next().unwrap().trim_end(), whole, "{spoiled:?}");
+            }
+            fs::write(&first, &bytes).unwrap();
+            fs::write(&copy, &bytes).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_from_anywhere_is_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = Keep::Folder(folder.path().to_path_buf());
+        let [first, copy] = [KUBECONFIG, COPY].map(|name| folder.path().join(name));
+        fs::write(&first, [0xff, 0]).unwrap();
+        fs::write(&copy, "").unwrap();
+        assert_eq!(keep.load().await.unwrap(), Kept::default());
+        assert_eq!(fs::read(folder.path().join("karmada-kubeconfig.damaged")).unwrap(), [0xff, 0]);
+        // Somebody has taken it away.
+        fs::write(&copy, sealed("apiVersion: v1\nkind: Config")).unwrap();
+        assert_eq!(keep.load().await.unwrap(), Kept::default());
     }
 }
