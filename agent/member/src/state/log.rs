@@ -77,6 +77,8 @@ pub(super) struct Log {
     /// Where each key's record is, and how long.
     index: BTreeMap<Box<str>, (u64, u32)>,
     live: u64,
+    /// It is not written anew before it is so long: each attempt may fill the disk.
+    not_before: u64,
 }
 
 fn failed(path: &Path, error: &io::Error) -> String {
@@ -262,6 +264,7 @@ impl Log {
             committed: START,
             index: BTreeMap::new(),
             live: 0,
+            not_before: 0,
         })
     }
 
@@ -323,6 +326,7 @@ impl Log {
             committed,
             index: BTreeMap::new(),
             live: 0,
+            not_before: 0,
         };
         if is_torn {
             let mut further = read.clone();
@@ -387,7 +391,7 @@ impl Log {
                 self.live += size as u64;
             }
         }
-        if self.committed - START > 2 * self.live + SLACK {
+        if self.committed - START > 2 * self.live + SLACK && self.committed >= self.not_before {
             self.compact()?;
         }
         Ok(left_out)
@@ -410,8 +414,8 @@ impl Log {
         }
     }
 
-    /// Writes what lives into a new file. Whatever keeps it from being written, the log goes on as it is; once it is in
-    /// place, the former one has no name any more.
+    /// Writes what lives into a new file. Whatever keeps it from being written, the log goes on as it is, and has to grow by as
+    /// much as was to be written before it is tried again; once it is in place, the former one has no name any more.
     fn compact(&mut self) -> io::Result<()> {
         let drafted = self.living().and_then(|new| {
             fs::rename(self.folder.join(DRAFT), self.folder.join(NAME))?;
@@ -424,8 +428,10 @@ impl Log {
             }
             Err(error) => {
                 tracing::warn!(%error, folder = %self.folder.display(), "the agent's state could not be written anew");
-                // It would take the room that the log needs.
-                remove(&self.folder.join(DRAFT))
+                self.not_before = self.committed + self.live.max(SLACK);
+                // It would take the room that the log needs. What was committed is, whether or not it can be taken away.
+                let _ = remove(&self.folder.join(DRAFT));
+                Ok(())
             }
         }
     }
@@ -568,6 +574,29 @@ mod tests {
         fs::write(dir.path().join(ASIDE), "").unwrap();
         Log::tidy(dir.path()).unwrap();
         assert!(!dir.path().join(ASIDE).exists());
+    }
+
+    #[test]
+    fn what_cannot_be_written_anew_is_not_tried_with_every_commit() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut log, _) = open(dir.path());
+        // A draft that cannot be begun: there is a folder in its place, as full as it may be.
+        fs::create_dir(dir.path().join(DRAFT)).unwrap();
+        let long = "x".repeat(100_000);
+        let (mut attempts, mut before) = (0, log.not_before);
+        for _ in 0..50 {
+            log.write(&[put("a", &long)]).expect("what is committed is, however that ends");
+            attempts += u32::from(log.not_before != before);
+            before = log.not_before;
+        }
+        // 5 MB were written, and a commit has 0.1 MB.
+        assert!((2..=4).contains(&attempts), "{attempts}");
+        fs::remove_dir(dir.path().join(DRAFT)).unwrap();
+        for _ in 0..SLACK / 100_000 + 2 {
+            log.write(&[put("a", &long)]).unwrap();
+        }
+        let size = fs::metadata(dir.path().join(NAME)).unwrap().len();
+        assert!(size < 2 * 100_000 + 2 * SLACK + START, "{size}");
     }
 
     #[test]
