@@ -67,7 +67,7 @@ pub use fence::Fence;
 pub use holds::Holds;
 pub use removals::RemovalRule;
 pub use scope::Scope;
-pub use state::{Memory, Place, Sort, Trouble, remains};
+pub use state::{Disk, Memory, Place, Sort, Trouble, remains};
 pub use stats::{Count, Stats};
 pub use tasks::{Tasks, until};
 pub use upstream::Upstream;

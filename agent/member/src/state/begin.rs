@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Begun, Entries, Inner, LESS, PATIENCE, Parts, RETRY, State, TOLD, Trouble, VOIDED, WAITS,
+    commit::GOES_ON,
     contents::{self, About, Contents},
     engine::{Engine, Part, Unread, Unwritten},
     key::Unready,
@@ -205,7 +206,10 @@ impl State {
         if let Some(open) = &inner.open {
             // Nothing may have been left to write.
             self.parts.note.say(&open.engine.stamp().text());
-            self.is_well(inner);
+            match open.engine.only_reads() {
+                Some(why) => self.is_troubled("NotKept", format!("{why}; {GOES_ON}")),
+                None => self.is_well(inner),
+            }
         }
     }
 

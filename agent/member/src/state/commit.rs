@@ -5,11 +5,29 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use karmada_client::Backoff;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{Inner, RETRY, State, TOLD, VOIDED, WAITS, engine::Unwritten, stage::Staged};
+use super::{
+    Inner, RETRY, State, TOLD, VOIDED, WAITS,
+    contents::may_be_lost,
+    engine::Unwritten,
+    stage::{Open, Staged},
+};
+
+/// What becomes of a state that cannot be written.
+pub(super) const GOES_ON: &str =
+    "a restart without the hub goes on with what was kept before, until the hub says something new";
+
+/// Whether what is kept is good without these changes.
+fn may_do_without(open: &Open, changes: &[Staged]) -> bool {
+    let is_known = |(key, value): &Staged| match value {
+        Some((_, digest)) => !open.differs(key, *digest),
+        None => !open.digests.contains_key(key),
+    };
+    open.engine.outlasts_refusals() && changes.iter().all(|change| may_be_lost(&change.0) || is_known(change))
+}
 
 impl State {
     /// Writes changes for good. A place that does not answer is waited for, for a while. Where changes are not taken there is
-    /// no state any more, and the member's Lease says so before anything is done by them.
+    /// no state any more, and the member's Lease says so before anything is done by them; unless all of them may be lost.
     pub(super) async fn commit(&self, inner: &mut Inner, changes: Vec<Staged>, patience: Duration) {
         let Some(open) = inner.open.as_mut().filter(|_| !changes.is_empty()) else { return };
         let packed = open.packed(&changes).map(Arc::new);
@@ -24,6 +42,9 @@ impl State {
             };
             let why = match written {
                 Ok(left_out) => return self.is_kept(inner, changes, left_out),
+                Err(Unwritten::Refused(why)) if may_do_without(open, &changes) => {
+                    return self.is_troubled("NotKept", format!("{why}; {GOES_ON}"));
+                }
                 Err(Unwritten::Refused(why)) => break why,
                 Err(Unwritten::Away(why)) => why,
             };

@@ -97,6 +97,12 @@ pub(super) fn may_be_left_out(key: &str) -> u8 {
     }
 }
 
+/// Whether nothing is done otherwise that matters if what is kept under a key is older than it might be: an object is looked at
+/// and applied once more, an event is told twice or not at all.
+pub(super) fn may_be_lost(key: &str) -> bool {
+    key.starts_with(APPLIED) || is_note(key)
+}
+
 pub(super) fn applied_id(key: &str) -> Option<ObjectId> {
     let mut parts = key.strip_prefix(APPLIED)?.splitn(4, '/').map(str::to_owned);
     let (group, kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

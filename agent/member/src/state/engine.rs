@@ -1,13 +1,13 @@
 //! Where a state lies: a file, Secrets of the member, or memory.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 use super::{
     Change, Entries,
+    disk::Disk,
     log::{Broken, Log},
     stamp::{Found, Stamp},
 };
@@ -77,50 +77,38 @@ pub(crate) trait Engine: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Why what was loaded can be gone on with and not be changed, if so.
+    fn only_reads(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether it is as it was before a write that was refused, so that others may follow.
+    fn outlasts_refusals(&self) -> bool {
+        false
+    }
+
     /// Takes away what was set aside: the state is whole again.
     fn tidy(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 }
 
-/// What is under way in a folder, beside the thread that does everything else.
-pub(crate) type Busy = Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>;
-
-/// How long the disk may take.
-const DISK: Duration = Duration::from_secs(10);
-
-/// A log in a folder. The disk is waited for beside the thread that does everything else, and not for ever.
+/// A log in a folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
     log: Option<Log>,
-    /// What the disk has not ended in time. Nothing else is begun before.
-    busy: Busy,
-    /// How long the disk may take.
-    limit: Duration,
+    disk: Disk,
 }
 
 impl Folder {
-    /// `busy` is what is still under way in this folder.
-    pub(crate) fn new(path: PathBuf, busy: Busy) -> Self {
-        Self { path, log: None, busy, limit: DISK }
+    /// `disk` is that of this folder.
+    pub(crate) fn new(path: PathBuf, disk: Disk) -> Self {
+        Self { path, log: None, disk }
     }
 
     async fn disk<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-        let late = |_| format!("{}: the disk does not answer", self.path.display());
-        let mut busy = self.busy.lock().await;
-        if let Some(running) = busy.as_mut() {
-            // However it ended, it has.
-            let _ = timeout(self.limit, running).await.map_err(late)?;
-        }
-        let (done, answer) = oneshot::channel();
-        *busy = Some(tokio::task::spawn_blocking(move || {
-            // Whoever asked may have gone on without.
-            let _ = done.send(work());
-        }));
-        let answer = timeout(self.limit, answer).await.map_err(late)?;
-        *busy = None;
-        answer.map_err(|_| format!("{}: the write ended in a panic", self.path.display()))
+        self.disk.run(&self.path, work).await
     }
 }
 
@@ -183,6 +171,14 @@ impl Engine for Folder {
     fn stamp(&self) -> Stamp {
         let log = self.log.as_ref();
         log.map(|log| Stamp { id: log.id().to_owned(), numbers: vec![log.number()] }).unwrap_or_default()
+    }
+
+    fn only_reads(&self) -> Option<&str> {
+        self.log.as_ref()?.only_reads()
+    }
+
+    fn outlasts_refusals(&self) -> bool {
+        true
     }
 
     fn part_name(&self, _part: usize) -> String {
@@ -278,27 +274,5 @@ impl Engine for Memory {
 
     fn part_name(&self, _part: usize) -> String {
         "memory".to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_disk_that_hangs_is_not_waited_for_and_nothing_is_begun_beside() {
-        let busy = Busy::default();
-        let folder = |limit| Folder {
-            limit: Duration::from_millis(limit),
-            ..Folder::new(PathBuf::from("/nowhere"), Arc::clone(&busy))
-        };
-        let (free, hangs) = mpsc::channel::<()>();
-        let first = folder(20).disk(move || hangs.recv().is_ok()).await;
-        assert!(first.unwrap_err().contains("does not answer"));
-        assert!(folder(20).disk(|| ()).await.is_err(), "the other one has not ended");
-        free.send(()).unwrap();
-        assert_eq!(folder(10_000).disk(|| 7).await, Ok(7));
     }
 }

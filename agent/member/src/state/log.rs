@@ -77,6 +77,8 @@ pub(super) struct Log {
     /// Where each key's record is, and how long.
     index: BTreeMap<Box<str>, (u64, u32)>,
     live: u64,
+    /// Why it can only be read, if so.
+    only_reads: Option<String>,
     /// It is not written anew before it is so long: each attempt may fill the disk.
     not_before: u64,
 }
@@ -213,12 +215,26 @@ impl Log {
     /// Opens the log of a folder, and reads what is kept in it; nothing if there is none.
     pub(super) fn open(folder: &Path) -> Result<Option<(Self, Entries)>, Broken> {
         let path = folder.join(NAME);
-        let file = match OpenOptions::new().read(true).write(true).open(&path) {
-            Ok(file) => file,
+        let (file, only_reads) = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => (file, None),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Broken::Failed(failed(&path, &error))),
+            // A disk that has gone read-only still says what was wanted.
+            Err(error) => match File::open(&path) {
+                Ok(file) => (file, Some(failed(&path, &error))),
+                Err(_) => return Err(Broken::Failed(failed(&path, &error))),
+            },
         };
-        match Self::read(folder, &file) {
+        Self::opened(folder, &file, only_reads)
+    }
+
+    /// Reads an open file, which cannot be written if `only_reads` says why.
+    fn opened(
+        folder: &Path,
+        file: &File,
+        only_reads: Option<String>,
+    ) -> Result<Option<(Self, Entries)>, Broken> {
+        let path = folder.join(NAME);
+        match Self::read(folder, file, only_reads) {
             Ok(Ok(read)) => Ok(Some(read)),
             Ok(Err(why)) => match Self::void(folder) {
                 Ok(()) => Err(Broken::Damaged(format!(
@@ -243,6 +259,11 @@ impl Log {
         begin().map_err(|error| failed(&folder.join(NAME), &error))
     }
 
+    /// Why it can only be read, if so.
+    pub(super) fn only_reads(&self) -> Option<&str> {
+        self.only_reads.as_deref()
+    }
+
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -264,6 +285,7 @@ impl Log {
             committed: START,
             index: BTreeMap::new(),
             live: 0,
+            only_reads: None,
             not_before: 0,
         })
     }
@@ -282,7 +304,11 @@ impl Log {
     }
 
     /// Reads a log, or says what is wrong with it.
-    fn read(folder: &Path, file: &File) -> io::Result<Result<(Self, Entries), String>> {
+    fn read(
+        folder: &Path,
+        file: &File,
+        only_reads: Option<String>,
+    ) -> io::Result<Result<(Self, Entries), String>> {
         let mut slots = [0; PLACE as usize + SLOT];
         let length = file.metadata()?.len();
         if length < START {
@@ -326,6 +352,7 @@ impl Log {
             committed,
             index: BTreeMap::new(),
             live: 0,
+            only_reads,
             not_before: 0,
         };
         if is_torn {
@@ -337,7 +364,9 @@ impl Log {
                     if number == commit + 1 {
                         (log.commit, log.committed, read) = (number, at, further);
                         // The next commit goes over the slot that is whole.
-                        log.tell()?;
+                        if log.only_reads.is_none() {
+                            log.tell()?;
+                        }
                     }
                     break;
                 }
@@ -350,6 +379,9 @@ impl Log {
     /// Keeps changes: all of them are on the disk when this returns, or none counts. Answers the keys for which there is no
     /// room: they have no value any more.
     pub(super) fn write(&mut self, changes: &[Change]) -> Result<Vec<String>, String> {
+        if let Some(why) = &self.only_reads {
+            return Err(why.clone());
+        }
         self.commit(changes).map_err(|error| failed(&self.folder.join(NAME), &error))
     }
 
@@ -381,7 +413,11 @@ impl Log {
         self.file.sync_data()?;
         let begun = self.committed;
         (self.commit, self.committed) = (self.commit + 1, begun + out.len() as u64);
-        self.tell()?;
+        if let Err(error) = self.tell() {
+            // The next one takes its number: of slots whose numbers do not follow each other neither would count.
+            (self.commit, self.committed) = (self.commit - 1, begun);
+            return Err(error);
+        }
         for (key, has_value, begin, size) in placed {
             if let Some((_, before)) = self.index.remove(key.as_str()) {
                 self.live -= u64::from(before);
@@ -597,6 +633,27 @@ mod tests {
         }
         let size = fs::metadata(dir.path().join(NAME)).unwrap().len();
         assert!(size < 2 * 100_000 + 2 * SLACK + START, "{size}");
+    }
+
+    #[test]
+    fn a_log_that_can_only_be_read_is_read() {
+        let (dir, bytes, kept) = written();
+        let read = || {
+            let file = File::open(dir.path().join(NAME)).unwrap();
+            Log::opened(dir.path(), &file, Some("a read-only disk".into())).unwrap().unwrap()
+        };
+        let (mut log, found) = read();
+        let number = log.number();
+        assert_eq!((&found, log.only_reads()), (&kept, Some("a read-only disk")));
+        assert_eq!(log.write(&[put("new", "1")]), Err("a read-only disk".to_owned()));
+        assert_eq!(log.number(), number, "it is what the Lease says");
+        // Also one that a power cut has torn, which is not mended then.
+        let mut torn = bytes;
+        torn[slot_at(log.commit) as usize + 100] ^= 1;
+        fs::write(dir.path().join(NAME), &torn).unwrap();
+        let (log, found) = read();
+        assert_eq!((found, log.number()), (kept, number));
+        assert_eq!(fs::read(dir.path().join(NAME)).unwrap(), torn);
     }
 
     #[test]

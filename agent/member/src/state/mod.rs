@@ -26,6 +26,10 @@
 //! there first. It is read and written only while the Lease is held; whoever stands aside forgets. Where the member keeps no
 //! Leases nobody can tell, and nothing is kept.
 //!
+//! **A folder that can only be read**, since its disk has gone read-only, is gone on with, and so is one whose disk is full: what
+//! the hub says anew ends that, since it cannot be kept; what may be lost without harm, of objects that were applied and events,
+//! does not.
+//!
 //! **A place that does not answer** is waited for, but not for long: after 20 s the agent goes on without, and tries again
 //! later. Where there is no room for all, the longest Works are left out: they are not healed before the hub is heard.
 //!
@@ -43,12 +47,14 @@
 //! elsewhere: in a Secret of the member, or in `--state-key-file`. That stops whoever has the folder, its disk or a backup
 //! without the key; names of keys (of Works and objects) and sizes can be read. It does not stop who may read Secrets of
 //! `karmada-system` on the member, root on the machine while the agent runs, nor, where the member keeps its own data on
-//! the same disk and does not encrypt it at rest, who has that disk. In Secrets of the member they lie as the Secrets
+//! the same disk and does not encrypt it at rest, who has that disk. The credential for the hub that `join` keeps in the same
+//! folder is not sealed: whoever has the folder can speak to the hub as this agent. In Secrets of the member they lie as the Secrets
 //! that were applied do, and whoever may write Secrets in that Namespace can have anything applied with the agent's rights.
 
 mod begin;
 mod commit;
 mod contents;
+mod disk;
 mod engine;
 mod key;
 mod log;
@@ -73,12 +79,13 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 pub use contents::Sort;
+pub use disk::Disk;
 pub use engine::Memory;
 
 pub(crate) use contents::Applied;
 
 use contents::work_key;
-use engine::{Busy, Engine, Folder};
+use engine::{Engine, Folder};
 use key::{Site, key_name};
 use pace::Pace;
 use secrets::Secrets;
@@ -254,8 +261,8 @@ pub(crate) struct State {
     notes: Mutex<BTreeMap<String, Vec<u8>>>,
     /// A state is to be begun anew.
     anew: Wake,
-    /// What is under way in the folder.
-    busy: Busy,
+    /// What the folder is on.
+    disk: Disk,
 }
 
 impl State {
@@ -268,7 +275,7 @@ impl State {
             troubles: Mutex::default(),
             notes: Mutex::default(),
             anew: Wake::new(),
-            busy: Arc::default(),
+            disk: Disk::default(),
         }
     }
 
@@ -424,7 +431,7 @@ impl State {
         let Parts { member, namespace, cluster, .. } = &self.parts;
         match &self.parts.place {
             Place::Nowhere => None,
-            Place::Folder(path, _) => Some(Box::new(Folder::new(path.clone(), Arc::clone(&self.busy)))),
+            Place::Folder(path, _) => Some(Box::new(Folder::new(path.clone(), self.disk.clone()))),
             Place::Secrets => {
                 let member = member.with_deadline(DEADLINE);
                 Some(Box::new(Secrets::new(member, namespace.clone(), cluster.clone())))
