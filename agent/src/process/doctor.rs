@@ -301,7 +301,7 @@ async fn credential(args: &Args, member: Option<Rest>) -> (Option<Credential>, F
             Some(Keep::Secret { member, namespace: namespace.clone(), name: name.clone() })
         }
         (Some(_), None) => None,
-        (None, _) => args.state_dir.clone().map(Keep::Folder),
+        (None, _) => args.state_dir.clone().map(Keep::folder),
     };
     let begins = |credential: &Credential| credential.issued.as_ref().map(|issued| issued.from);
     if let Some(keep) = keep {

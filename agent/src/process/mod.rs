@@ -230,7 +230,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             let (namespace, name) = (namespace.clone(), name.clone());
             Some(Keep::Secret { member: Rest::new(client.clone()), namespace, name })
         }
-        _ => args.state_dir.clone().map(Keep::Folder),
+        _ => args.state_dir.clone().map(Keep::folder),
     };
     let own = member.as_ref().map(|(_, (client, ..))| Rest::new(client.clone()));
     let ways = Arc::new(Ways::of(&args, keep.clone(), own, env.clone()));

@@ -10,6 +10,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use karmada_client::{Kubeconfig, Patch, Rest};
+use karmada_member::Disk;
 use serde_json::{Value, json};
 
 /// The kubeconfig, as a file of the folder and as a field of the Secret; Karmada's name for it.
@@ -36,8 +37,8 @@ const TRIES: usize = 5;
 /// Where it is kept.
 #[derive(Clone, Debug)]
 pub(crate) enum Keep {
-    /// Files of a folder that nobody else may read.
-    Folder(PathBuf),
+    /// Files of a folder that nobody else may read, and its disk.
+    Folder(PathBuf, Disk),
     /// A Secret of the member.
     Secret { member: Rest, namespace: String, name: String },
 }
@@ -59,6 +60,11 @@ impl std::fmt::Debug for Kept {
 }
 
 impl Keep {
+    /// Files of a folder.
+    pub(crate) fn folder(folder: PathBuf) -> Self {
+        Self::Folder(folder, Disk::default())
+    }
+
     /// The Secret that a kubeconfig is mounted from as `karmadactl register` has it, if there is one, `is_ours`, and we may
     /// write it.
     pub(crate) async fn behind_mount(
@@ -94,7 +100,7 @@ impl Keep {
     /// In words.
     pub(crate) fn place(&self) -> String {
         match self {
-            Self::Folder(folder) => folder.join(KUBECONFIG).display().to_string(),
+            Self::Folder(folder, _) => folder.join(KUBECONFIG).display().to_string(),
             Self::Secret { namespace, name, .. } => format!("Secret {namespace}/{name} of the member"),
         }
     }
@@ -102,11 +108,15 @@ impl Keep {
     /// What is there.
     pub(crate) async fn load(&self) -> Result<Kept, String> {
         match self {
-            Self::Folder(folder) => Ok(Kept {
-                kubeconfig: kubeconfig(folder)?,
-                key: read(&folder.join(KEY))?,
-                joined_by: read(&folder.join(JOINED_BY))?.map(|text| text.trim().to_owned()),
-            }),
+            Self::Folder(folder, disk) => {
+                let load = |folder: &Path| {
+                    // By which invitation it came, and which key waits, is not worth an agent that has a credential.
+                    let lenient = |name: &str| read(folder, name).unwrap_or_default();
+                    let joined_by = lenient(JOINED_BY).map(|text| text.trim().to_owned());
+                    Ok(Kept { kubeconfig: kubeconfig(folder)?, key: lenient(KEY), joined_by })
+                };
+                on_disk(folder, disk, load).await
+            }
             Self::Secret { .. } => Ok(self.secret().await?.1),
         }
     }
@@ -114,10 +124,13 @@ impl Keep {
     /// Keeps a key for which there is no certificate yet. Answers with the one that counts: there may be one already.
     pub(crate) async fn begin(&self, key: String) -> Result<String, String> {
         match self {
-            Self::Folder(folder) => match read(&folder.join(KEY))? {
-                Some(there) => own(&folder.join(KEY)).map(|()| there),
-                None => write(folder, KEY, &key).map(|()| key),
-            },
+            Self::Folder(folder, disk) => {
+                let begin = move |folder: &Path| match read(folder, KEY)? {
+                    Some(there) => own(&folder.join(KEY)).map(|()| there),
+                    None => write(folder, KEY, &key).map(|()| key),
+                };
+                on_disk(folder, disk, begin).await
+            }
             Self::Secret { .. } => {
                 for _ in 0..TRIES {
                     let (version, there) = self.secret().await?;
@@ -136,14 +149,17 @@ impl Keep {
     /// Keeps a credential, with the invitation by which it came if it is not one renewed, and no key beside it any more.
     pub(crate) async fn finish(&self, kubeconfig: &str, joined_by: Option<&str>) -> Result<(), String> {
         match self {
-            Self::Folder(folder) => {
-                let sealed = sealed(kubeconfig);
-                write(folder, KUBECONFIG, &sealed)?;
-                write(folder, COPY, &sealed)?;
-                if let Some(joined_by) = joined_by {
-                    write(folder, JOINED_BY, &format!("{joined_by}\n"))?;
-                }
-                self.forget().await
+            Self::Folder(folder, disk) => {
+                let (sealed, joined_by) = (sealed(kubeconfig), joined_by.map(|by| format!("{by}\n")));
+                let finish = move |folder: &Path| {
+                    write(folder, KUBECONFIG, &sealed)?;
+                    write(folder, COPY, &sealed)?;
+                    if let Some(joined_by) = joined_by {
+                        write(folder, JOINED_BY, &joined_by)?;
+                    }
+                    forget(folder, &[KEY])
+                };
+                on_disk(folder, disk, finish).await
             }
             Self::Secret { .. } => {
                 for _ in 0..TRIES {
@@ -164,10 +180,7 @@ impl Keep {
     /// Forgets the key: another one is to be made.
     pub(crate) async fn forget(&self) -> Result<(), String> {
         match self {
-            Self::Folder(folder) => {
-                let path = folder.join(KEY);
-                remove(&path).map_err(|error| wrong(&path, &error))
-            }
+            Self::Folder(folder, disk) => on_disk(folder, disk, |folder| forget(folder, &[KEY])).await,
             Self::Secret { .. } => {
                 let (version, there) = self.secret().await?;
                 if there.key.is_some() {
@@ -181,14 +194,12 @@ impl Keep {
     /// Forgets everything, when the cluster has left.
     pub(crate) async fn forget_all(&self) -> Result<(), String> {
         match self {
-            Self::Folder(folder) => {
-                for name in [KUBECONFIG, COPY, KEY, JOINED_BY] {
-                    // What a power cut has left of one may hold a key, too.
-                    for path in ["", ".new", SPOILED].map(|end| folder.join(format!("{name}{end}"))) {
-                        remove(&path).map_err(|error| wrong(&path, &error))?;
-                    }
-                }
-                Ok(())
+            Self::Folder(folder, disk) => {
+                // What a power cut has left of one may hold a key, too.
+                let all = |name: &str| ["", ".new", SPOILED].map(|end| format!("{name}{end}"));
+                let names: Vec<String> =
+                    [KUBECONFIG, COPY, KEY, JOINED_BY].into_iter().flat_map(all).collect();
+                on_disk(folder, disk, move |folder| forget(folder, &names)).await
             }
             Self::Secret { member, namespace, name } => {
                 let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
@@ -254,27 +265,56 @@ fn wrong(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// A file's text; none if there is no file, or an empty one.
-fn read(path: &Path) -> Result<Option<String>, String> {
-    match fs::read_to_string(path) {
+/// Beside the thread that does everything else, and not waited for without end.
+async fn on_disk<T: Send + 'static>(
+    folder: &Path,
+    disk: &Disk,
+    work: impl FnOnce(&Path) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let own = folder.to_owned();
+    disk.run(folder, move || work(&own)).await?
+}
+
+/// A file's text; none if there is no file, or an empty one. What is no text was damaged, and is set aside.
+fn read(folder: &Path, name: &str) -> Result<Option<String>, String> {
+    let path = folder.join(name);
+    match fs::read_to_string(&path) {
         Ok(text) => Ok(Some(text).filter(|text| !text.trim().is_empty())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(wrong(path, &error)),
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            set_aside(folder, name, "it is no text").map(|()| None)
+        }
+        Err(error) => Err(wrong(&path, &error)),
     }
 }
 
+/// Lets a damaged file be none.
+fn set_aside(folder: &Path, name: &str, why: &str) -> Result<(), String> {
+    let (path, aside) = (folder.join(name), folder.join(format!("{name}{SPOILED}")));
+    let moved = fs::rename(&path, &aside);
+    moved
+        .map_err(|error| format!("{}: damaged ({why}), and cannot be set aside: {error}", path.display()))?;
+    tracing::error!(file = %path.display(), why, aside = %aside.display(), "what was kept of the credential for the hub is damaged and was set aside");
+    Ok(())
+}
+
 /// What a folder's kubeconfig says. One that is spoiled is taken from its copy; without a sound copy it is set aside, and there is
-/// none. Where there is no file somebody has taken it away, and the copy is not asked.
+/// none. Where there is no file somebody has taken it away, and the copy is not asked. One that the disk does not let be read may
+/// be read later.
 fn kubeconfig(folder: &Path) -> Result<Option<String>, String> {
     let (path, copy) = (folder.join(KUBECONFIG), folder.join(COPY));
     let found = match fs::read(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        found => found.map_err(|error| error.to_string()).and_then(|bytes| opened(&path, bytes)),
+        found => found,
     };
+    let is_there = found.is_ok();
+    let found = found.map_err(|error| error.to_string()).and_then(|bytes| opened(&path, bytes));
     let copy = fs::read(&copy).ok().and_then(|bytes| opened(&copy, bytes).ok());
     let why = match (found, &copy) {
         // What is left of a file that was cut may be a kubeconfig, too.
-        (Ok(text), Some(copy)) if text.len() < copy.len() && copy.starts_with(&text) => "it was cut".to_owned(),
+        (Ok(text), Some(copy)) if text.len() < copy.len() && copy.starts_with(&text) => {
+            "it was cut".to_owned()
+        }
         (Ok(text), _) => return Ok(Some(text)),
         (Err(why), _) => why,
     };
@@ -285,14 +325,10 @@ fn kubeconfig(folder: &Path) -> Result<Option<String>, String> {
         }
         return Ok(Some(text));
     }
-    let aside = folder.join(format!("{KUBECONFIG}{SPOILED}"));
-    match fs::rename(&path, &aside) {
-        Ok(()) => {
-            let aside = aside.display();
-            tracing::error!(file = %path.display(), why, %aside, "the credential for the hub is damaged and was set aside");
-            Ok(None)
-        }
-        Err(error) => Err(format!("{}: damaged ({why}), and cannot be set aside: {error}", path.display())),
+    if is_there {
+        set_aside(folder, KUBECONFIG, &why).map(|()| None)
+    } else {
+        Err(format!("{}: {why}", path.display()))
     }
 }
 
@@ -309,6 +345,7 @@ fn opened(path: &Path, bytes: Vec<u8>) -> Result<String, String> {
     match text.rsplit_once('\n').and_then(|(text, last)| Some((text, last.strip_prefix(SEAL)?))) {
         Some((text, said)) if said == digest(text) => Ok(text.to_owned()),
         Some(_) => Err("its digest is another".to_owned()),
+        None if text.is_empty() => Err("it is empty".to_owned()),
         None => match Kubeconfig::parse(path, text) {
             Ok(_) => Ok(text.to_owned()),
             Err(error) => Err(error.to_string()),
@@ -319,6 +356,14 @@ fn opened(path: &Path, bytes: Vec<u8>) -> Result<String, String> {
 fn digest(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Removes files of a folder.
+fn forget(folder: &Path, names: &[impl AsRef<Path>]) -> Result<(), String> {
+    names.iter().try_for_each(|name| {
+        let path = folder.join(name);
+        remove(&path).map_err(|error| wrong(&path, &error))
+    })
 }
 
 /// Removes a file, if it is there.
@@ -362,7 +407,7 @@ mod tests {
     #[tokio::test]
     async fn a_folder_keeps_it_for_its_owner_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let keep = Keep::Folder(folder.path().to_path_buf());
+        let keep = Keep::folder(folder.path().to_path_buf());
         assert_eq!(keep.load().await.unwrap(), Kept::default());
         assert_eq!(keep.begin("one".into()).await.unwrap(), "one");
         assert_eq!(keep.begin("two".into()).await.unwrap(), "one", "what was begun goes on");
@@ -392,19 +437,23 @@ mod tests {
             0,
             "nothing stays of a cluster that has left"
         );
-        let nowhere = Keep::Folder(folder.path().join("nowhere"));
+        let nowhere = Keep::folder(folder.path().join("nowhere"));
         assert!(nowhere.begin("x".into()).await.unwrap_err().contains("nowhere/pending-key"));
     }
+
     /// Every byte of either file is flipped, and each file is cut to any length.
     #[tokio::test]
     async fn what_a_disk_spoils_is_read_from_the_copy() {
         let whole = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: []\nusers: []\ncontexts: []";
         let folder = tempfile::tempdir().unwrap();
-        let keep = Keep::Folder(folder.path().to_path_buf());
+        let keep = Keep::folder(folder.path().to_path_buf());
         let [first, copy] = [KUBECONFIG, COPY].map(|name| folder.path().join(name));
         keep.finish(whole, None).await.unwrap();
         let bytes = fs::read(&first).unwrap();
-        assert!(Kubeconfig::parse(&first, std::str::from_utf8(&bytes).unwrap()).is_ok(), "others read it, too");
+        assert!(
+            Kubeconfig::parse(&first, std::str::from_utf8(&bytes).unwrap()).is_ok(),
+            "others read it, too"
+        );
         let flipped = (0..bytes.len()).map(|at| {
             let mut other = bytes.clone();
             other[at] ^= 1;
@@ -426,12 +475,33 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_read_from_anywhere_is_set_aside() {
         let folder = tempfile::tempdir().unwrap();
-        let keep = Keep::Folder(folder.path().to_path_buf());
+        let keep = Keep::folder(folder.path().to_path_buf());
         let [first, copy] = [KUBECONFIG, COPY].map(|name| folder.path().join(name));
         fs::write(&first, [0xff, 0]).unwrap();
         fs::write(&copy, "").unwrap();
         assert_eq!(keep.load().await.unwrap(), Kept::default());
         assert_eq!(fs::read(folder.path().join("karmada-kubeconfig.damaged")).unwrap(), [0xff, 0]);
+        // What is only beside it hinders nobody who has it.
+        let whole = sealed("apiVersion: v1\nkind: Config");
+        fs::write(&first, &whole).unwrap();
+        for name in [JOINED_BY, KEY] {
+            fs::write(folder.path().join(name), [b'a', 0xff]).unwrap();
+        }
+        let kept = keep.load().await.unwrap();
+        assert_eq!((kept.kubeconfig.is_some(), &kept.key, &kept.joined_by), (true, &None, &None));
+        assert!(folder.path().join("joined-by.damaged").exists());
+        assert_eq!(keep.begin("one".into()).await.unwrap(), "one");
+        fs::create_dir(folder.path().join(JOINED_BY)).unwrap();
+        assert_eq!(keep.load().await.unwrap().joined_by, None);
+        fs::remove_dir(folder.path().join(JOINED_BY)).unwrap();
+        keep.forget().await.unwrap();
+        // What the disk does not let be read now is not set aside: it may pass.
+        fs::remove_file(&first).unwrap();
+        fs::create_dir(&first).unwrap();
+        assert!(keep.load().await.unwrap_err().contains("karmada-kubeconfig: "));
+        fs::write(&copy, &whole).unwrap();
+        assert_eq!(keep.load().await.unwrap().kubeconfig.as_deref(), Some("apiVersion: v1\nkind: Config"));
+        fs::remove_dir(&first).unwrap();
         // Somebody has taken it away.
         fs::write(&copy, sealed("apiVersion: v1\nkind: Config")).unwrap();
         assert_eq!(keep.load().await.unwrap(), Kept::default());
