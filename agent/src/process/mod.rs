@@ -31,6 +31,7 @@ use karmada_core::windows::{Stand, Windows};
 use karmada_env::Env;
 use karmada_meta::time::Time;
 use karmada_telemetry::supervisor::Supervisor;
+use parking_lot::Mutex;
 use rustix::{fs::FlockOperation, io::Errno};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -282,6 +283,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             env: env.clone(),
             user_agent: USER_AGENT,
             standing: Arc::clone(&standing),
+            unkept: Mutex::default(),
         };
         let tunnel = args.tunnel.map(|settings| {
             let (hub, member) = (hub_identity, member_identity.clone());

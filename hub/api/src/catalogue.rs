@@ -88,7 +88,8 @@ pub const CONDITIONS: [Entry; 48] = [
     entry(
         "Cluster",
         extension::CREDENTIAL_NOT_RENEWED,
-        "The agent asks for another certificate and gets none; also says if somebody has to approve or sign the request.",
+        "The agent asks for another certificate and gets none, or cannot ask or keep the one that it got; also says if somebody has \
+         to approve or sign the request.",
     ),
     entry(
         "Cluster",

@@ -28,6 +28,7 @@ use karmada_client::{
 use karmada_core::names::agent_user;
 use karmada_env::Env;
 use karmada_meta::time::Time;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::{CONTEXT, Credential, Issued, Keep, standing::Standing};
@@ -87,6 +88,8 @@ pub(crate) struct Renewer {
     /// What the hub's log calls us.
     pub(crate) user_agent: &'static str,
     pub(crate) standing: Arc<Standing>,
+    /// What is in use and could not be kept.
+    pub(crate) unkept: Mutex<Option<String>>,
 }
 
 /// What has to be done about a certificate, and when.
@@ -114,6 +117,8 @@ fn due(issued: &Issued, env: &Env) -> Due {
 enum Failure {
     /// Nobody has said no.
     Later(String),
+    /// Nobody was asked: something is the matter on this machine.
+    Here(String),
     /// Somebody has to say yes.
     Undecided(String),
     /// Somebody has said no.
@@ -124,6 +129,8 @@ enum Failure {
 #[derive(Default)]
 struct Asked {
     name: Option<String>,
+    /// For which key, where that cannot be kept.
+    key: Option<String>,
     /// It has been issued, and the hub has not answered to it yet.
     ready: Option<(Credential, String)>,
 }
@@ -140,6 +147,7 @@ impl Renewer {
         // After a failure nothing is asked before this.
         let mut not_before = Instant::now();
         let mut look = self.next_look(due);
+        let mut keeps = (Instant::now(), Backoff::new(RETRY));
         // An invitation that came to nothing is tried again, beside what is in use.
         let mut invited = self.supply.not_joined().map(|why| {
             self.standing.not_joined(&why);
@@ -161,6 +169,7 @@ impl Renewer {
                 () = sleep(wait) => false,
             };
             self.compare_clocks();
+            self.keep_again(&mut keeps).await;
             // A member that has just started may refuse what it lets us do in a moment.
             if let Some((at, retry)) = &mut mounted
                 && *at <= Instant::now()
@@ -276,7 +285,12 @@ impl Renewer {
     /// Shows ourselves by a credential from now on, if the hub answers to it.
     async fn take(&self, credential: &Credential) -> Result<(), NotTaken> {
         let endpoint = self.supply.endpoint(credential).map_err(NotTaken::Unreachable)?;
-        self.identity.change(endpoint, PROBE).await
+        self.identity.change(endpoint, PROBE).await?;
+        // What was in use before need not be kept any more.
+        if self.unkept.lock().take().is_some() {
+            self.standing.kept();
+        }
+        Ok(())
     }
 
     /// One attempt to join by the invitation that we were given, while another credential does.
@@ -314,7 +328,9 @@ impl Renewer {
         let Some(keep) = self.keep.as_ref().filter(|_| is_ours) else { return Ok(None) };
         let failure = match self.renew(current, keep, asked).await {
             Ok(new) => return Ok(Some(new)),
-            Err(failure @ (Failure::Later(_) | Failure::Undecided(_))) => return Err(failure),
+            Err(failure @ (Failure::Later(_) | Failure::Here(_) | Failure::Undecided(_))) => {
+                return Err(failure);
+            }
             Err(failure) => failure,
         };
         // As long as the old one is good nobody needs a token.
@@ -339,20 +355,12 @@ impl Renewer {
     ) -> Result<Credential, Failure> {
         let later = Failure::Later;
         if asked.ready.is_none() {
-            let made = Key::new().map_err(later)?.pem();
-            let kept = keep.begin(made).await.map_err(later)?;
-            let key = match Key::read(&kept) {
-                Ok(key) => key,
-                Err(error) => {
-                    keep.forget().await.map_err(later)?;
-                    return Err(later(error));
-                }
-            };
+            let (key, pem) = self.key(keep, asked).await.map_err(Failure::Here)?;
             let certificate = self.certificate(&key, asked).await?;
             let access = self.published(current).await;
-            let text = access.kubeconfig(CONTEXT, &agent_user(&self.cluster), &certificate, &kept);
+            let text = access.kubeconfig(CONTEXT, &agent_user(&self.cluster), &certificate, &pem);
             let new = Credential::parse(keep.place().as_ref(), &text, None);
-            asked.ready = Some((new.map_err(|error| later(error.to_string()))?, text));
+            asked.ready = Some((new.map_err(|error| Failure::Here(error.to_string()))?, text));
         }
         let Some((new, text)) = asked.ready.take() else { return Err(later("it was not made".to_owned())) };
         match self.take(&new).await {
@@ -367,13 +375,65 @@ impl Renewer {
             }
         }
         // It is in use. What was kept before is good for a while if this one cannot be kept.
-        if let Err(error) = keep.finish(&text, None).await {
-            tracing::warn!(cluster = %self.cluster, %error, "the hub's new credential cannot be kept; a restart begins with the old one");
-        }
+        self.standing.holds(new.issued.as_ref().map(|issued| issued.until));
         self.standing.renewed();
+        let kept = keep.finish(&text, None).await;
+        if let Err(why) = &kept {
+            self.not_kept(why);
+        }
+        *self.unkept.lock() = kept.is_err().then_some(text);
         let until = new.issued.as_ref().map(|issued| Time::from_system(issued.until).to_string());
         tracing::info!(cluster = %self.cluster, until = until.as_deref(), kept = %keep.place(), "the certificate for the hub was renewed");
         Ok(new)
+    }
+
+    /// The key to ask with, kept before anybody hears of it, so that a restart goes on with the same request. One that cannot be
+    /// kept is good for as long as the process lives.
+    async fn key(&self, keep: &Keep, asked: &mut Asked) -> Result<(Key, String), String> {
+        if let Some(pem) = &asked.key {
+            return Ok((Key::read(pem)?, pem.clone()));
+        }
+        let key = Key::new()?;
+        let pem = key.pem();
+        let why = match keep.begin(pem.clone()).await {
+            Ok(kept) => match Key::read(&kept) {
+                Ok(key) => return Ok((key, kept)),
+                // It was damaged; the next one begins anew.
+                Err(why) => keep.forget().await.err().unwrap_or(why),
+            },
+            Err(why) => why,
+        };
+        tracing::warn!(cluster = %self.cluster, why, "the key for the next certificate cannot be kept; it is held in memory");
+        asked.key = Some(pem.clone());
+        Ok((key, pem))
+    }
+
+    fn not_kept(&self, why: &str) {
+        if self.standing.not_kept(why) {
+            tracing::warn!(cluster = %self.cluster, why, "the hub's new credential cannot be kept; a restart begins with the one before; trying again");
+        }
+    }
+
+    /// Tries again to keep what is in use and could not be kept.
+    async fn keep_again(&self, (at, backoff): &mut (Instant, Backoff)) {
+        let unkept = self.unkept.lock().clone();
+        let (Some(text), Some(keep)) = (unkept, &self.keep) else {
+            backoff.reset();
+            *at = Instant::now();
+            return;
+        };
+        if *at > Instant::now() {
+            return;
+        }
+        *at = Instant::now() + backoff.next(&self.env);
+        match keep.finish(&text, None).await {
+            Ok(()) => {
+                *self.unkept.lock() = None;
+                self.standing.kept();
+                tracing::info!(cluster = %self.cluster, kept = %keep.place(), "the hub's credential is kept now");
+            }
+            Err(why) => self.not_kept(&why),
+        }
     }
 
     /// Whether the hub publishes other authorities than are known, or lets another one of them sign, which is the first.
@@ -418,7 +478,7 @@ impl Renewer {
                 Some(name) => self.hub.get(&format!("{}/{name}", request::PATH)).await,
                 None => {
                     let name = format!("{}-{}", self.cluster, self.env.name_suffix(5));
-                    let body = request::body(&name, &self.cluster, key).map_err(Failure::Later)?;
+                    let body = request::body(&name, &self.cluster, key).map_err(Failure::Here)?;
                     let made = self.hub.post(request::PATH, &body).await;
                     if made.is_ok() {
                         asked.name = Some(name);
@@ -466,6 +526,11 @@ impl Renewer {
             // The link itself says that nobody answers.
             Failure::Later(why) => {
                 tracing::debug!(cluster = %self.cluster, why, "the certificate is not renewed yet")
+            }
+            Failure::Here(why) => {
+                if self.standing.failed_here(why) {
+                    tracing::warn!(cluster = %self.cluster, why, ended, "another certificate cannot be asked for; trying again");
+                }
             }
             Failure::Undecided(why) => {
                 if self.standing.undecided(why) {

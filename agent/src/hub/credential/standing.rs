@@ -22,6 +22,10 @@ struct Inner {
     renewals: u64,
     errors: u64,
     refused: Option<String>,
+    /// The one in use could not be kept.
+    is_unkept: bool,
+    /// Why there is none yet.
+    waits: String,
     clock_ahead: Option<i64>,
 }
 
@@ -48,7 +52,7 @@ impl Standing {
     pub(crate) fn renewed(&self) {
         let mut inner = self.inner.lock();
         inner.renewals += 1;
-        inner.refused = None;
+        (inner.refused, inner.is_unkept) = (None, false);
         self.troubles.over(extension::CREDENTIAL_NOT_RENEWED);
     }
 
@@ -63,6 +67,28 @@ impl Standing {
         self.not_renewed("RenewalWaits", "it is not renewed yet", why)
     }
 
+    /// Nobody was asked, since something is the matter here; answers whether that is news.
+    pub(crate) fn failed_here(&self, why: &str) -> bool {
+        self.not_renewed("RenewalFails", "the agent cannot ask for another", why)
+    }
+
+    /// The one in use cannot be kept; answers whether that is news.
+    pub(crate) fn not_kept(&self, why: &str) -> bool {
+        let what = "it cannot be kept, so that a restart begins with the one before";
+        let is_news = self.not_renewed("NotKept", what, why);
+        self.inner.lock().is_unkept = true;
+        is_news
+    }
+
+    /// It is kept now.
+    pub(crate) fn kept(&self) {
+        let mut inner = self.inner.lock();
+        if std::mem::take(&mut inner.is_unkept) {
+            inner.refused = None;
+            self.troubles.over(extension::CREDENTIAL_NOT_RENEWED);
+        }
+    }
+
     fn not_renewed(&self, reason: &'static str, what: &str, why: &str) -> bool {
         let mut inner = self.inner.lock();
         let until = inner.until.map(|until| Time::from_system(until).to_string()).unwrap_or_default();
@@ -71,6 +97,7 @@ impl Standing {
             reason,
             format!("the agent's certificate ends at {until}, and {what}: {why}"),
         );
+        inner.is_unkept = false;
         inner.refused.replace(why.to_owned()).is_none_or(|before| before != why)
     }
 
@@ -111,9 +138,32 @@ impl Standing {
         }
     }
 
+    /// There is none yet, and why; answers whether that is news.
+    pub(crate) fn waits(&self, why: String) -> bool {
+        let waits = &mut self.inner.lock().waits;
+        let is_news = *waits != why;
+        *waits = why;
+        is_news
+    }
+
+    /// There is one.
+    pub(crate) fn waits_no_more(&self) {
+        self.inner.lock().waits.clear();
+    }
+
+    /// Why there is none yet; empty otherwise.
+    pub(crate) fn waiting(&self) -> String {
+        self.inner.lock().waits.clone()
+    }
+
     /// What is wrong, for people, a line each.
     pub(crate) fn words(&self) -> String {
-        self.troubles.all().into_iter().map(|(_, _, message)| format!("{message}\n")).collect()
+        let waits = self.waiting();
+        let waits = Some(waits).filter(|why| !why.is_empty());
+        let waits =
+            waits.map(|why| format!("there is no credential for the hub yet: {}\n", why.replace('\n', " ")));
+        let troubles = self.troubles.all().into_iter().map(|(_, _, message)| format!("{message}\n"));
+        waits.into_iter().chain(troubles).collect()
     }
 
     pub(crate) fn figures(&self) -> Figures {
@@ -150,6 +200,16 @@ mod tests {
         standing.joined();
         standing.clock(Some(3));
         standing.renewed();
+        assert_eq!(standing.words(), "");
+        assert!(standing.failed_here("no key") && standing.not_kept("a full disk"));
+        assert!(!standing.not_kept("a full disk"));
+        assert!(standing.words().contains("begins with the one before: a full disk"), "{}", standing.words());
+        standing.kept();
+        assert!(
+            standing.waits("the hub is away".to_owned()) && !standing.waits("the hub is away".to_owned())
+        );
+        assert_eq!(standing.words(), "there is no credential for the hub yet: the hub is away\n");
+        standing.waits_no_more();
         assert_eq!(standing.words(), "");
         let figures = standing.figures();
         assert_eq!((figures.renewals, figures.errors, figures.clock_ahead), (1, 2, Some(3)));
