@@ -161,8 +161,6 @@ fn what_is_wrong_is_said_in_one_line_with_exit_code_2() {
     )
     .unwrap();
     let good = good.to_str().unwrap();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let taken = taken.local_addr().unwrap().to_string();
     let base = ["--cluster-name", "m", "--metrics-bind-address", "0", "--health-probe-bind-address", "0"];
     let rows: [(&[&str], &str); 7] = [
         (&[], "which karmada-hub token create prints, or --karmada-kubeconfig FILE"),
@@ -178,8 +176,8 @@ fn what_is_wrong_is_said_in_one_line_with_exit_code_2() {
             "--state-dir: /proc/nowhere: ",
         ),
         (
-            &["--karmada-kubeconfig", good, "--kubeconfig", good, "--metrics-bind-address", &taken],
-            "Address already in use",
+            &["--karmada-kubeconfig", good, "--kubeconfig", good, "--metrics-bind-address", "localhost"],
+            "--metrics-bind-address localhost: ",
         ),
     ];
     for (more, want) in rows {
@@ -449,4 +447,92 @@ async fn without_a_hub_it_waits_and_two_signals_end_it_at_once() {
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(agent.ended(PATIENCE).await.code(), Some(0));
+}
+
+/// Whatever is wrong with its folder or with the credential for the hub, an agent that knows what was wanted heals by that.
+#[tokio::test]
+async fn what_was_kept_is_gone_on_with_whatever_else_is_damaged() {
+    let (hub, member) = (Server::start(karmada_api::crds()).await, Server::start(Vec::new()).await);
+    for namespace in ["karmada-es-m1", "karmada-cluster"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        hub.rest.post("/api/v1/namespaces", &namespace).await.unwrap();
+    }
+    let credential = hub.kubeconfig("system:karmada:agent:m1", "system:karmada:agents");
+    let (members, state, health) =
+        (member.kubeconfig("admin", "system:masters"), TempDir::new().unwrap(), own_address());
+    let at = |name: &str| state.path().join(name);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let start = || {
+        let arguments = [
+            format!("--state-dir={}", state.path().display()),
+            format!("--health-probe-bind-address={health}"),
+            // Another process has it.
+            format!("--metrics-bind-address={}", taken.local_addr().unwrap()),
+        ];
+        let mut command = Command::new(PROGRAM);
+        command.args(["--cluster-name=m1", "--karmada-kubeconfig"]).arg(&credential);
+        command.arg("--kubeconfig").arg(&members).args(arguments);
+        Agent(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    };
+    let status = || -> Option<Value> {
+        let told = get_from(health, "/status.json", "localhost")?;
+        serde_json::from_str(told.split_once("\r\n\r\n")?.1).ok()
+    };
+    let path = "/api/v1/namespaces/default/configmaps/c";
+    let is_there = async || member.rest.get(path).await.is_ok();
+    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"},
+                          "data": {"v": "1"}});
+    let work = json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w", "namespace": "karmada-es-m1"},
+        "spec": {"workload": {"manifests": [manifest]}},
+    });
+    hub.rest.post("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works", &work).await.unwrap();
+    let mut agent = start();
+    eventually("it is applied", is_there).await;
+
+    let whole = std::fs::read_to_string(&credential).unwrap();
+    for damaged in ["credential", "instance", "lock"] {
+        agent.signal("-TERM");
+        assert_eq!(agent.ended(PATIENCE).await.code(), Some(0), "{damaged}");
+        match damaged {
+            "credential" => std::fs::write(&credential, &whole[..whole.len() / 2]).unwrap(),
+            file => {
+                std::fs::remove_file(at(file)).unwrap();
+                std::fs::create_dir(at(file)).unwrap();
+            }
+        }
+        member.rest.delete(path, &json!({})).await.unwrap();
+        let begun = Instant::now();
+        agent = start();
+        eventually("it is back", is_there).await;
+        println!("{damaged} damaged: back {:?} after the start (2 s at most)", begun.elapsed());
+        if damaged == "credential" {
+            eventually("it says why there is no hub", async || {
+                status().is_some_and(|status| {
+                    let troubles = status["troubles"].to_string();
+                    troubles.contains("there is no credential for the hub yet: ")
+                        && status["hub"]["connected"] == false
+                })
+            })
+            .await;
+            std::fs::write(&credential, &whole).unwrap();
+        } else {
+            std::fs::remove_dir(at(damaged)).unwrap();
+        }
+        eventually("the hub is heard", async || {
+            status().is_some_and(|status| {
+                status["hub"]["connected"] == true
+                    && status["rights"]["report"] == true
+                    && status["troubles"] == json!([])
+            })
+        })
+        .await;
+        assert_eq!(status().unwrap()["hub"]["server"].as_str().unwrap().trim_end_matches('/'), hub.url);
+    }
+    let address = taken.local_addr().unwrap();
+    drop(taken);
+    eventually("its page is there", async || {
+        get(address, "/metrics").is_some_and(|page| page.contains("karmada_agent_works 1"))
+    })
+    .await;
 }

@@ -15,10 +15,9 @@ use parking_lot::Mutex;
 use super::{
     ProcessError, USER_AGENT,
     args::{Args, Invited},
-    endpoints::Stage,
 };
 use crate::hub::{
-    credential::{CONTEXT, Credential, Keep, keep::KUBECONFIG, renew::Supply},
+    credential::{CONTEXT, Credential, Keep, keep::KUBECONFIG, renew::Supply, standing::Standing},
     join::{Invitation, JoinError, Journey, KeyDigest, Token, discovery::digests, request::Key},
 };
 
@@ -123,7 +122,7 @@ impl Ways {
     }
 
     /// The credential to begin with, and whether it was there before. Waits for as long as it takes, unless somebody waits.
-    pub(super) async fn obtain(&self, stage: &Stage) -> Result<(Credential, bool), ProcessError> {
+    pub(super) async fn obtain(&self, standing: &Standing) -> Result<(Credential, bool), ProcessError> {
         let env = &self.env;
         let from_file = self.file.as_ref().map(File::read).transpose()?;
         let mut backoff = Backoff::new(RETRY);
@@ -138,7 +137,7 @@ impl Ways {
                 Err(error @ ProcessError::Usage(_)) => return Err(error),
                 Err(error) if self.prompt => return Err(error),
                 Err(error) => {
-                    if stage.waits(error.to_string()) {
+                    if standing.waits(error.to_string()) {
                         tracing::warn!(cluster = %self.cluster, %error, "what was kept of the hub's credential cannot be read, trying again");
                     }
                     tokio::time::sleep(backoff.next(env)).await;
@@ -178,7 +177,7 @@ impl Ways {
                     true => waited >= error.may_pass_within(),
                     false => worth.gives_up(error, waited, &authorities),
                 };
-                match self.join(invited, keep, gives_up, stage).await {
+                match self.join(invited, keep, gives_up, standing).await {
                     Ok(credential) => Ok((credential, false)),
                     Err(error) if self.prompt => Err(error),
                     Err(error) => {
@@ -190,7 +189,7 @@ impl Ways {
             }
             (_, Worth::Nothing) | (None, _) => {
                 let gives_up = |error: &JoinError, waited| self.prompt && waited >= error.may_pass_within();
-                self.join(invited, keep, gives_up, stage).await.map(|credential| (credential, false))
+                self.join(invited, keep, gives_up, standing).await.map(|credential| (credential, false))
             }
         }
     }
@@ -273,7 +272,7 @@ impl Ways {
         invited: &Invited,
         keep: &Keep,
         gives_up: impl Fn(&JoinError, Duration) -> bool,
-        stage: &Stage,
+        standing: &Standing,
     ) -> Result<Credential, ProcessError> {
         let env = &self.env;
         let (begun, mut backoff) = (env.now(), Backoff::new(RETRY));
@@ -288,7 +287,7 @@ impl Ways {
                 return Err(ProcessError::Failed(error.to_string()));
             }
             let pause = backoff.next(env);
-            if stage.waits(error.to_string()) {
+            if standing.waits(error.to_string()) {
                 tracing::warn!(cluster = %self.cluster, %error, "cannot join yet, trying again");
             }
             tokio::time::sleep(pause).await;

@@ -28,8 +28,7 @@ use super::{
     USER_AGENT,
     admission::{File, Ways},
     args::{Args, Refusal},
-    endpoints::Endpoints,
-    member_endpoint, on_runtime,
+    endpoints, member_endpoint, on_runtime,
     status::{self, Status},
 };
 use crate::hub::credential::{Credential, Keep};
@@ -207,10 +206,7 @@ async fn look(args: &Args, env: &Env) -> Vec<Finding> {
         [("--health-probe-bind-address", &args.health_bind), ("--metrics-bind-address", &args.metrics_bind)]
     {
         if address != "0" && !address.is_empty() {
-            let bound = Endpoints::bind(flag, address).await.map(drop).map_err(|error| {
-                let text = error.to_string();
-                text.strip_prefix(&format!("{flag} {address}: ")).unwrap_or(&text).to_owned()
-            });
+            let bound = endpoints::bind(address).await.map(drop).map_err(|error| error.to_string());
             findings.push(doctor::port(flag, address, &bound, runs));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    io::{self, ErrorKind},
     net::SocketAddr,
     sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
@@ -12,10 +13,9 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use karmada_client::LinkStatus;
+use karmada_client::{Backoff, LinkStatus, Policy, link::Identity};
 use karmada_env::Env;
 use karmada_telemetry::metrics::{PageSource, negotiated};
-use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -32,19 +32,22 @@ const HEADER_READ: Duration = Duration::from_secs(5);
 /// Connections at a time; probes and scrapes are few.
 const CONNECTIONS: usize = 16;
 
+/// Between attempts to have an address.
+const RETRY: Policy = Policy::new(Duration::from_secs(1), Duration::from_secs(30));
+
 /// What the endpoints tell about, from before there is an agent.
 #[derive(Default)]
 pub(super) struct Stage {
     running: OnceLock<Running>,
     /// What is waited for until then.
-    waits: Mutex<String>,
+    standing: Arc<Standing>,
 }
 
 /// An agent that runs.
 pub(super) struct Running {
     pub(super) agent: Handle,
-    /// The hub's address, and the link to it.
-    pub(super) hub: (String, LinkStatus),
+    /// Where the hub is, and the link to it.
+    pub(super) hub: (Identity, LinkStatus),
     /// The member's.
     pub(super) member: (String, LinkStatus),
     pub(super) standing: Arc<Standing>,
@@ -61,9 +64,11 @@ pub(super) struct Running {
 impl Running {
     /// What there is to say to a person at the machine, as far as a query asks for it.
     fn status(&self, query: Option<&str>) -> Result<Status, String> {
+        // It may not be known from the beginning.
+        let hub = self.hub.0.endpoint().map(|hub| hub.server.to_string()).unwrap_or_default();
         let sources = Sources {
             agent: &self.agent,
-            hub: (&self.hub.0, &self.hub.1),
+            hub: (&hub, &self.hub.1),
             member: (&self.member.0, &self.member.1),
             standing: &self.standing,
             place: &self.place,
@@ -85,12 +90,9 @@ impl Running {
 }
 
 impl Stage {
-    /// What is waited for; answers whether that is new.
-    pub(super) fn waits(&self, what: String) -> bool {
-        let mut waits = self.waits.lock();
-        let is_new = *waits != what;
-        *waits = what;
-        is_new
+    /// Tells what is waited for before there is an agent.
+    pub(super) fn new(standing: Arc<Standing>) -> Self {
+        Self { standing, ..Self::default() }
     }
 
     /// The agent runs from now on.
@@ -103,38 +105,78 @@ impl Stage {
 /// A socket that answers.
 #[derive(Debug)]
 pub(super) struct Endpoints {
-    listener: TcpListener,
+    flag: &'static str,
+    address: String,
+    /// None as long as the address cannot be had.
+    listener: Option<TcpListener>,
+}
+
+/// Binds `address:port`, every address for `:port`.
+///
+/// # Errors
+/// As [`TcpListener::bind`]; [`ErrorKind::InvalidInput`] if that is no address.
+pub(super) async fn bind(address: &str) -> io::Result<TcpListener> {
+    match address.strip_prefix(':') {
+        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
+            // No IPv6 here.
+            Err(error) if error.kind() != ErrorKind::AddrInUse => {
+                TcpListener::bind(format!("0.0.0.0:{port}")).await
+            }
+            bound => bound,
+        },
+        None => TcpListener::bind(address).await,
+    }
 }
 
 impl Endpoints {
-    /// Binds `address:port`, every address for `:port`; none for `0`.
-    pub(super) async fn bind(flag: &str, address: &str) -> Result<Option<Self>, ProcessError> {
+    /// Binds an address; none for `0`. One that cannot be had now, since the network is not up yet or another process has it, is
+    /// no reason not to do what the agent is for: it is tried again.
+    pub(super) async fn open(flag: &'static str, address: &str) -> Result<Option<Self>, ProcessError> {
         if address == "0" || address.is_empty() {
             return Ok(None);
         }
-        let bound = match address.strip_prefix(':') {
-            Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
-                // No IPv6 here.
-                Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {
-                    TcpListener::bind(format!("0.0.0.0:{port}")).await
-                }
-                bound => bound,
-            },
-            None => TcpListener::bind(address).await,
+        let listener = match bind(address).await {
+            Ok(listener) => Some(listener),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                return Err(ProcessError::Usage(format!("{flag} {address}: {error}")));
+            }
+            Err(error) => {
+                tracing::warn!(address, %error, "{flag}: cannot listen yet, trying again");
+                None
+            }
         };
-        let listener = bound.map_err(|error| ProcessError::Usage(format!("{flag} {address}: {error}")))?;
-        Ok(Some(Self { listener }))
+        Ok(Some(Self { flag, address: address.to_owned(), listener }))
+    }
+
+    /// The socket, once it can be had.
+    async fn listening(&mut self, env: &Env) -> TcpListener {
+        let mut backoff = Backoff::new(RETRY);
+        loop {
+            if let Some(listener) = self.listener.take() {
+                return listener;
+            }
+            tokio::time::sleep(backoff.next(env)).await;
+            self.listener = bind(&self.address).await.ok();
+            if self.listener.is_some() {
+                tracing::info!(address = self.address, "{}: listening now", self.flag);
+            }
+        }
     }
 
     /// Answers until shutdown.
-    pub(super) async fn serve(self, stage: Arc<Stage>, shutdown: CancellationToken) {
+    pub(super) async fn serve(mut self, stage: Arc<Stage>, env: Env, shutdown: CancellationToken) {
+        let listener = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            listener = self.listening(&env) => listener,
+        };
         let slots = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS));
         loop {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
             let (stream, peer) = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
-                accepted = self.listener.accept() => match accepted {
+                accepted = listener.accept() => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         // Out of descriptors, most likely: let some be freed.
@@ -182,7 +224,7 @@ fn answer<B>(request: &Request<B>, stage: &Stage, peer: SocketAddr) -> Response<
     match (path, stage.running.get()) {
         ("/healthz" | "/livez", _) => text(StatusCode::OK, "ok"),
         ("/readyz" | "/metrics" | status::TEXT | status::JSON | support::PATH, None) => {
-            not_ready(&format!("joining the hub: {}", stage.waits.lock()))
+            not_ready(&format!("joining the hub: {}", stage.standing.waiting()))
         }
         ("/readyz", Some(running)) if running.agent.is_ready() => {
             let words =
@@ -246,10 +288,29 @@ fn text(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_cannot_be_had_yet_is_waited_for_and_one_that_is_none_is_not() {
+        for wrong in ["nonsense", "127.0.0.1", ":port", "127.0.0.1:99999"] {
+            let error = Endpoints::open("--flag", wrong).await.unwrap_err();
+            assert!(matches!(&error, ProcessError::Usage(said) if said.contains(wrong)), "{error}");
+        }
+        assert!(Endpoints::open("--flag", "0").await.unwrap().is_none());
+        // An address of nobody's here (RFC 5737), as before DHCP has brought it.
+        let away = Endpoints::open("--flag", "192.0.2.1:0").await.unwrap().unwrap();
+        assert!(away.listener.is_none());
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let mut later = Endpoints::open("--flag", &address).await.unwrap().unwrap();
+        assert!(later.listener.is_none());
+        drop(taken);
+        let got = later.listening(&Env::system()).await;
+        assert_eq!(got.local_addr().unwrap().to_string(), address);
+    }
+
     #[test]
     fn the_status_is_for_whoever_is_on_the_machine() {
         let stage = Stage::default();
-        stage.waits("the token is spent".to_owned());
+        stage.standing.waits("the token is spent".to_owned());
         let rows = [
             ("127.0.0.1:9", "/status", 503),
             ("127.0.0.1:9", "/status.json", 503),

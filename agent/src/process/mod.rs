@@ -1,6 +1,7 @@
 //! A program around one agent: flags, logs, endpoints, signals. Everything that reads the environment is here.
 
 mod admission;
+mod alone;
 mod args;
 mod doctor;
 mod endpoints;
@@ -22,6 +23,7 @@ use std::{
 };
 
 use clap::{CommandFactory, FromArgMatches};
+use futures::FutureExt as _;
 use karmada_client::{
     Endpoint, Kubeconfig, KubeconfigError, Rest,
     kubeconfig::{POD_ACCOUNT, in_cluster},
@@ -32,7 +34,7 @@ use karmada_env::Env;
 use karmada_meta::time::Time;
 use karmada_telemetry::supervisor::Supervisor;
 use parking_lot::Mutex;
-use rustix::{fs::FlockOperation, io::Errno};
+use rustix::fs::FlockOperation;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     task::JoinSet,
@@ -41,6 +43,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     admission::{File, Ways},
+    alone::Beginning,
     args::Args,
     endpoints::{Endpoints, Running, Stage},
 };
@@ -179,7 +182,11 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     let env = Env::system();
     let file =
         args.karmada_kubeconfig.clone().map(|path| File { path, context: args.karmada_context.clone() });
-    file.as_ref().map(File::read).transpose()?;
+    // Nobody waits for what becomes of it, and something may be kept by which the member is healed.
+    let may_be_alone = !args.join && args.leave.is_none() && args.place != Place::Nowhere;
+    if !may_be_alone {
+        file.as_ref().map(File::read).transpose()?;
+    }
     // Held as long as the process lives.
     let mut _lock = None;
     let state = match args.leave {
@@ -201,8 +208,8 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             Some(member_endpoint(args.kubeconfig.as_deref(), args.context.as_deref(), by_hand)?)
         }
     };
-    let health = Endpoints::bind("--health-probe-bind-address", &args.health_bind).await?;
-    let scraped = Endpoints::bind("--metrics-bind-address", &args.metrics_bind).await?;
+    let health = Endpoints::open("--health-probe-bind-address", &args.health_bind).await?;
+    let scraped = Endpoints::open("--metrics-bind-address", &args.metrics_bind).await?;
     let mut signals = Signals::listen()?;
     // From here on nothing is waited for but hub and member, which may be away for long: that is no start that hangs.
     let supervisor = match args.leave {
@@ -234,31 +241,55 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         _ => args.state_dir.clone().map(Keep::folder),
     };
     let own = member.as_ref().map(|(_, (client, ..))| Rest::new(client.clone()));
+    let kept = own.clone().filter(|_| may_be_alone).map(|member| alone::Kept {
+        place: args.place.clone(),
+        cluster: args.config.cluster.clone(),
+        member: (args.config.member_namespace.clone(), member),
+    });
     let ways = Arc::new(Ways::of(&args, keep.clone(), own, env.clone()));
-    let (stage, shutdown) = (Arc::new(Stage::default()), CancellationToken::new());
+    let troubles = Troubles::default();
+    let standing = Arc::new(Standing::new(troubles.clone()));
+    let (stage, shutdown) = (Arc::new(Stage::new(Arc::clone(&standing))), CancellationToken::new());
     let served = [health, scraped].into_iter().flatten().map(|endpoint| {
-        let (stage, shutdown) = (Arc::clone(&stage), shutdown.clone());
-        tokio::spawn(async move { endpoint.serve(stage, shutdown).await })
+        let (stage, env, shutdown) = (Arc::clone(&stage), env.clone(), shutdown.clone());
+        tokio::spawn(async move { endpoint.serve(stage, env, shutdown).await })
     });
     let served: Vec<_> = served.collect();
     let ended = async {
-        let (credential, was_there) = tokio::select! {
+        let beginning = tokio::select! {
             biased;
             () = signals.next() => return Ok(()),
-            obtained = ways.obtain(&stage) => obtained?,
+            begun = alone::begin(&ways, &standing, kept, &env) => begun?,
         };
-        if args.join {
-            println!("{}", joined(&args.config.cluster, &credential, was_there, &ways));
+        if let (true, Beginning::With(credential, was_there)) = (args.join, &beginning) {
+            println!("{}", joined(&args.config.cluster, credential, *was_there, &ways));
         }
         let (true, Some((member, (member_client, member_link, member_identity)))) = (!args.join_only, member)
         else {
             return Ok(());
         };
-        let hub = ways.endpoint(&credential)?;
-        tracing::info!(cluster = %args.config.cluster, hub = %hub.server, %member, "starting");
-        let servers = (hub.server.to_string(), member.to_string());
         let manner = Manner { narrow: true, patience: args.config.patience() };
-        let (hub, hub_link, identity) = renewable_client_for(hub, USER_AGENT, env.clone(), manner);
+        let (credential, (hub, hub_link, identity)) = match beginning {
+            Beginning::With(credential, _) => {
+                let hub = ways.endpoint(&credential)?;
+                tracing::info!(cluster = %args.config.cluster, hub = %hub.server, %member, "starting");
+                let client = renewable_client_for(hub, USER_AGENT, env.clone(), manner);
+                (std::future::ready(*credential).boxed(), client)
+            }
+            Beginning::Alone(coming) => {
+                tracing::info!(cluster = %args.config.cluster, %member, "starting");
+                let client = alone::client(&ways, manner, env.clone());
+                let identity = client.2.clone();
+                let arrives = async move {
+                    let (credential, endpoint) = coming.await;
+                    tracing::info!(hub = %endpoint.server, "there is a credential for the hub now");
+                    // A link that was dropped leads nowhere, and nobody asks.
+                    let _ = identity.lead(endpoint);
+                    credential
+                };
+                (arrives.boxed(), client)
+            }
+        };
         let leaving = args.leave.map(|patience| leave::Leaving {
             cluster: args.config.cluster.clone(),
             namespace: args.config.member_namespace.clone(),
@@ -270,9 +301,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             patience,
             env: env.clone(),
         });
-        let hub_identity = identity.clone();
-        let troubles = Troubles::default();
-        let standing = Arc::new(Standing::new(troubles.clone()));
+        let (hub_identity, shown) = (identity.clone(), identity.clone());
         let renewer = Renewer {
             cluster: args.config.cluster.clone(),
             hub: Rest::new(hub.clone()),
@@ -290,7 +319,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             Dials { settings, hub, member, told: Record::log }
         });
         let mut beside = JoinSet::new();
-        beside.spawn(renewer.run(credential));
+        beside.spawn(async move { renewer.run(credential.await).await });
         if let Ok(windows) = Windows::parse(&args.config.facts.link_windows) {
             beside.spawn(be_there(windows, hub_link.clone(), env.clone()));
         }
@@ -312,8 +341,8 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             metrics::page(handle.clone(), hub_link.clone(), member_link.clone(), Arc::clone(&standing), &env);
         stage.runs(Running {
             agent: handle,
-            hub: (servers.0, hub_link),
-            member: (servers.1, member_link),
+            hub: (shown, hub_link),
+            member: (member.to_string(), member_link),
             standing,
             page,
             place: args.place,
@@ -464,64 +493,85 @@ fn member_endpoint(
     }
 }
 
-/// The agent's state: in a folder that outlives it, or none.
+/// The agent's state: in a folder that outlives it, or none. An agent whose disk fails goes on with what it can: what was wanted of
+/// the member is still wanted, and fenced workloads are still to be stopped.
 fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, ProcessError> {
     let fresh = State::fresh(env);
     let Some(dir) = dir else { return Ok(fresh) };
-    let wrong = |path: &Path, error: &std::io::Error| {
-        let text = format!("--state-dir: {}: {error}", path.display());
-        match error.kind() {
-            // Nobody but the operator can help that.
-            ErrorKind::NotFound
-            | ErrorKind::NotADirectory
-            | ErrorKind::IsADirectory
-            | ErrorKind::AlreadyExists
-            | ErrorKind::PermissionDenied
-            | ErrorKind::InvalidInput => ProcessError::Usage(text),
-            // A disk that is full, or fails for a while: whoever starts this tries again.
-            _ => ProcessError::Failed(text),
-        }
+    let goes_on = |path: &Path, error: &std::io::Error| {
+        let folder = path.display();
+        tracing::warn!(
+            "--state-dir: {folder}: {error}; going on as an agent that is another after a restart"
+        );
     };
     // Keys are kept there.
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|error| wrong(dir, &error))?;
+    match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir) {
+        Ok(()) => {}
+        // Nobody but the operator can help that.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound
+                    | ErrorKind::NotADirectory
+                    | ErrorKind::AlreadyExists
+                    | ErrorKind::PermissionDenied
+                    | ErrorKind::InvalidInput
+            ) =>
+        {
+            return Err(ProcessError::Usage(format!("--state-dir: {}: {error}", dir.display())));
+        }
+        Err(error) => {
+            goes_on(dir, &error);
+            return Ok(fresh);
+        }
+    }
     let file = dir.join("instance");
     match std::fs::read_to_string(&file) {
         Ok(text) if !text.trim().is_empty() => {
-            Ok(State { instance: text.trim().to_owned(), place: Place::Nowhere })
+            return Ok(State { instance: text.trim().to_owned(), place: Place::Nowhere });
         }
         // One that is no text was damaged.
         Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
-            Err(wrong(&file, &error))
+            goes_on(&file, &error);
+            return Ok(fresh);
         }
-        _ => save(dir, &file, fresh).map_err(|error| wrong(&file, &error)),
+        _ => {}
     }
+    if let Err(error) = save(dir, &file, &fresh) {
+        goes_on(&file, &error);
+    }
+    Ok(fresh)
 }
 
-/// Has a folder for this process alone: two agents that are one instance would both act, and write over each other's log.
+/// Has a folder for this process alone: two agents that are one instance would both act, and write over each other's log. Where
+/// the disk does not let it be had nobody else can write there either.
 fn lock(dir: &Path) -> Result<Option<std::fs::File>, ProcessError> {
     let path = dir.join(LOCK);
-    let failed = |error: &dyn std::fmt::Display| {
-        ProcessError::Failed(format!("--state-dir: {}: {error}", path.display()))
+    let open = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    // A lock needs no right to write.
+    let opened = open
+        .or_else(|error| std::fs::File::open(&path).or_else(|_| std::fs::File::open(dir)).map_err(|_| error));
+    let locked = match &opened {
+        Ok(file) => {
+            rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(std::io::Error::from)
+        }
+        Err(error) => Err(std::io::Error::from(error.kind())),
     };
-    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-    let file = file.map_err(|error| failed(&error))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(Errno::WOULDBLOCK) => Err(ProcessError::Failed(format!(
+    match locked {
+        Ok(()) => Ok(opened.ok()),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ProcessError::Failed(format!(
             "--state-dir: another agent uses {}: end that one first, or give this one a folder of its own",
             dir.display()
         ))),
-        Err(error @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => {
+        Err(error) => {
             tracing::warn!(folder = %dir.display(), %error, "cannot be locked: see that no other agent uses this folder");
             Ok(None)
         }
-        Err(error) => Err(failed(&error)),
     }
 }
 
 /// Writes the state so that a power cut leaves all of it or nothing.
-fn save(dir: &Path, file: &Path, state: State) -> std::io::Result<State> {
+fn save(dir: &Path, file: &Path, state: &State) -> std::io::Result<()> {
     let draft = dir.join("instance.new");
     // Not into a file that somebody else has put there.
     remove(&draft)?;
@@ -529,8 +579,7 @@ fn save(dir: &Path, file: &Path, state: State) -> std::io::Result<State> {
     written.write_all(format!("{}\n", state.instance).as_bytes())?;
     written.sync_all()?;
     std::fs::rename(&draft, file)?;
-    std::fs::File::open(dir)?.sync_all()?;
-    Ok(state)
+    std::fs::File::open(dir)?.sync_all()
 }
 
 #[cfg(test)]
@@ -546,6 +595,13 @@ mod tests {
         assert!(error.to_string().contains("another agent uses"), "{error}");
         drop(first);
         assert!(lock(dir.path()).unwrap().is_some());
+        // One that cannot be written: as on a disk that has gone read-only the folder itself is locked.
+        std::fs::remove_file(dir.path().join(LOCK)).unwrap();
+        std::fs::create_dir(dir.path().join(LOCK)).unwrap();
+        let first = lock(dir.path()).unwrap();
+        assert!(first.is_some());
+        assert!(lock(dir.path()).unwrap_err().to_string().contains("another agent uses"));
+        assert!(lock(&dir.path().join("nowhere")).unwrap().is_none());
     }
 
     #[test]
@@ -567,10 +623,16 @@ mod tests {
         assert!(!path.join("instance.new").exists());
         std::fs::write(path.join("instance"), [0xff, 0xfe]).unwrap();
         assert_ne!(open_state(Some(&path), &env).unwrap(), second);
-        // Whatever else is wrong with the disk may pass.
+        // Whatever else is wrong with the disk is no reason to do nothing.
         std::os::unix::fs::symlink("instance", path.join("instance.loop")).unwrap();
         std::fs::remove_file(path.join("instance")).unwrap();
         std::os::unix::fs::symlink("instance.loop", path.join("instance")).unwrap();
-        assert!(matches!(open_state(Some(&path), &env).unwrap_err(), ProcessError::Failed(_)));
+        assert_ne!(open_state(Some(&path), &env).unwrap(), second);
+        std::fs::remove_file(path.join("instance")).unwrap();
+        std::fs::create_dir(path.join("instance")).unwrap();
+        assert_ne!(open_state(Some(&path), &env).unwrap(), second);
+        std::fs::remove_dir(path.join("instance")).unwrap();
+        std::fs::create_dir(path.join("instance.new")).unwrap();
+        assert_ne!(open_state(Some(&path), &env).unwrap(), second);
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use http::{Method, StatusCode};
 
-use super::{Shared, contact::Contact};
+use super::{LinkConfig, Shared, contact::Contact};
 use crate::kubeconfig::{Credentials, Endpoint};
 
 /// By what a link shows itself. Does not keep it alive.
@@ -57,6 +57,21 @@ impl Identity {
             proxy: config.proxy.clone(),
             others: config.others.clone(),
         })
+    }
+
+    /// Leads to `endpoint` from now on, whether or not anybody answers there: for a link that led nowhere. A link that has a
+    /// connection keeps it.
+    ///
+    /// # Errors
+    /// The link has been dropped.
+    pub fn lead(&self, endpoint: Endpoint) -> Result<(), NotTaken> {
+        let shared = self.shared.upgrade().ok_or(NotTaken::Closed)?;
+        let (before, dialer) = (shared.config(), super::dialer(&endpoint, shared.config().refuses));
+        *shared.config.lock() = Arc::new(LinkConfig { dialer, ..before.like(endpoint) });
+        shared.generation.fetch_add(1, Ordering::Relaxed);
+        *shared.token.lock() = None;
+        shared.kick.wake();
+        Ok(())
     }
 
     /// Shows itself as `endpoint` has it from now on, if the server answers `path` to one who does. New requests then go
