@@ -25,17 +25,19 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    fleet::{Binaries, Fleet, Options, cluster_path, condition},
+    fleet::{Binaries, Fleet, Member, Options, cluster_path, condition},
     link::Mode,
     process::{agent_status, own_address},
     samples::{condition_of, config_map, config_map_path, policy, selector, works_path},
-    wait::{PATIENCE, eventually, until},
+    wait::{END, PATIENCE, eventually, until},
 };
 
 /// What an agent keeps of what the hub said, where it sets that aside, and by what it is recognised.
 const STATE: &str = "state.log";
 const ASIDE: &str = "state.log.damaged";
 const INSTANCE: &str = "instance";
+/// What it keeps of the credential for the hub.
+const CREDENTIAL: [&str; 4] = ["karmada-kubeconfig", "karmada-kubeconfig.copy", "joined-by", "pending-key"];
 
 /// How many templates there may be.
 const TEMPLATES: u64 = 8;
@@ -160,7 +162,11 @@ impl Round {
     fn of(random: &SplitMix) -> Self {
         let at = Place::Part(below(random, 1_000_001) as u32);
         // Most of what there is to be damaged is the log.
-        let file = one_of(random, &[STATE, STATE, STATE, STATE, STATE, INSTANCE]);
+        let file = match below(random, 8) {
+            0 => INSTANCE,
+            1..=2 => one_of(random, &CREDENTIAL),
+            _ => STATE,
+        };
         Self {
             change: one_of(random, &[Change::Make, Change::Alter, Change::Alter, Change::Remove]),
             step: one_of(random, &[Step::Told, Step::Kept, Step::Applied, Step::Reported]),
@@ -216,6 +222,7 @@ pub async fn run(plan: &Plan, binaries: &Binaries) -> Result<Option<Summary>, St
     let folder = fleet.dir.path().to_owned();
     eprintln!("damages: seed {}, in {}", plan.seed, folder.display());
     let address = own_address();
+    join_by_token(&mut fleet).await;
     let agent = &mut fleet.members[0].agent;
     agent.set_arg("--health-probe-bind-address=", format!("--health-probe-bind-address={address}"));
     let mut run = Run {
@@ -242,6 +249,28 @@ pub async fn run(plan: &Plan, binaries: &Binaries) -> Result<Option<Summary>, St
     fleet.dir.disable_cleanup(false);
     fleet.clean_up().await;
     Ok(Some(summary))
+}
+
+/// Has the agent join by a token, as its machine does in the field: its credential lies beside what the hub said.
+async fn join_by_token(fleet: &mut Fleet) {
+    let (name, kubeconfig) = (&fleet.members[0].name, fleet.kubeconfig.display());
+    let cluster = format!("--cluster={name}");
+    let made = fleet.command(&["token", "create", &cluster, &format!("--kubeconfig={kubeconfig}")]);
+    let text = String::from_utf8_lossy(&made.stdout).into_owned();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let value = |flag: &str| {
+        let at = words.iter().position(|word| *word == flag).unwrap_or_else(|| panic!("{flag}: {text}"));
+        words[at + 1].to_owned()
+    };
+    let (token, digest) = (value("--token"), value("--ca-cert-hash"));
+    let Member { agent, link, .. } = &mut fleet.members[0];
+    agent.terminate(END).await.expect("the agent ends when asked");
+    agent.set_arg("--karmada-kubeconfig=", format!("--hub={}", link.address()));
+    agent.set_arg("--token=", format!("--token={token}"));
+    agent.set_arg("--ca-cert-hash=", format!("--ca-cert-hash={digest}"));
+    agent.spawn().expect("the agent starts");
+    let name = fleet.members[0].name.clone();
+    fleet.ready(&name).await;
 }
 
 /// An agent that renews and reports by the second, and a hub that takes it for lost in no round: a cluster that is lost again and

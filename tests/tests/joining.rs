@@ -405,6 +405,80 @@ async fn a_refused_renewal_is_shown_and_goes_by_when_it_is_granted() {
     world.reaches(RENEWALS, 1.0).await;
 }
 
+/// What cannot be kept is used, and told until it is kept.
+#[tokio::test]
+async fn a_credential_that_cannot_be_kept_is_renewed_all_the_same() {
+    let Some(world) = World::start("unkept", &["--cluster-signing-duration=30s"]).await else { return };
+    let mut agent = world.agent(&world.line(CLUSTER));
+    world.fleet.ready(CLUSTER).await;
+    // In the place of the file for the next key.
+    let stands = world.at("state/pending-key");
+    fs::create_dir(&stands).unwrap();
+    let what = "CredentialNotRenewed";
+    let cluster = until(&world.fleet.api, &cluster_path(CLUSTER), "told", PATIENCE, |c| {
+        condition_of(c, what).is_some()
+    })
+    .await;
+    let said: Value = condition_of(&cluster, what).cloned().unwrap();
+    let message = said["message"].as_str().unwrap();
+    assert_eq!(said["reason"], "NotKept", "{said}");
+    assert!(message.contains("begins with the one before: ") && message.contains("pending-key"), "{message}");
+    world.reaches(RENEWALS, 1.0).await;
+    fs::remove_dir(&stands).unwrap();
+    until(&world.fleet.api, &cluster_path(CLUSTER), "told that it is over", PATIENCE, |c| {
+        condition_of(c, what).is_none()
+    })
+    .await;
+    assert!(agent.is_running());
+}
+
+/// Somebody has told it of another authority, or its credential is damaged, and the hub is away: what was wanted is put back.
+#[tokio::test]
+async fn an_agent_that_cannot_join_heals_by_what_was_kept() {
+    let Some(mut world) = World::start("unjoined", &[]).await else { return };
+    let line = world.line(CLUSTER);
+    let mut agent = world.agent(&line);
+    world.fleet.ready(CLUSTER).await;
+    world.fleet.create_namespace().await;
+    world.fleet.create([config_map_policy("c", &[CLUSTER]), config_map("c", "0")]).await;
+    let path = config_map_path(&world.fleet.namespace, "c");
+    until(&world.member, &path, "there", PATIENCE, |_| true).await;
+    let next = world.line(CLUSTER);
+    agent.kill();
+    world.fleet.hub.kill();
+    let other = format!("sha256:{}", "0".repeat(64));
+    let strange: Vec<String> = line
+        .iter()
+        .map(|word| if word.starts_with("sha256:") { other.clone() } else { word.clone() })
+        .collect();
+    for (why, args) in [("another authority", &strange), ("damaged", &line), ("lost", &line)] {
+        let in_state = |name: &str| world.at("state").join(name);
+        match why {
+            "damaged" => {
+                for name in ["karmada-kubeconfig", "karmada-kubeconfig.copy", "joined-by", "pending-key"] {
+                    fs::write(in_state(name), [b'a', 0xff]).unwrap();
+                }
+            }
+            "lost" => assert!(!in_state("karmada-kubeconfig").exists(), "it was set aside"),
+            _ => {}
+        }
+        world.member.delete(&path, &json!({})).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        let mut agent = world.agent(args);
+        until(&world.member, &path, "back", PATIENCE, |_| true).await;
+        println!("{why}: back {:?} after the start (2 s at most)", begun.elapsed());
+        assert!(agent.is_running());
+        agent.kill();
+    }
+    assert!(world.at("state/karmada-kubeconfig.damaged").exists());
+    world.fleet.hub.spawn().unwrap();
+    let _agent = world.agent(&next);
+    world.fleet.ready(CLUSTER).await;
+    let change = json!({"data": {"key": "1"}});
+    world.fleet.api.patch(&path, karmada_client::Patch::Merge, &change).await.unwrap();
+    until(&world.member, &path, "changed", PATIENCE, |o| o["data"]["key"] == "1").await;
+}
+
 #[tokio::test]
 async fn a_kubeconfig_that_somebody_replaces_is_read_anew() {
     let Some(world) = World::start("replaced", &[]).await else { return };

@@ -212,6 +212,150 @@ async fn an_agent_that_starts_without_its_hub_goes_on() {
     fleet.clean_up().await;
 }
 
+/// Without its hub, and on another node: it has another folder, and what was kept is on the member. Whoever ended it let it give its
+/// Lease up.
+#[tokio::test]
+async fn an_agent_whose_pod_is_moved_to_another_node_goes_on_without_its_hub() {
+    let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
+    let mut options = Options::impatient();
+    options.agent.push("--state=secrets".to_owned());
+    let Some(mut fleet) = Fleet::start("moved", 1, &binaries, options).await else { return };
+    fleet.create_namespace().await;
+    let clusters = [fleet.members[0].name.clone()];
+    let policy = samples::deployment_policy("web", &[&clusters[0]]);
+    fleet.create([policy, samples::deployment("web", 2)]).await;
+    let path = samples::deployment_path(&fleet.namespace, "web");
+    let there = fleet.dir.path().join("other-node");
+    let member = &mut fleet.members[0];
+    let is_there = |object: &Value| object["spec"]["replicas"] == 2;
+    until(&member.api, &path, "there", PATIENCE, is_there).await;
+    member.link.set(Mode::Refuse);
+    assert!(member.agent.terminate(END).await.is_some());
+    member.api.delete(&path, &json!({})).await.expect("somebody deletes it");
+    gone(&member.api, &path, PATIENCE).await;
+    member.agent.set_arg("--state-dir=", format!("--state-dir={}", there.display()));
+    let begun = tokio::time::Instant::now();
+    member.agent.spawn().expect("an agent starts without a hub");
+    until(&member.api, &path, "there again", SOON, is_there).await;
+    println!("back {:?} after the start on another node without a hub (2 s at most)", begun.elapsed());
+    member.link.set(Mode::Pass);
+    let change = json!({"spec": {"replicas": 3}});
+    fleet.api.patch(&path, Patch::Merge, &change).await.expect("a Deployment is patched");
+    until(&fleet.members[0].api, &path, "changed", PATIENCE, |o| o["spec"]["replicas"] == 3).await;
+    fleet.clean_up().await;
+}
+
+/// Says to a test that the mounts that it makes are its own.
+const OWN_MOUNTS: &str = "KARMADA_TEST_OWN_MOUNTS";
+
+/// A card that has gone read-only, and one that is full.
+#[test]
+fn a_folder_that_cannot_be_written_is_gone_on_with() {
+    let within = |then: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", then]).arg(env::current_exe().unwrap());
+        command.env(OWN_MOUNTS, "1").env_remove("KARMADA_TEST_MEMBERS");
+        command
+    };
+    match within("mount -t tmpfs none /mnt").output() {
+        Ok(made) if made.status.success() => {}
+        Ok(made) => {
+            let why = String::from_utf8_lossy(&made.stderr).into_owned();
+            return eprintln!(
+                "a_folder_that_cannot_be_written_is_gone_on_with: skipped, nothing can be mounted here: {why}"
+            );
+        }
+        Err(error) => {
+            return eprintln!(
+                "a_folder_that_cannot_be_written_is_gone_on_with: skipped, there is no unshare: {error}"
+            );
+        }
+    }
+    let test = "exec \"$0\" --ignored --exact with_mounts_of_its_own --nocapture";
+    assert!(within(test).status().unwrap().success());
+}
+
+#[tokio::test]
+#[ignore = "a_folder_that_cannot_be_written_is_gone_on_with starts it with mounts of its own"]
+async fn with_mounts_of_its_own() {
+    assert!(env::var_os(OWN_MOUNTS).is_some(), "this is for mounts of its own");
+    let Some(mut fleet) = fleet("unwritable", 1).await else { return };
+    let path = config_map_path(&fleet.namespace, "vanishes");
+    fleet.create([config_map("vanishes", "before")]).await;
+    let (address, card) = (own_address(), fleet.dir.path().join("card"));
+    let member = &mut fleet.members[0];
+    value_is(&member.api, &path, "before", PATIENCE).await;
+    assert!(member.agent.terminate(END).await.is_some());
+    let mount = |args: &[&str]| {
+        let done = Command::new("mount").args(args).arg(&card).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    fs::create_dir(&card).unwrap();
+    mount(&["-t", "tmpfs", "-o", "size=1m", "none"]);
+    member.agent.set_arg("--state-dir=", format!("--state-dir={}", card.display()));
+    let health = format!("--health-probe-bind-address={address}");
+    member.agent.set_arg("--health-probe-bind-address=", health);
+    member.agent.spawn().unwrap();
+    let is_kept = async |kept: bool| {
+        eventually("what was wanted to be kept, or why it is not", PATIENCE, || async {
+            let status = agent_status(address).await?;
+            let is_told = status["troubles"].to_string().contains("the agent's state: ");
+            let is_there = status["counts"]["applied"] != 0 && card.join("state.log").exists();
+            if is_there && is_told != kept { Ok(()) } else { Err(status.to_string()) }
+        })
+        .await;
+    };
+    is_kept(true).await;
+    fleet.members[0].link.set(Mode::Refuse);
+    for damage in ["read-only", "read-only", "full", "full"] {
+        let member = &mut fleet.members[0];
+        // A power cut, and it is the same agent, as its folder says.
+        member.agent.kill();
+        match damage {
+            "full" => {
+                mount(&["-o", "remount,rw,size=1m", "none"]);
+                let fill = vec![0; 4096];
+                let mut file = fs::File::options().create(true).append(true).open(card.join("fill")).unwrap();
+                while std::io::Write::write_all(&mut file, &fill).is_ok() {}
+            }
+            _ => mount(&["-o", "remount,ro", "none"]),
+        }
+        member.api.delete(&path, &json!({})).await.expect("somebody deletes it");
+        let begun = tokio::time::Instant::now();
+        member.agent.spawn().unwrap();
+        value_is(&member.api, &path, "before", SOON).await;
+        println!("back {:?} after the start with a card that is {damage} (2 s at most)", begun.elapsed());
+        if damage == "read-only" {
+            is_kept(false).await;
+        }
+        // What was applied is to be kept meanwhile, and cannot be: that ends nothing.
+        let lease = format!(
+            "/apis/coordination.k8s.io/v1/namespaces/karmada-system/leases/karmada-agent-{}",
+            member.name
+        );
+        throughout("what was kept to count", Duration::from_secs(4), || async {
+            let lease = member.api.get(&lease).await.map_err(|e| e.to_string())?;
+            match lease["metadata"]["annotations"]["agent.karmada.io/state"].as_str() {
+                Some(said) if said.contains('/') => Ok(()),
+                said => Err(format!("{said:?}")),
+            }
+        })
+        .await;
+    }
+    let member = &mut fleet.members[0];
+    fs::remove_file(card.join("fill")).unwrap();
+    member.agent.kill();
+    member.agent.spawn().unwrap();
+    member.link.set(Mode::Pass);
+    is_kept(true).await;
+    set_value(&fleet.api, &path, "after").await;
+    value_is(&fleet.members[0].api, &path, "after", PATIENCE).await;
+    fleet.members[0].agent.kill();
+    let done = Command::new("umount").arg(&card).status().unwrap();
+    assert!(done.success());
+    fleet.clean_up().await;
+}
+
 async fn phase_is(address: SocketAddr, phase: &str) {
     eventually(&format!("an agent to be {phase}"), PATIENCE, || async {
         let status = agent_status(address).await?;
