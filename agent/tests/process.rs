@@ -462,8 +462,11 @@ async fn what_was_kept_is_gone_on_with_whatever_else_is_damaged() {
         (member.kubeconfig("admin", "system:masters"), TempDir::new().unwrap(), own_address());
     let at = |name: &str| state.path().join(name);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let key = member.dir.path().join("state.key");
+    std::fs::write(&key, [7; 32]).unwrap();
     let start = || {
         let arguments = [
+            format!("--state-key-file={}", key.display()),
             format!("--state-dir={}", state.path().display()),
             format!("--health-probe-bind-address={health}"),
             // Another process has it.
