@@ -66,7 +66,8 @@ impl Identity {
     /// The link has been dropped.
     pub fn lead(&self, endpoint: Endpoint) -> Result<(), NotTaken> {
         let shared = self.shared.upgrade().ok_or(NotTaken::Closed)?;
-        let (before, dialer) = (shared.config(), super::dialer(&endpoint, shared.config().refuses));
+        let before = shared.config();
+        let dialer = super::dialer(&endpoint, before.refuses);
         *shared.config.lock() = Arc::new(LinkConfig { dialer, ..before.like(endpoint) });
         shared.generation.fetch_add(1, Ordering::Relaxed);
         *shared.token.lock() = None;
