@@ -54,12 +54,12 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Whether something is.
-    async fn is_there(self, env: &Env) -> bool {
+    async fn is_there(&self, env: &Env) -> bool {
         let (files, secrets) = karmada_member::remains(&self.cluster);
-        match self.place {
+        match &self.place {
             Place::Folder(folder, _) => folder.join(files[0]).exists(),
             Place::Secrets => {
-                let (namespace, member) = self.member;
+                let (namespace, member) = &self.member;
                 let mut backoff = Backoff::new(RETRY);
                 for name in secrets {
                     let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
@@ -159,7 +159,7 @@ async fn comes(
 pub(super) fn client(ways: &Ways, manner: Manner, env: Env) -> (kube::Client, LinkStatus, Identity) {
     let invited = ways.invited.as_ref().and_then(|invited| format!("https://{}/", invited.hub).parse().ok());
     let endpoint = Endpoint {
-        server: invited.unwrap_or(Uri::from_static("https://hub.invalid/")),
+        server: invited.unwrap_or_else(|| Uri::from_static("https://hub.invalid/")),
         tls: None,
         credentials: Credentials::None,
         namespace: String::new(),
