@@ -34,6 +34,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    IDENTITY,
     claim::{Rival, bare, may_take, on_member, patience, promised_seconds},
     holds::Holds,
     note::{NONE, Note},
@@ -96,6 +97,8 @@ enum Found {
     Leaving,
     /// It is another's, which hears the hub or does not.
     Others { unheard: bool },
+    /// Another cluster answers in the member's place.
+    Stranger,
 }
 
 /// Our Lease, and whose else it was.
@@ -147,6 +150,11 @@ impl Keeper {
                 Ok(Found::Leaving) => {
                     until = None;
                     backoff.next(&self.env)
+                }
+                Ok(Found::Stranger) => {
+                    until = None;
+                    self.rights.member_unknown();
+                    interval
                 }
                 Err(error) => {
                     let pause = backoff.next(&self.env);
@@ -235,7 +243,20 @@ impl Keeper {
             }
             match member.patch_for_revision(&path, Patch::Merge, &patch).await {
                 Ok(revision) => return Ok(kept.hold(lease, revision)),
-                Err(error) if error.is_conflict() || error.is_not_found() => {}
+                // A member without our Lease may be another one.
+                Err(error) if error.is_conflict() || error.is_not_found() => {
+                    match self.is_member(member).await {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            kept.held = Some(former);
+                            return Ok(Found::Stranger);
+                        }
+                        Err(error) => {
+                            kept.held = Some(former);
+                            return Err(error);
+                        }
+                    }
+                }
                 Err(error) => {
                     kept.held = Some(former);
                     return Err(error);
@@ -299,6 +320,15 @@ impl Keeper {
         self.fill(&mut lease, interval);
         let revision = member.put_for_revision(&path, &lease).await?;
         Ok(kept.hold(lease, revision))
+    }
+
+    /// Whether this is the member that it was. One that does not let the agent see that is taken for it.
+    async fn is_member(&self, member: &Rest) -> Result<bool, Error> {
+        match member.get(IDENTITY).await {
+            Ok(system) => Ok(self.rights.meets_member(object::uid(&system)).is_none()),
+            Err(error) if error.is_forbidden() || error.is_not_found() => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the Lease is a later process' that has our name: this one has had it, and did not write it last.

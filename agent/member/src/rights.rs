@@ -2,7 +2,7 @@
 //!
 //! | right | needs |
 //! |---|---|
-//! | apply: keep what is known to be wanted as it is wanted | the member's Lease |
+//! | apply: keep what is known to be wanted as it is wanted | the member's Lease, and that the member is the one that it was |
 //! | report: speak for the cluster on the hub, and hear what is wanted | the hub's Lease, and a Cluster that is ours |
 //! | delete: take away what is wanted no more | both, and a hub that does not know less than this agent |
 //!
@@ -103,17 +103,24 @@ pub struct Standing {
     left: bool,
     /// The hub knows less than this agent does, and nobody has said that it counts all the same.
     doubted: bool,
+    /// Another cluster answers in the member's place, and which.
+    stranger: Option<Arc<str>>,
 }
 
 impl Standing {
-    /// Whether there is no Cluster, or one that is another's.
+    /// Whether there is no Cluster of this member's: none at all, or another's, or another member.
     pub fn is_withdrawn(&self) -> bool {
-        self.cluster.is_withdrawn()
+        self.cluster.is_withdrawn() || self.is_on_stranger()
+    }
+
+    /// Whether another cluster answers in the member's place: nothing is for it.
+    pub fn is_on_stranger(&self) -> bool {
+        self.stranger.is_some()
     }
 
     /// Whether what is known to be wanted may be kept so.
     pub fn may_apply(&self) -> bool {
-        self.member == Claim::Held && !self.is_replaced()
+        self.member == Claim::Held && !self.is_replaced() && !self.is_on_stranger()
     }
 
     /// Whether the hub says that another agent is at work, where nothing else does.
@@ -123,7 +130,7 @@ impl Standing {
 
     /// Whether this agent speaks for the cluster.
     pub fn may_report(&self) -> bool {
-        self.cluster == Registration::Ours && self.hub == Claim::Held
+        self.cluster == Registration::Ours && self.hub == Claim::Held && !self.is_on_stranger()
     }
 
     /// Whether something may be taken away.
@@ -146,6 +153,9 @@ impl Standing {
     }
 
     fn phase(&self) -> Phase {
+        if let Some(why) = &self.stranger {
+            return Phase::Refused(Arc::clone(why));
+        }
         match &self.cluster {
             Registration::Refused(why) => Phase::Refused(why.clone()),
             Registration::Removed => Phase::Removed,
@@ -166,6 +176,15 @@ impl Standing {
         let others = matches!(self.cluster, Registration::Refused(_) | Registration::Vacant);
         self.left |= !others;
         self.found(if self.left { Registration::Removed } else { Registration::Vacant });
+    }
+
+    /// What answers in the member's place is another cluster, or the member again. What the hub's Lease says holds for the
+    /// member alone.
+    fn meets(&mut self, stranger: Option<Arc<str>>) {
+        if stranger.is_some() {
+            self.hub = Claim::Unknown;
+        }
+        self.stranger = stranger;
     }
 
     /// A Cluster was found, or not. Without one of ours the hub's Lease counts for nothing: it is asked for anew.
@@ -227,6 +246,8 @@ struct More {
     heard: Option<Duration>,
     /// Which agent had the member's Lease before this one.
     predecessor: Option<String>,
+    /// The uid of the member's Namespace kube-system, as it was first seen.
+    member: Option<String>,
 }
 
 impl Rights {
@@ -277,6 +298,23 @@ impl Rights {
             more.predecessor = None;
         }
         self.change(|standing| standing.hub_is(claim));
+    }
+
+    /// The uid of the Namespace kube-system by which this process knows its member, once that was seen.
+    pub fn member_id(&self) -> Option<String> {
+        self.more.lock().member.clone()
+    }
+
+    /// What answers in the member's place has a Namespace kube-system of this uid. Says so if that is not the member that was
+    /// seen first: nothing is applied on another, nor reported of it.
+    pub fn meets_member(&self, uid: &str) -> Option<Arc<str>> {
+        if uid.is_empty() {
+            return None;
+        }
+        let known = self.more.lock().member.get_or_insert_with(|| uid.to_owned()).clone();
+        let stranger = (known != uid).then(|| Arc::<str>::from(another_member(&known, uid)));
+        self.change(|standing| standing.meets(stranger.clone()));
+        stranger
     }
 
     /// The member's Lease is ours until then, on either clock; without an end where nobody keeps one.
@@ -423,6 +461,15 @@ impl Rights {
     }
 }
 
+/// What to say of a cluster that is not the member that was known.
+pub fn another_member(known: &str, uid: &str) -> String {
+    format!(
+        "another cluster answers in the member's place: its id (the uid of its kube-system namespace) is {uid}, and the \
+         member's is {known}. Nothing is applied there. Let --kubeconfig lead to the member, or, if that was made anew, \
+         delete its Cluster on the hub and restart the agent"
+    )
+}
+
 /// This moment.
 pub fn moment(env: &Env) -> Moment {
     Moment {
@@ -477,6 +524,27 @@ mod tests {
             let got: Vec<_> = all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
             assert_eq!((got.join(" ").as_str(), standing.phase().as_str()), (rights, phase), "{standing:?}");
         }
+    }
+
+    #[test]
+    fn on_another_member_nothing_may_be_done() {
+        let rights = Rights::new(Env::system());
+        assert_eq!(rights.meets_member("u"), None);
+        rights.cluster_is(Registration::Ours);
+        rights.member_held(None);
+        rights.hub_is(Claim::Held);
+        assert!(rights.may_apply() && rights.may_delete());
+        assert!(rights.meets_member("v").is_some());
+        assert!(!rights.may_apply() && !rights.may_report() && !rights.may_delete());
+        assert!(matches!(&*rights.phases().borrow(), Phase::Refused(why) if why.contains(" v,")));
+        // Which one it is cannot be told.
+        rights.meets_member("");
+        assert!(!rights.may_apply());
+        assert_eq!(rights.meets_member("u"), None);
+        assert!(rights.may_apply() && !rights.may_report(), "the hub's Lease is asked for anew");
+        rights.hub_is(Claim::Held);
+        assert_eq!(*rights.phases().borrow(), Phase::Active);
+        assert_eq!(rights.member_id().as_deref(), Some("u"));
     }
 
     #[test]

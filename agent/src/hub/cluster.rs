@@ -92,15 +92,14 @@ impl ClusterView {
         }
     }
 
-    /// The member's id is this.
-    pub(crate) fn is_of(&self, id: &str) {
-        // The one that it registers with.
-        let _ = self.id.set(id.to_owned());
-    }
-
-    /// The member's id, once it is known.
-    pub(crate) fn id(&self) -> Option<&str> {
-        self.id.get().map(String::as_str)
+    /// The member's id is this. Says so if it was another before.
+    pub(crate) fn meets_member(&self, id: &str) -> Option<Arc<str>> {
+        let stranger = self.rights.meets_member(id);
+        if stranger.is_none() {
+            // The one that it registers with.
+            let _ = self.id.set(id.to_owned());
+        }
+        stranger
     }
 
     /// A watch of something on the hub.
