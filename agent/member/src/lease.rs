@@ -113,6 +113,8 @@ struct Kept {
     was_held: bool,
     /// Another process has this agent's name for itself, as was told.
     has_twin: bool,
+    /// The member has refused to patch it.
+    may_not_patch: bool,
 }
 
 impl Keeper {
@@ -241,7 +243,19 @@ impl Keeper {
             {
                 lease::set_annotation(&mut patch, AGENT_STATE, state);
             }
-            match member.patch_for_revision(&path, Patch::Merge, &patch).await {
+            let renewed = match kept.may_not_patch {
+                true => member.put_for_revision(&path, &lease).await,
+                false => member.patch_for_revision(&path, Patch::Merge, &patch).await,
+            };
+            let renewed = match renewed {
+                // Some accounts may get, create and update Leases alone: they send all of it.
+                Err(error) if error.is_forbidden() && !kept.may_not_patch => {
+                    kept.may_not_patch = true;
+                    member.put_for_revision(&path, &lease).await
+                }
+                renewed => renewed,
+            };
+            match renewed {
                 Ok(revision) => return Ok(kept.hold(lease, revision)),
                 // A member without our Lease may be another one.
                 Err(error) if error.is_conflict() || error.is_not_found() => {
@@ -354,7 +368,14 @@ impl Keeper {
             let patch = json!({"metadata": {
                 "resourceVersion": object::resource_version(lease), "annotations": {WANTED_BY: self.instance},
             }});
-            member.patch(&self.path(), Patch::Merge, &patch).await?;
+            match member.patch(&self.path(), Patch::Merge, &patch).await {
+                Err(error) if error.is_forbidden() => {
+                    let mut lease = lease.clone();
+                    lease::set_annotation(&mut lease, WANTED_BY, &self.instance);
+                    member.put(&self.path(), &lease).await?;
+                }
+                answer => drop(answer?),
+            }
         }
         Ok(Found::Others { unheard })
     }
