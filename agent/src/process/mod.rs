@@ -286,7 +286,8 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         let mut beside = JoinSet::new();
         beside.spawn(renewer.run(credential));
         if let Ok(windows) = Windows::parse(&args.config.facts.link_windows) {
-            beside.spawn(windows::be_there(windows, hub_link.clone(), env.clone()));
+            let link = hub_link.clone();
+            beside.spawn(windows::be_there(windows, move || link.kick(), env.clone()));
         }
         let spending = args.config.terms.reports.map(|bytes| Spending::hourly(bytes, env.clone()));
         let config = AgentConfig {
