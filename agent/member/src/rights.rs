@@ -39,7 +39,20 @@ pub enum Phase {
     Removed,
 }
 
+/// What [`Phase::Removed`] means, for people.
+const REMOVED: &str = "the Cluster was deleted on the hub: nothing new is applied, and nothing deleted or reported any more; \
+    what runs here is kept as it is; restart the agent to register again";
+
 impl Phase {
+    /// Why the agent is not at work, for people, where that is for somebody to resolve.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Refused(why) => Some(why),
+            Self::Removed => Some(REMOVED),
+            Self::Joining | Self::StandingBy | Self::Active => None,
+        }
+    }
+
     /// A word for logs and metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -395,10 +408,7 @@ impl Rights {
             }
             match &now {
                 Phase::Refused(why) => tracing::error!(%why, "this agent may not work for this Cluster"),
-                Phase::Removed => tracing::warn!(
-                    "the Cluster was deleted on the hub: nothing new is applied, and nothing deleted or reported any \
-                     more; what runs here is kept as it is; restart the agent to register again"
-                ),
+                Phase::Removed => tracing::warn!("{REMOVED}"),
                 other => tracing::info!(from = phase.as_str(), to = other.as_str(), "phase"),
             }
             *phase = now;
@@ -424,7 +434,7 @@ impl Rights {
 
     /// Whether something may be taken away.
     pub fn may_delete(&self) -> bool {
-        self.may_apply() && self.may_report()
+        self.may_apply() && self.standing.borrow().may_delete()
     }
 
     /// Waits until the hub has a Cluster of ours.
@@ -523,6 +533,19 @@ mod tests {
             ];
             let got: Vec<_> = all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
             assert_eq!((got.join(" ").as_str(), standing.phase().as_str()), (rights, phase), "{standing:?}");
+        }
+    }
+
+    #[test]
+    fn under_a_hub_that_is_not_believed_nothing_is_taken_away() {
+        let rights = Rights::new(Env::system());
+        rights.cluster_is(Registration::Ours);
+        rights.member_held(None);
+        rights.hub_is(Claim::Held);
+        for doubted in [false, true, false] {
+            rights.hub_is_doubted(doubted);
+            assert_eq!((rights.may_apply(), rights.may_report()), (true, true));
+            assert_eq!(rights.may_delete(), !doubted);
         }
     }
 
