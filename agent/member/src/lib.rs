@@ -253,6 +253,7 @@ impl Member {
             holds,
             rules,
             rights,
+            unanswered: Default::default(),
         });
         Self {
             rest,

@@ -141,7 +141,9 @@ impl Reporter {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last: Option<Look> = None;
         let mut looked: Option<Duration> = None;
-        let mut rooms = Rooms::default();
+        let (mut rooms, mut failures) = (Rooms::default(), 0_u64);
+        // [`Env::now`] before which the hub wants to hear nothing.
+        let mut not_before = Duration::ZERO;
         // [`Env::now`] before which nothing but conditions is told.
         let mut figures_from = Duration::ZERO;
         loop {
@@ -181,6 +183,9 @@ impl Reporter {
             }
             let begun = looked.take().unwrap_or_else(|| self.env.now());
             view.borrow_and_update();
+            if self.env.now() < not_before {
+                continue;
+            }
             if refresh && let Err(error) = self.view.refresh().await {
                 tracing::debug!(%error, "cannot read the Cluster");
             }
@@ -188,12 +193,26 @@ impl Reporter {
                 // It is not ours any more.
                 continue;
             }
-            if let Some(look) = &last
-                && let Err(error) = self.tell(look, &mut threshold, &mut figures_from).await
-            {
-                tracing::warn!(cluster = %self.config.cluster, %error, "the cluster's status was not reported");
+            if let Some(look) = &last {
+                match self.tell(look, &mut threshold, &mut figures_from).await {
+                    Ok(()) => failures = 0,
+                    Err(error) => {
+                        not_before = self.env.now() + error.retry_after().unwrap_or_default();
+                        failures += 1;
+                        let cluster = &self.config.cluster;
+                        // An outage may last for weeks.
+                        if failures.is_power_of_two() {
+                            tracing::warn!(%cluster, %error, failures, "the cluster's status was not reported");
+                        } else {
+                            tracing::debug!(%cluster, %error, failures, "the cluster's status was not reported");
+                        }
+                    }
+                }
             }
-            if let Err(error) = self.tell_rooms(&mut rooms).await {
+            if self.env.now() >= not_before
+                && let Err(error) = self.tell_rooms(&mut rooms).await
+            {
+                not_before = self.env.now() + error.retry_after().unwrap_or_default();
                 tracing::debug!(%error, "what is free on nodes was not reported");
             }
             self.stats.status_times.observe(self.env.now().saturating_sub(begun));
