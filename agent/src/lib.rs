@@ -191,6 +191,14 @@ impl Handle {
         })
     }
 
+    /// What is wrong with its state, or waits for somebody: a sentence each.
+    pub fn troubles(&self) -> Vec<String> {
+        let state = self.state_trouble().map(|(_, why)| format!("the agent's state: {why}"));
+        let held = self.removals_hold().map(|why| format!("removals are held: {why}"));
+        let older = self.hub_doubt().map(|why| why.to_string());
+        [state, self.waits_for_rules(), held, older].into_iter().flatten().collect()
+    }
+
     /// Of the bytes that reports may take, what is left, and what there is in an hour; nothing where there is no bound.
     pub fn report_budget(&self) -> Option<(u64, u64)> {
         self.spending.left()

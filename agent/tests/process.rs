@@ -196,6 +196,63 @@ fn what_is_wrong_is_said_in_one_line_with_exit_code_2() {
     assert!(help.status.success() && help.stderr.is_empty());
 }
 
+/// The file of --kubeconfig leads to another cluster one day, as by a mistake with copied files; then to the member again, by
+/// another credential.
+#[tokio::test]
+async fn another_clusters_kubeconfig_is_not_followed() {
+    let hub = Server::start(karmada_api::crds()).await;
+    let (member, stranger) = (Server::start(Vec::new()).await, Server::start(Vec::new()).await);
+    for namespace in ["karmada-es-m1", "karmada-cluster"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        hub.rest.post("/api/v1/namespaces", &namespace).await.unwrap();
+    }
+    let dir = TempDir::new().unwrap();
+    let (file, log) = (dir.path().join("member.kubeconfig"), dir.path().join("log"));
+    let leads_to = |kubeconfig: PathBuf| {
+        // As whoever replaces it does: at once.
+        let draft = dir.path().join("draft");
+        std::fs::copy(kubeconfig, &draft).unwrap();
+        std::fs::rename(&draft, &file).unwrap();
+    };
+    leads_to(member.kubeconfig("admin", "system:masters"));
+    let _agent = Agent(
+        Command::new(PROGRAM)
+            .args(["--cluster-name=m1", "--metrics-bind-address=0", "--health-probe-bind-address=0"])
+            .arg("--karmada-kubeconfig")
+            .arg(hub.kubeconfig("system:karmada:agent:m1", "system:karmada:agents"))
+            .arg("--kubeconfig")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap(),
+    );
+    let works = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
+    let is_brought = async |name: &str| {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+        let work = json!({
+            "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": name, "namespace": "karmada-es-m1"},
+            "spec": {"workload": {"manifests": [map]}},
+        });
+        hub.rest.post(works, &work).await.unwrap();
+        let path = format!("/api/v1/namespaces/default/configmaps/{name}");
+        eventually("it is applied", async || member.rest.get(&path).await.is_ok()).await;
+    };
+    is_brought("a").await;
+    let says = async |words: &str| {
+        eventually(words, async || std::fs::read_to_string(&log).unwrap().contains(words)).await;
+    };
+    leads_to(stranger.kubeconfig("admin", "system:masters"));
+    says("the file is not followed").await;
+    is_brought("b").await;
+    leads_to(member.kubeconfig("another", "system:masters"));
+    says("was replaced by the one in the file").await;
+    is_brought("c").await;
+    for path in ["/api/v1/namespaces/karmada-system", "/api/v1/namespaces/default/configmaps/b"] {
+        assert!(stranger.rest.get(path).await.is_err_and(|error| error.is_not_found()), "{path}");
+    }
+}
+
 #[tokio::test]
 async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
     let (hub, member) = (Server::start(karmada_api::crds()).await, Server::start(Vec::new()).await);

@@ -64,6 +64,13 @@ impl Holds {
         Self { env, inner: Mutex::default(), changed: Wake::new(), dirty }
     }
 
+    /// Whether the Cluster, if it is this on the hub, says something else than is known.
+    pub fn differ(&self, cluster: &Value) -> bool {
+        let asked = Asked::of(Whose::Cluster, cluster);
+        let inner = self.inner.lock();
+        inner.cluster != asked || inner.is_going != object::deletion_timestamp(cluster).is_some()
+    }
+
     /// The Cluster is this on the hub, or its metadata are.
     pub fn cluster_is(&self, cluster: &Value) {
         let asked = Asked::of(Whose::Cluster, cluster);

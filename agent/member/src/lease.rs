@@ -34,6 +34,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    IDENTITY,
     claim::{Rival, bare, may_take, on_member, patience, promised_seconds},
     holds::Holds,
     note::{NONE, Note},
@@ -96,6 +97,8 @@ enum Found {
     Leaving,
     /// It is another's, which hears the hub or does not.
     Others { unheard: bool },
+    /// Another cluster answers in the member's place.
+    Stranger,
 }
 
 /// Our Lease, and whose else it was.
@@ -110,6 +113,8 @@ struct Kept {
     was_held: bool,
     /// Another process has this agent's name for itself, as was told.
     has_twin: bool,
+    /// The member has refused to patch it.
+    may_not_patch: bool,
 }
 
 impl Keeper {
@@ -147,6 +152,11 @@ impl Keeper {
                 Ok(Found::Leaving) => {
                     until = None;
                     backoff.next(&self.env)
+                }
+                Ok(Found::Stranger) => {
+                    until = None;
+                    self.rights.member_unknown();
+                    interval
                 }
                 Err(error) => {
                     let pause = backoff.next(&self.env);
@@ -233,9 +243,34 @@ impl Keeper {
             {
                 lease::set_annotation(&mut patch, AGENT_STATE, state);
             }
-            match member.patch_for_revision(&path, Patch::Merge, &patch).await {
+            let renewed = match kept.may_not_patch {
+                true => member.put_for_revision(&path, &lease).await,
+                false => member.patch_for_revision(&path, Patch::Merge, &patch).await,
+            };
+            let renewed = match renewed {
+                // Some accounts may get, create and update Leases alone: they send all of it.
+                Err(error) if error.is_forbidden() && !kept.may_not_patch => {
+                    kept.may_not_patch = true;
+                    member.put_for_revision(&path, &lease).await
+                }
+                renewed => renewed,
+            };
+            match renewed {
                 Ok(revision) => return Ok(kept.hold(lease, revision)),
-                Err(error) if error.is_conflict() || error.is_not_found() => {}
+                // A member without our Lease may be another one.
+                Err(error) if error.is_conflict() || error.is_not_found() => {
+                    match self.is_member(member).await {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            kept.held = Some(former);
+                            return Ok(Found::Stranger);
+                        }
+                        Err(error) => {
+                            kept.held = Some(former);
+                            return Err(error);
+                        }
+                    }
+                }
                 Err(error) => {
                     kept.held = Some(former);
                     return Err(error);
@@ -301,6 +336,15 @@ impl Keeper {
         Ok(kept.hold(lease, revision))
     }
 
+    /// Whether this is the member that it was. One that does not let the agent see that is taken for it.
+    async fn is_member(&self, member: &Rest) -> Result<bool, Error> {
+        match member.get(IDENTITY).await {
+            Ok(system) => Ok(self.rights.meets_member(object::uid(&system)).is_none()),
+            Err(error) if error.is_forbidden() || error.is_not_found() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether the Lease is a later process' that has our name: this one has had it, and did not write it last.
     fn is_twins(&self, lease: &Value, kept: &mut Kept) -> bool {
         let process = lease::annotation(lease, AGENT_PROCESS);
@@ -324,7 +368,14 @@ impl Keeper {
             let patch = json!({"metadata": {
                 "resourceVersion": object::resource_version(lease), "annotations": {WANTED_BY: self.instance},
             }});
-            member.patch(&self.path(), Patch::Merge, &patch).await?;
+            match member.patch(&self.path(), Patch::Merge, &patch).await {
+                Err(error) if error.is_forbidden() => {
+                    let mut lease = lease.clone();
+                    lease::set_annotation(&mut lease, WANTED_BY, &self.instance);
+                    member.put(&self.path(), &lease).await?;
+                }
+                answer => drop(answer?),
+            }
         }
         Ok(Found::Others { unheard })
     }

@@ -86,6 +86,9 @@ use sampling::Sampler;
 use state::{Dirty, State};
 use works::sync::Executor;
 
+/// By whose uid a member is known.
+pub const IDENTITY: &str = "/api/v1/namespaces/kube-system";
+
 /// How long applies that were begun may take at the end.
 const WORK_ENDS: Duration = Duration::from_secs(4);
 
@@ -250,6 +253,7 @@ impl Member {
             holds,
             rules,
             rights,
+            unanswered: Default::default(),
         });
         Self {
             rest,

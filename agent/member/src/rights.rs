@@ -2,7 +2,7 @@
 //!
 //! | right | needs |
 //! |---|---|
-//! | apply: keep what is known to be wanted as it is wanted | the member's Lease |
+//! | apply: keep what is known to be wanted as it is wanted | the member's Lease, and that the member is the one that it was |
 //! | report: speak for the cluster on the hub, and hear what is wanted | the hub's Lease, and a Cluster that is ours |
 //! | delete: take away what is wanted no more | both, and a hub that does not know less than this agent |
 //!
@@ -39,7 +39,20 @@ pub enum Phase {
     Removed,
 }
 
+/// What [`Phase::Removed`] means, for people.
+const REMOVED: &str = "the Cluster was deleted on the hub: nothing new is applied, and nothing deleted or reported any more; \
+    what runs here is kept as it is; restart the agent to register again";
+
 impl Phase {
+    /// Why the agent is not at work, for people, where that is for somebody to resolve.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Refused(why) => Some(why),
+            Self::Removed => Some(REMOVED),
+            Self::Joining | Self::StandingBy | Self::Active => None,
+        }
+    }
+
     /// A word for logs and metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -103,17 +116,24 @@ pub struct Standing {
     left: bool,
     /// The hub knows less than this agent does, and nobody has said that it counts all the same.
     doubted: bool,
+    /// Another cluster answers in the member's place, and which.
+    stranger: Option<Arc<str>>,
 }
 
 impl Standing {
-    /// Whether there is no Cluster, or one that is another's.
+    /// Whether there is no Cluster of this member's: none at all, or another's, or another member.
     pub fn is_withdrawn(&self) -> bool {
-        self.cluster.is_withdrawn()
+        self.cluster.is_withdrawn() || self.is_on_stranger()
+    }
+
+    /// Whether another cluster answers in the member's place: nothing is for it.
+    pub fn is_on_stranger(&self) -> bool {
+        self.stranger.is_some()
     }
 
     /// Whether what is known to be wanted may be kept so.
     pub fn may_apply(&self) -> bool {
-        self.member == Claim::Held && !self.is_replaced()
+        self.member == Claim::Held && !self.is_replaced() && !self.is_on_stranger()
     }
 
     /// Whether the hub says that another agent is at work, where nothing else does.
@@ -123,7 +143,7 @@ impl Standing {
 
     /// Whether this agent speaks for the cluster.
     pub fn may_report(&self) -> bool {
-        self.cluster == Registration::Ours && self.hub == Claim::Held
+        self.cluster == Registration::Ours && self.hub == Claim::Held && !self.is_on_stranger()
     }
 
     /// Whether something may be taken away.
@@ -146,6 +166,9 @@ impl Standing {
     }
 
     fn phase(&self) -> Phase {
+        if let Some(why) = &self.stranger {
+            return Phase::Refused(Arc::clone(why));
+        }
         match &self.cluster {
             Registration::Refused(why) => Phase::Refused(why.clone()),
             Registration::Removed => Phase::Removed,
@@ -166,6 +189,15 @@ impl Standing {
         let others = matches!(self.cluster, Registration::Refused(_) | Registration::Vacant);
         self.left |= !others;
         self.found(if self.left { Registration::Removed } else { Registration::Vacant });
+    }
+
+    /// What answers in the member's place is another cluster, or the member again. What the hub's Lease says holds for the
+    /// member alone.
+    fn meets(&mut self, stranger: Option<Arc<str>>) {
+        if stranger.is_some() {
+            self.hub = Claim::Unknown;
+        }
+        self.stranger = stranger;
     }
 
     /// A Cluster was found, or not. Without one of ours the hub's Lease counts for nothing: it is asked for anew.
@@ -227,6 +259,8 @@ struct More {
     heard: Option<Duration>,
     /// Which agent had the member's Lease before this one.
     predecessor: Option<String>,
+    /// The uid of the member's Namespace kube-system, as it was first seen.
+    member: Option<String>,
 }
 
 impl Rights {
@@ -277,6 +311,23 @@ impl Rights {
             more.predecessor = None;
         }
         self.change(|standing| standing.hub_is(claim));
+    }
+
+    /// The uid of the Namespace kube-system by which this process knows its member, once that was seen.
+    pub fn member_id(&self) -> Option<String> {
+        self.more.lock().member.clone()
+    }
+
+    /// What answers in the member's place has a Namespace kube-system of this uid. Says so if that is not the member that was
+    /// seen first: nothing is applied on another, nor reported of it.
+    pub fn meets_member(&self, uid: &str) -> Option<Arc<str>> {
+        if uid.is_empty() {
+            return None;
+        }
+        let known = self.more.lock().member.get_or_insert_with(|| uid.to_owned()).clone();
+        let stranger = (known != uid).then(|| Arc::<str>::from(another_member(&known, uid)));
+        self.change(|standing| standing.meets(stranger.clone()));
+        stranger
     }
 
     /// The member's Lease is ours until then, on either clock; without an end where nobody keeps one.
@@ -357,10 +408,7 @@ impl Rights {
             }
             match &now {
                 Phase::Refused(why) => tracing::error!(%why, "this agent may not work for this Cluster"),
-                Phase::Removed => tracing::warn!(
-                    "the Cluster was deleted on the hub: nothing new is applied, and nothing deleted or reported any \
-                     more; what runs here is kept as it is; restart the agent to register again"
-                ),
+                Phase::Removed => tracing::warn!("{REMOVED}"),
                 other => tracing::info!(from = phase.as_str(), to = other.as_str(), "phase"),
             }
             *phase = now;
@@ -386,7 +434,7 @@ impl Rights {
 
     /// Whether something may be taken away.
     pub fn may_delete(&self) -> bool {
-        self.may_apply() && self.may_report()
+        self.may_apply() && self.standing.borrow().may_delete()
     }
 
     /// Waits until the hub has a Cluster of ours.
@@ -421,6 +469,15 @@ impl Rights {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// What to say of a cluster that is not the member that was known.
+pub fn another_member(known: &str, uid: &str) -> String {
+    format!(
+        "another cluster answers in the member's place: its id (the uid of its kube-system namespace) is {uid}, and the \
+         member's is {known}. Nothing is applied there. Let --kubeconfig lead to the member, or, if that was made anew, \
+         delete its Cluster on the hub and restart the agent"
+    )
 }
 
 /// This moment.
@@ -477,6 +534,40 @@ mod tests {
             let got: Vec<_> = all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
             assert_eq!((got.join(" ").as_str(), standing.phase().as_str()), (rights, phase), "{standing:?}");
         }
+    }
+
+    #[test]
+    fn under_a_hub_that_is_not_believed_nothing_is_taken_away() {
+        let rights = Rights::new(Env::system());
+        rights.cluster_is(Registration::Ours);
+        rights.member_held(None);
+        rights.hub_is(Claim::Held);
+        for doubted in [false, true, false] {
+            rights.hub_is_doubted(doubted);
+            assert_eq!((rights.may_apply(), rights.may_report()), (true, true));
+            assert_eq!(rights.may_delete(), !doubted);
+        }
+    }
+
+    #[test]
+    fn on_another_member_nothing_may_be_done() {
+        let rights = Rights::new(Env::system());
+        assert_eq!(rights.meets_member("u"), None);
+        rights.cluster_is(Registration::Ours);
+        rights.member_held(None);
+        rights.hub_is(Claim::Held);
+        assert!(rights.may_apply() && rights.may_delete());
+        assert!(rights.meets_member("v").is_some());
+        assert!(!rights.may_apply() && !rights.may_report() && !rights.may_delete());
+        assert!(matches!(&*rights.phases().borrow(), Phase::Refused(why) if why.contains(" v,")));
+        // Which one it is cannot be told.
+        rights.meets_member("");
+        assert!(!rights.may_apply());
+        assert_eq!(rights.meets_member("u"), None);
+        assert!(rights.may_apply() && !rights.may_report(), "the hub's Lease is asked for anew");
+        rights.hub_is(Claim::Held);
+        assert_eq!(*rights.phases().borrow(), Phase::Active);
+        assert_eq!(rights.member_id().as_deref(), Some("u"));
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(crate) async fn carry_out(executor: Arc<Executor>, state: Arc<State>, queue:
         let again = executor.sync(&name).await;
         drop(working);
         if again.failed {
-            queue.retry(name.clone());
+            queue.retry_after(name.clone(), again.pause);
         } else {
             queue.forget(&name);
         }

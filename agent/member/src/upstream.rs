@@ -1,7 +1,7 @@
 //! What a member half asks of whoever wants something of it, and tells them: an agent's hub half, or a hub that holds the
 //! member half itself.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, time::Duration};
 
 use futures::future::BoxFuture;
 use karmada_api::{conditions::Condition, work::WorkStatus};
@@ -15,18 +15,24 @@ use crate::works::desired::DesiredWork;
 #[error("{cause}")]
 pub struct Unanswered {
     cause: String,
+    pause: Option<Duration>,
 }
 
 impl Unanswered {
     /// Why there is no answer.
     pub fn because(cause: impl std::fmt::Display) -> Self {
-        Self { cause: cause.to_string() }
+        Self { cause: cause.to_string(), pause: None }
+    }
+
+    /// How long whoever was asked wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.pause
     }
 }
 
 impl From<karmada_client::Error> for Unanswered {
     fn from(error: karmada_client::Error) -> Self {
-        Self::because(error)
+        Self { pause: error.retry_after(), ..Self::because(error) }
     }
 }
 

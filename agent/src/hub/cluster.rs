@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
-use super::{clusters, watch::HubWatch};
+use super::{clusters, origin::Trust, watch::HubWatch};
 use crate::tunnel::dial::Call;
 
 /// How long a change may rest before the Cluster is read: changes come in groups, and the watch often tells of a
@@ -51,6 +51,8 @@ pub(crate) struct ClusterView {
     hub: Rest,
     name: String,
     rights: Rights,
+    /// Whether the hub is believed.
+    trust: Arc<Trust>,
     /// The member's id, once it is known.
     id: OnceLock<String>,
     /// The Cluster has been seen to be ours since the last connection was made.
@@ -73,7 +75,7 @@ impl ClusterView {
     pub(crate) fn new(
         hub: Rest,
         name: String,
-        rights: Rights,
+        (rights, trust): (Rights, Arc<Trust>),
         (fence, holds): (Arc<Fence>, Arc<Holds>),
         current: latest::Sender<Option<Arc<Value>>>,
     ) -> Self {
@@ -81,6 +83,7 @@ impl ClusterView {
             hub,
             name,
             rights,
+            trust,
             id: OnceLock::new(),
             sure: AtomicBool::new(false),
             fence,
@@ -92,15 +95,14 @@ impl ClusterView {
         }
     }
 
-    /// The member's id is this.
-    pub(crate) fn is_of(&self, id: &str) {
-        // The one that it registers with.
-        let _ = self.id.set(id.to_owned());
-    }
-
-    /// The member's id, once it is known.
-    pub(crate) fn id(&self) -> Option<&str> {
-        self.id.get().map(String::as_str)
+    /// The member's id is this. Says so if it was another before.
+    pub(crate) fn meets_member(&self, id: &str) -> Option<Arc<str>> {
+        let stranger = self.rights.meets_member(id);
+        if stranger.is_none() {
+            // The one that it registers with.
+            let _ = self.id.set(id.to_owned());
+        }
+        stranger
     }
 
     /// A watch of something on the hub.
@@ -157,9 +159,14 @@ impl ClusterView {
         }
     }
 
-    /// Hears what its users and the hub say in it.
+    /// Hears what its users and the hub say in it. An older hub's Cluster lacks the hold that somebody has asked for since: what
+    /// it says of holds counts once the hub is believed.
     fn says(&self, cluster: &Value) {
-        self.holds.cluster_is(cluster);
+        if self.trust.is_sure() {
+            self.holds.cluster_is(cluster);
+        } else if self.holds.differ(cluster) {
+            self.trust.question.wake();
+        }
         let call = Some(Call::of(cluster));
         self.calls.send_if_modified(|current| {
             let changed = *current != call;
@@ -168,6 +175,17 @@ impl ClusterView {
             }
             changed
         });
+    }
+
+    /// The hub is believed: hears what its Cluster says.
+    pub(super) fn heed(&self) {
+        let (known, unseen) = (self.get(), self.unseen.lock().clone());
+        let is_newer =
+            |news: &Value| known.as_ref().is_some_and(|known| object::uid(known) == object::uid(news));
+        match unseen.filter(is_newer) {
+            Some(news) if self.is_behind() => self.says(&news),
+            _ => known.iter().for_each(|known| self.says(known)),
+        }
     }
 
     /// What it says of tunnels, and its changes.
@@ -192,11 +210,11 @@ impl ClusterView {
         let mut backoff = Backoff::new(FETCH);
         while !self.sure.load(Ordering::Acquire) {
             match self.meet().await {
-                Ok(()) => break,
-                Err(error) if error.is_absence_of(&self.name) => self.rights.cluster_is_gone(),
+                Ok(()) => {}
                 Err(error) => {
                     tracing::debug!(cluster = %self.name, %error, "cannot tell whether the Cluster is ours");
-                    tokio::time::sleep(backoff.next(env)).await;
+                    let asked = error.retry_after().unwrap_or_default();
+                    tokio::time::sleep(backoff.next(env).max(asked)).await;
                 }
             }
             if self.rights.is_withdrawn() {
@@ -211,10 +229,32 @@ impl ClusterView {
         self.sure.store(false, Ordering::Release);
     }
 
-    /// Looks whether the Cluster is the one that is known, and at its spec if it is not.
+    /// There is no Cluster: it was deleted, or the hub is one that never had it, where it is registered again. What that one
+    /// knows less is found by whoever hears its Works.
+    async fn is_absent(&self) -> Result<(), Error> {
+        // Whoever has left is not called back.
+        let older = match self.rights.is_withdrawn() {
+            true => None,
+            false => self.trust.knows_less().await?,
+        };
+        match older {
+            Some(why) => {
+                tracing::warn!(cluster = %self.name, "the hub has no Cluster {}, and may know less than this agent does: {why}. It is registered again", self.name);
+                self.rights.cluster_is(Registration::Vacant);
+            }
+            None => self.rights.cluster_is_gone(),
+        }
+        Ok(())
+    }
+
+    /// Looks whether the Cluster is there and the one that is known, and at its spec if it is not.
     async fn meet(&self) -> Result<(), Error> {
         let before = self.before();
-        let bytes = self.hub.get_bytes(&self.path(), METADATA).await?;
+        let bytes = match self.hub.get_bytes(&self.path(), METADATA).await {
+            // Not by whatever else answers 404 on the way.
+            Err(error) if error.is_absence_of(&self.name) => return self.is_absent().await,
+            answer => answer?,
+        };
         let news = serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
         self.compare(before, &news);
         if self.get().is_some_and(|known| object::uid(&known) == object::uid(&news)) {
@@ -346,13 +386,24 @@ impl ClusterView {
 
     /// Asks for the object: before a deletion is believed, and for what has changed. Answers when to ask again.
     async fn fetch(&self, backoff: &mut Backoff, env: &Env) -> Option<Instant> {
-        match self.ask().await {
-            Ok(cluster) => self.set(cluster),
-            // Not by whatever else answers 404 on the way.
-            Err(error) if error.is_absence_of(&self.name) => self.rights.cluster_is_gone(),
+        let asked = match self.ask().await {
+            Ok(cluster) => {
+                self.set(cluster);
+                Ok(())
+            }
+            Err(error) if error.is_absence_of(&self.name) => self.is_absent().await,
+            Err(error) => Err(error),
+        };
+        match asked {
+            Ok(()) => {}
             Err(error) => {
-                tracing::warn!(cluster = %self.name, %error, "cannot read the Cluster");
-                return Some(Instant::now() + backoff.next(env));
+                let pause = backoff.next(env).max(error.retry_after().unwrap_or_default());
+                if backoff.has_doubled() {
+                    tracing::warn!(cluster = %self.name, %error, "cannot read the Cluster");
+                } else {
+                    tracing::debug!(cluster = %self.name, %error, "cannot read the Cluster");
+                }
+                return Some(Instant::now() + pause);
             }
         }
         backoff.reset();

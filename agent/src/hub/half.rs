@@ -107,7 +107,10 @@ impl HubHalf {
             .gives_way_to(move || !words.queue().is_empty())
             .paid_by(move |bytes| spending.take(bytes, Matter::Event));
         let (name, hears) = (config.cluster.clone(), (Arc::clone(half.fence()), Arc::clone(half.holds())));
-        let view = Arc::new(ClusterView::new(hub.clone(), name, rights.clone(), hears, cluster));
+        let (namespace, desired) = (config.execution_namespace(), Arc::clone(half.desired()));
+        let trust = Arc::new(Trust::new(hub.clone(), namespace, desired, config.hub_back.clone()));
+        let view = ClusterView::new(hub.clone(), name, (rights.clone(), Arc::clone(&trust)), hears, cluster);
+        let view = Arc::new(view);
         Self {
             hub,
             member,
@@ -122,7 +125,7 @@ impl HubHalf {
             reporters: JoinSet::new(),
             view,
             outbox,
-            trust: Arc::default(),
+            trust,
             telling: None,
         }
     }

@@ -168,7 +168,13 @@ impl Heartbeat {
                     // No longer than usual: the hub counts what is missing.
                     let asked = error.retry_after().unwrap_or_default().min(self.config.lease_interval);
                     let pause = backoff.next(&self.env).max(asked);
-                    tracing::warn!(cluster = %self.config.cluster, %error, failures = backoff.failures(), "the lease was not renewed");
+                    let (cluster, failures) = (&self.config.cluster, backoff.failures());
+                    // An outage may last for weeks.
+                    if backoff.has_doubled() {
+                        tracing::warn!(%cluster, %error, failures, "the lease was not renewed");
+                    } else {
+                        tracing::debug!(%cluster, %error, failures, "the lease was not renewed");
+                    }
                     pause
                 }
             };

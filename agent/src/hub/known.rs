@@ -6,8 +6,8 @@
 //!         └ Works in what still differs ─────────────┘
 //! ```
 //!
-//! The revision is that of the first answer: what changes after it the watch tells, a second time maybe. A hub that tells no
-//! sums, as a stock server, or of which most is not known, is asked for its list as it is. What came before the link broke is
+//! The revision is that of the first answer: what changes after it the watch tells, a second time maybe. A server that tells no
+//! sums, as a stock one, is asked for metadata ([`outlines`]); one of which most is not known for its list as it is. What came before the link broke is
 //! kept for the next attempt, so that a link that is never up for long gets to the end; a hub that is too busy for sums is
 //! asked for its list after some attempts.
 
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{heard::Heard, slices::OTHERS};
+use super::{heard::Heard, outlines, slices::OTHERS};
 
 const SUMS: &str = "application/json;as=Sums;g=hub.karmada.io;v=v1alpha1";
 
@@ -110,11 +110,12 @@ async fn list(
     let listed = match begun {
         Some(partial) => go_on(hub, path, desired, partial, progress).await,
         None => match compare(hub, path, &desired.known()).await {
-            Ok(Some(differing)) => {
+            Ok(Compared::Differs(differing)) => {
                 let partial = Partial { life, differing, works: Vec::new(), token: String::new() };
                 go_on(hub, path, desired, partial, progress).await
             }
-            Ok(None) => Ok(None),
+            Ok(Compared::NoSums) => outlines::list(hub, path, desired).await,
+            Ok(Compared::Most) => Ok(None),
             Err(error) => Err(error),
         },
     };
@@ -162,10 +163,20 @@ async fn go_on(
     Ok(Some(Listed { revision, items }))
 }
 
-/// Compares sums, ever deeper. None where it is of no use.
-async fn compare(hub: &Rest, path: &str, known: &[Arc<DesiredWork>]) -> Result<Option<Differing>, Error> {
+/// What a comparison has come to.
+#[derive(Debug)]
+enum Compared {
+    Differs(Differing),
+    /// So much that it is of no use.
+    Most,
+    /// Nothing: the server tells no sums.
+    NoSums,
+}
+
+/// Compares sums, ever deeper.
+async fn compare(hub: &Rest, path: &str, known: &[Arc<DesiredWork>]) -> Result<Compared, Error> {
     if known.is_empty() {
-        return Ok(None);
+        return Ok(Compared::Most);
     }
     let told: Vec<_> = known.iter().map(|work| (work.name.as_str(), work.told())).collect();
     let last = deepest(known.len());
@@ -178,20 +189,22 @@ async fn compare(hub: &Rest, path: &str, known: &[Arc<DesiredWork>]) -> Result<O
             hub.get_bytes(&format!("{path}?depth={depth}{query}&labelSelector={selector}"), SUMS).await,
         )?
         else {
-            return Ok(None);
+            return Ok(Compared::NoSums);
         };
         let among: Vec<u32> = parents.into_iter().flat_map(children).collect();
-        let Some((at, theirs)) = read(&answer, &among) else { return Ok(None) };
+        let Some((at, theirs)) = read(&answer, &among) else { return Ok(Compared::NoSums) };
         let ours = Buckets::of(told.iter().copied(), depth);
         let buckets = ours.differing(&theirs, among.iter().copied());
         let revision = revision.get_or_insert(at).clone();
         if buckets.is_empty() || depth == last {
-            return Ok((buckets.len() <= MOST).then_some(Differing { revision, depth, buckets }));
+            return Ok(match buckets.len() <= MOST {
+                true => Compared::Differs(Differing { revision, depth, buckets }),
+                false => Compared::Most,
+            });
         }
         let filled = among.iter().filter(|bucket| ours.get(**bucket) != 0 || theirs.get(**bucket) != 0);
         if depth > STEP && (buckets.len() > MOST || buckets.len() * 2 > filled.count()) {
-            // Most of it is to be listed in any case.
-            return Ok(None);
+            return Ok(Compared::Most);
         }
         (parents, depth) = (buckets, depth + STEP);
     }
@@ -208,7 +221,7 @@ fn hexadecimal(buckets: &[u32]) -> String {
 }
 
 /// An answer; none where the server does not give such answers.
-fn asked(answer: Result<Bytes, Error>) -> Result<Option<Bytes>, Error> {
+pub(super) fn asked(answer: Result<Bytes, Error>) -> Result<Option<Bytes>, Error> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if error.is_transient() => Err(error),

@@ -12,6 +12,7 @@ mod known;
 mod listing;
 pub(crate) mod origin;
 pub(crate) mod outbox;
+mod outlines;
 mod presence;
 mod pull;
 pub(crate) mod register;

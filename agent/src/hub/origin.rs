@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use karmada_api::consts::extension::{CONFIRM_HUB, HISTORY};
 use karmada_client::{
-    Error, Rest, latest,
+    Error, Rest, Wake, latest,
     rest::{METADATA_LIST, query_value},
 };
 use karmada_core::judge::history::is_another;
+use karmada_member::Desired;
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -234,14 +235,85 @@ fn confirmation(cluster: Option<&Value>) -> Option<Time> {
 }
 
 /// Whether the hub is believed, for all who ask.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Trust {
     /// The life of the hub that is.
     life: latest::Sender<Option<u64>>,
     why: Mutex<Option<Arc<str>>>,
+    /// Given with each connection to the hub: another one may be there.
+    back: Wake,
+    /// How many there had been when it was asked which one it is, and was believed.
+    sure: Mutex<Option<u64>>,
+    /// Given when something waits for it to be asked.
+    pub(super) question: Wake,
+    /// Where the hub is asked.
+    hub: Rest,
+    namespace: String,
+    desired: Arc<Desired>,
+    /// By what it is known.
+    known: Mutex<Option<Familiar>>,
+}
+
+/// What a hub is known by.
+#[derive(Clone, Debug)]
+pub(super) struct Familiar {
+    pub(super) origin: Origin,
+    /// The life of the hub that is believed.
+    pub(super) life: u64,
+    /// What was wanted before the start is what this hub's history says.
+    pub(super) recalled: bool,
 }
 
 impl Trust {
+    pub(crate) fn new(hub: Rest, namespace: String, desired: Arc<Desired>, back: Wake) -> Self {
+        Self {
+            life: latest::Sender::default(),
+            why: Mutex::default(),
+            back,
+            sure: Mutex::default(),
+            question: Wake::new(),
+            hub,
+            namespace,
+            desired,
+            known: Mutex::default(),
+        }
+    }
+
+    /// How many connections there have been.
+    pub(super) fn connections(&self) -> u64 {
+        self.back.given()
+    }
+
+    /// The hub was asked when there had been so many connections, and is believed.
+    pub(super) fn is_sure_since(&self, connections: u64) {
+        *self.sure.lock() = Some(connections);
+    }
+
+    /// The hub is not believed any more, or is to be asked first.
+    pub(super) fn is_unsure(&self) {
+        *self.sure.lock() = None;
+    }
+
+    /// Whether the hub at the other end of the present connection is believed.
+    pub(super) fn is_sure(&self) -> bool {
+        *self.sure.lock() == Some(self.connections())
+    }
+
+    /// What the hub is known by.
+    pub(super) fn knows_by(&self, familiar: Familiar) {
+        *self.known.lock() = Some(familiar);
+    }
+
+    /// Asks the hub whether it knows less than this agent does, before it is believed that something is not there any more.
+    /// Says why if it does.
+    pub(super) async fn knows_less(&self) -> Result<Option<String>, Error> {
+        let Some(Familiar { origin, life, recalled }) = self.known.lock().clone() else { return Ok(None) };
+        let newest = self.desired.newest(life, recalled);
+        let answer = origin.ask(&self.hub, &self.namespace, true).await?;
+        let before = Before { newest, outlived: life != self.desired.life(), another: None };
+        Ok(origin.judge(before, &answer).map(|older| older.why))
+    }
+
     /// The hub is believed in this life of it.
     pub(super) fn believes(&self, life: u64) {
         *self.why.lock() = None;
@@ -250,12 +322,15 @@ impl Trust {
 
     /// It is not.
     pub(super) fn doubts(&self, why: &str) {
+        self.is_unsure();
         *self.why.lock() = Some(why.into());
         self.life.send_replace(None);
     }
 
     /// Nothing of it counts any more: another agent is at work.
     pub(super) fn forget(&self) {
+        self.is_unsure();
+        *self.known.lock() = None;
         *self.why.lock() = None;
         self.life.send_replace(None);
     }

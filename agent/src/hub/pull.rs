@@ -27,7 +27,7 @@ use super::{
     heard::{Heard, Unread},
     known,
     listing::Listing,
-    origin::{Answer, Before, Keep, Origin, Trust},
+    origin::{Answer, Before, Familiar, Keep, Origin, Trust},
     outbox::works,
     slices::OTHERS,
     watch::HubWatch,
@@ -224,6 +224,7 @@ impl Puller {
             true => self.hold(&mut known).await,
             false => self.doubt(false),
         }
+        self.remember(&known);
         known
     }
 
@@ -251,6 +252,7 @@ impl Puller {
         let unread = Unread::new(self.hub.clone(), self.config.execution_namespace(), Arc::clone(desired));
         let mut watching = Watching { watch, unread, asked: None, init: None, next: None };
         let mut back = self.config.hub_back.listen();
+        let mut question = self.trust.question.listen();
         let mut clusters = self.view.subscribe();
         loop {
             let is_held = known.listing.is_some();
@@ -276,6 +278,13 @@ impl Puller {
                         clusters.borrow_and_update();
                         if watching.asked.is_some() {
                             self.heed(known).await;
+                        }
+                        continue;
+                    }
+                    // What the Cluster says waits for it.
+                    () = question.woken(), if !is_held => {
+                        if !self.meet(known, &mut watching).await {
+                            return;
                         }
                         continue;
                     }
@@ -338,7 +347,10 @@ impl Puller {
         }
         self.member.take_in(events).await;
         // It was listed anew: nothing that was wanted before the start is left.
-        known.recalled &= !desired.synced();
+        if known.recalled && desired.synced() {
+            known.recalled = false;
+            self.remember(known);
+        }
         if is_end && std::mem::take(&mut known.origin.anew) {
             self.keep(&known.origin, Keep::Now).await;
         }
@@ -354,7 +366,7 @@ impl Puller {
 
     /// Asks the hub which one it is, and believes it or not. Whether this agent still speaks for the cluster.
     async fn meet(&self, known: &mut Known, watching: &mut Watching) -> bool {
-        let life = watching.watch.life();
+        let (life, connections) = (watching.watch.life(), self.trust.connections());
         let (before, answer) = tokio::select! {
             biased;
             () = self.rights.when(|standing| !standing.may_report()) => return false,
@@ -384,7 +396,10 @@ impl Puller {
             self.keep(&known.origin, keep).await;
             self.heed(known).await;
             self.trust.believes(life);
+            self.trust.is_sure_since(connections);
+            self.hear_cluster().await;
         }
+        self.remember(known);
         true
     }
 
@@ -431,6 +446,7 @@ impl Puller {
     async fn hold(&self, known: &mut Known) {
         let why = known.origin.older.as_ref().map(|older| older.why.as_str()).unwrap_or_default();
         tracing::warn!(cluster = %self.config.cluster, "the hub may know less than this agent does: {why}");
+        self.trust.is_unsure();
         self.doubt(true);
         known.listing = Some(Listing::default());
     }
@@ -473,7 +489,7 @@ impl Puller {
         known.origin.heed(self.view.get().as_deref());
         self.member.outlive().await;
         self.keep(&known.origin, Keep::Now).await;
-        self.believe(known);
+        self.believe(known).await;
     }
 
     /// The hub that is known is there again, after another one: everything is listed anew.
@@ -481,15 +497,30 @@ impl Puller {
         known.origin.older = None;
         known.origin.believe(before, answer);
         self.keep(&known.origin, Keep::Now).await;
-        self.believe(known);
+        self.believe(known).await;
+    }
+
+    /// Lets what the Cluster of a hub that is believed says be heard.
+    async fn hear_cluster(&self) {
+        self.view.heed();
+        self.member.keep_holds().await;
+    }
+
+    /// Lets be known by what the hub is known.
+    fn remember(&self, known: &Known) {
+        let Known { origin, life, recalled, .. } = known;
+        self.trust.knows_by(Familiar { origin: origin.clone(), life: *life, recalled: *recalled });
     }
 
     /// Everything is listed anew, and counts.
-    fn believe(&self, known: &mut Known) {
+    async fn believe(&self, known: &mut Known) {
         (known.listing, known.life) = (None, self.member.desired().life());
         self.trust.believes(known.life);
         self.doubt(false);
         self.member.fence().list_anew();
+        self.trust.is_sure_since(self.trust.connections());
+        self.hear_cluster().await;
+        self.remember(known);
     }
 
     async fn keep(&self, origin: &Origin, keep: Keep) {

@@ -12,6 +12,7 @@ use karmada_api::{
 use karmada_client::{Backoff, Error, Patch, Policy, Rest};
 use karmada_env::Env;
 use karmada_member::{
+    IDENTITY,
     health::Health,
     rights::{Registration, Rights},
 };
@@ -26,9 +27,6 @@ const RETRY: Policy = Policy::full(Duration::from_millis(500), Duration::from_se
 
 /// A refusal is looked at again now and then: somebody may have resolved it.
 const REFUSED: Duration = Duration::from_secs(20);
-
-/// By whose uid a member is known.
-pub(crate) const IDENTITY: &str = "/api/v1/namespaces/kube-system";
 
 /// Somebody else may write the Cluster in between; then we look again, so often.
 const TRIES: u32 = 4;
@@ -192,7 +190,9 @@ async fn attempt(
                 .to_owned(),
         ));
     }
-    view.is_of(id);
+    if let Some(why) = view.meets_member(id) {
+        return Ok(Some(why.to_string()));
+    }
     let live = match hub.get(&view.path()).await {
         Ok(live) => Some(live),
         Err(error) if error.is_absence_of(name) => None,

@@ -15,19 +15,19 @@ use karmada_client::{Error, Patch, Rest};
 use karmada_core::{links::Matter, nodes::report};
 use karmada_env::Env;
 use karmada_member::{
-    Member, Stats, Trouble,
+    IDENTITY, Member, Stats, Trouble,
     discovery::Apis,
     health::{Health, Threshold},
     quotas::Quotas,
-    rights::Rights,
+    rights::{Rights, Standing},
     summary::Figures,
 };
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 
-use super::{cluster::ClusterView, origin::Trust, register::IDENTITY};
+use super::{cluster::ClusterView, origin::Trust};
 use crate::config::{AgentConfig, Troubles};
 
 /// Somebody else may write the Cluster in between; then we look again, so often.
@@ -141,7 +141,9 @@ impl Reporter {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last: Option<Look> = None;
         let mut looked: Option<Duration> = None;
-        let mut rooms = Rooms::default();
+        let (mut rooms, mut failures) = (Rooms::default(), 0_u64);
+        // [`Env::now`] before which the hub wants to hear nothing.
+        let mut not_before = Duration::ZERO;
         // [`Env::now`] before which nothing but conditions is told.
         let mut figures_from = Duration::ZERO;
         loop {
@@ -168,19 +170,22 @@ impl Reporter {
                     last = Some(self.look().await);
                 }
             }
-            if !rights.may_report() {
-                rights.reporting().await;
+            if !rights.may_report() && !self.is_foreign_to_hosted(&last) {
+                self.reporting(rights).await;
                 // What was seen before may be long ago.
                 looked = Some(self.env.now());
                 last = Some(self.look().await);
             }
-            if self.config.is_hosted() && last.as_ref().is_some_and(|look| look.foreign) {
+            if self.is_foreign_to_hosted(&last) {
                 // Nothing more is done there; whoever begins anew finds out what is wrong, and says so.
                 tracing::warn!(cluster = %self.config.cluster, "another member answers at the cluster's address");
                 return;
             }
             let begun = looked.take().unwrap_or_else(|| self.env.now());
             view.borrow_and_update();
+            if self.env.now() < not_before {
+                continue;
+            }
             if refresh && let Err(error) = self.view.refresh().await {
                 tracing::debug!(%error, "cannot read the Cluster");
             }
@@ -188,17 +193,53 @@ impl Reporter {
                 // It is not ours any more.
                 continue;
             }
-            if let Some(look) = &last
-                && let Err(error) = self.tell(look, &mut threshold, &mut figures_from).await
-            {
-                tracing::warn!(cluster = %self.config.cluster, %error, "the cluster's status was not reported");
+            if let Some(look) = &last {
+                match self.tell(look, &mut threshold, &mut figures_from).await {
+                    Ok(()) => failures = 0,
+                    Err(error) => {
+                        not_before = self.env.now() + error.retry_after().unwrap_or_default();
+                        failures += 1;
+                        let cluster = &self.config.cluster;
+                        // An outage may last for weeks.
+                        if failures.is_power_of_two() {
+                            tracing::warn!(%cluster, %error, failures, "the cluster's status was not reported");
+                        } else {
+                            tracing::debug!(%cluster, %error, failures, "the cluster's status was not reported");
+                        }
+                    }
+                }
             }
-            if let Err(error) = self.tell_rooms(&mut rooms).await {
+            if self.env.now() >= not_before
+                && let Err(error) = self.tell_rooms(&mut rooms).await
+            {
+                not_before = self.env.now() + error.retry_after().unwrap_or_default();
                 tracing::debug!(%error, "what is free on nodes was not reported");
             }
             self.stats.status_times.observe(self.env.now().saturating_sub(begun));
             // Our own report comes back as a change that there is nothing to say about.
             view.borrow_and_update();
+        }
+    }
+
+    /// Whether another member answers to the hub's own agent.
+    fn is_foreign_to_hosted(&self, last: &Option<Look>) -> bool {
+        self.config.is_hosted() && last.as_ref().is_some_and(|look| look.foreign)
+    }
+
+    /// Waits until this agent speaks for the cluster. While another member answers it is looked again and again whether that
+    /// is over.
+    async fn reporting(&self, rights: &Rights) {
+        let look = async {
+            loop {
+                rights.when(Standing::is_on_stranger).await;
+                sleep(self.config.status_interval).await;
+                self.identify().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = rights.reporting() => {}
+            () = look => {}
         }
     }
 
@@ -208,7 +249,7 @@ impl Reporter {
         }
         let ready = async {
             while !self.figures.lock().synced() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                sleep(Duration::from_millis(20)).await;
             }
         };
         let _ = tokio::time::timeout(FIRST_LISTS, ready).await;
@@ -245,7 +286,7 @@ impl Reporter {
     async fn identify(&self) -> bool {
         let Ok(system) = self.member.small().get(IDENTITY).await else { return false };
         let uid = object::uid(&system).to_owned();
-        let foreign = self.view.id().is_some_and(|id| id != uid);
+        let foreign = self.view.meets_member(&uid).is_some();
         if self.identity.lock().replace(uid.clone()).is_some_and(|known| known != uid) {
             self.half.is_another();
         }

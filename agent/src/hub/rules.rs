@@ -164,6 +164,7 @@ impl Follower {
                 rules.is_some_and(|rules| rules.split(',').any(|said| said == sort.word))
             };
             let said = says(&clusters.borrow_and_update());
+            let (mut asked, mut unheard) = (Duration::ZERO, None);
             match self.hub.get(&format!("{}?limit=1", sort.collection)).await {
                 Ok(list) if list["items"].as_array().is_some_and(|items| !items.is_empty()) => {
                     self.watch::<T>(&sort, &replace, changed).await;
@@ -192,11 +193,12 @@ impl Follower {
                             self.follow(&sort, &BTreeMap::new(), &replace, changed).await;
                         }
                     }
-                    self.tell_unheard(&sort, &error);
+                    asked = error.retry_after().unwrap_or_default();
+                    unheard = Some(error);
                 }
             }
             let pause = if !answered {
-                backoff.next(&self.env)
+                backoff.next(&self.env).max(asked)
             } else if said {
                 NOTHING_THERE
             } else if first {
@@ -205,6 +207,9 @@ impl Follower {
             } else {
                 self.ask * 2
             };
+            if let Some(error) = unheard.filter(|_| answered || backoff.has_doubled()) {
+                self.tell_unheard(&sort, &error);
+            }
             let hint = async {
                 if said || clusters.wait_for(says).await.is_err() {
                     std::future::pending::<()>().await;

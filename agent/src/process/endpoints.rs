@@ -80,12 +80,8 @@ impl Running {
 
     /// What is wrong beside, in words.
     fn words(&self) -> String {
-        let state = self.agent.state_trouble().map(|(_, why)| format!("the agent's state: {why}\n"));
-        let rules = self.agent.waits_for_rules().map(|what| format!("{what}\n"));
-        let held = self.agent.removals_hold().map(|why| format!("removals are held: {why}\n"));
-        let older = self.agent.hub_doubt().map(|why| format!("{why}\n"));
-        let beside = [state, rules, held, older].into_iter().flatten();
-        beside.fold(self.standing.words(), |words, more| words + &more)
+        let beside = self.agent.troubles().into_iter();
+        beside.fold(self.standing.words(), |words, more| words + &more + "\n")
     }
 }
 

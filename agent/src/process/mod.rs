@@ -5,12 +5,14 @@ mod alone;
 mod args;
 mod doctor;
 mod endpoints;
+mod exchange;
 mod hold;
 mod leave;
 mod logs;
 mod metrics;
 mod status;
 mod support;
+mod windows;
 
 use std::{
     ffi::OsString,
@@ -19,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use clap::{CommandFactory, FromArgMatches};
@@ -27,9 +29,9 @@ use futures::FutureExt as _;
 use karmada_client::{
     Endpoint, Kubeconfig, KubeconfigError, Rest,
     kubeconfig::{POD_ACCOUNT, in_cluster},
-    link::{Identity, LinkStatus, Manner, NotTaken, renewable_client_for},
+    link::{Manner, renewable_client_for},
 };
-use karmada_core::windows::{Stand, Windows};
+use karmada_core::windows::Windows;
 use karmada_env::Env;
 use karmada_meta::time::Time;
 use karmada_telemetry::supervisor::Supervisor;
@@ -58,12 +60,6 @@ const USER_AGENT: &str = concat!("karmada-agent/", env!("CARGO_PKG_VERSION"));
 
 /// How long a drain may take before it is cut off.
 const DRAIN: Duration = Duration::from_secs(9);
-
-/// How often the member's kubeconfig is looked at.
-const LOOK: Duration = Duration::from_secs(10);
-
-/// The longest that is slept before a clock is looked at again.
-const NAP: Duration = Duration::from_secs(300);
 
 /// The file by which a folder is one process's.
 const LOCK: &str = "lock";
@@ -321,12 +317,10 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         let mut beside = JoinSet::new();
         beside.spawn(async move { renewer.run(credential.await).await });
         if let Ok(windows) = Windows::parse(&args.config.facts.link_windows) {
-            beside.spawn(be_there(windows, hub_link.clone(), env.clone()));
+            let link = hub_link.clone();
+            beside.spawn(windows::be_there(windows, move || link.kick(), env.clone()));
         }
         let spending = args.config.terms.reports.map(|bytes| Spending::hourly(bytes, env.clone()));
-        if let Some(path) = args.kubeconfig {
-            beside.spawn(follow(File { path, context: args.context }, member_identity));
-        }
         let config = AgentConfig {
             hub_back: hub_link.connected().clone(),
             member_back: member_link.connected().clone(),
@@ -337,6 +331,10 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         };
         let agent = Agent::new(config, hub, member_client, env.clone(), state);
         let handle = agent.handle();
+        if let Some(path) = args.kubeconfig {
+            let file = File { path, context: args.context };
+            beside.spawn(exchange::follow(file, member_identity, handle.rights().clone()));
+        }
         let page =
             metrics::page(handle.clone(), hub_link.clone(), member_link.clone(), Arc::clone(&standing), &env);
         stage.runs(Running {
@@ -363,47 +361,6 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         endpoint.abort();
     }
     ended
-}
-
-/// Tries at once when the link is to be there.
-async fn be_there(windows: Windows, link: LinkStatus, env: Env) {
-    loop {
-        match windows.at(env.wall()) {
-            Stand::Open(_) => tokio::time::sleep(LOOK).await,
-            Stand::Shut(until) => {
-                let until = SystemTime::from(until.timestamp());
-                // Clocks are set, and machines sleep: it is looked again now and then.
-                let left = until.duration_since(env.wall()).unwrap_or_default();
-                tokio::time::sleep(left.min(NAP)).await;
-                if matches!(windows.at(env.wall()), Stand::Open(_)) {
-                    link.kick();
-                }
-            }
-        }
-    }
-}
-
-/// Shows the member what its kubeconfig says, when that changes.
-async fn follow(file: File, identity: Identity) {
-    let mut seen = file.version().ok().map(|(_, version)| version);
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let Ok((found, version)) = file.version() else { continue };
-        if seen == Some(version) {
-            continue;
-        }
-        match identity.change(found.endpoint, "/version").await {
-            Ok(()) => {
-                tracing::info!(file = %file.path.display(), "the member's credential was replaced by the one in the file")
-            }
-            Err(NotTaken::Refused { code, message }) => {
-                tracing::warn!(file = %file.path.display(), code, message, "the member does not take the credential in the file");
-            }
-            // It is tried again.
-            Err(_) => continue,
-        }
-        seen = Some(version);
-    }
 }
 
 /// What to say to whoever has called `join`.

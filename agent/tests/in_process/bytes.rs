@@ -1,14 +1,19 @@
 //! What is not said again and again, on links where bytes are paid for.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_client::Patch;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::world::{CLUSTER, WEB, World, config_map, deployment, eventually};
 
 const SECOND: Duration = Duration::from_secs(1);
+const CLUSTER_PATH: &str = "/apis/cluster.karmada.io/v1alpha1/clusters/m1";
+const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
+/// A question about rules.
+const RULES: &str = "GET /apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations";
 
 async fn reported(world: &World) -> Value {
     let work = world.hub.get(&World::work_path("w")).await.unwrap();
@@ -54,19 +59,103 @@ async fn a_hub_that_asks_for_a_pause_in_a_header_is_given_it() {
         (format!("PATCH {}/status", World::work_path("w")), 6),
         ("PATCH /karmada/renewals/m1".to_owned(), 31),
         ("POST /api/v1/namespaces".to_owned(), 6 * 4),
+        // Whether a Work that goes, goes; the Cluster, when somebody has changed it.
+        (format!("GET {WORKS}?"), 6),
+        // By who follows it, and by who reports.
+        (format!("GET {CLUSTER_PATH}$"), 6 * 2),
     ];
     for (request, most) in rows {
         let world = World::new().await;
         let agent = world.active_agent().await;
         sleep(SECOND * 20).await;
+        world.work("goes", &[config_map("default", "g", "1")]).await;
+        world.applied("goes").await;
+        sleep(SECOND * 5).await;
         world.wire.be_busy(&request, 60);
         world.work("w", &[config_map("default", "c", "1")]).await;
-        let before = world.wire.count(&request);
+        world.delete_work("goes").await;
+        let note = json!({"metadata": {"annotations": {"note": "changed"}}});
+        world.hub.patch(CLUSTER_PATH, Patch::Merge, &note).await.unwrap();
+        let request = request.trim_end_matches('$');
+        let before = world.wire.count(request);
         sleep(SECOND * 300).await;
-        let asked = world.wire.count(&request) - before;
+        let asked = world.wire.count(request) - before;
         assert!((1..=most).contains(&asked), "{request}: {asked} times");
         agent.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_are_asked_for_with_the_pauses_that_the_hub_wants() {
+    let world = World::new().await;
+    world.wire.be_busy(RULES, 60);
+    let agent = world.active_agent().await;
+    sleep(SECOND * 300).await;
+    let asked = world.wire.count(RULES);
+    assert!((2..=6).contains(&asked), "{asked} times");
+    world.wire.pass();
+    agent.stop().await;
+}
+
+/// What is said at warn and above on this thread while it lives.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<BTreeMap<String, u64>>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        *self.0.lock().entry(event.metadata().name().to_owned()).or_default() += 1;
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// An outage while Works go: neither logs nor questions grow with its length as they would with each attempt.
+#[tokio::test(start_paused = true)]
+async fn a_long_outage_is_told_of_in_few_lines() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    let names: Vec<String> = (0..20).map(|n| format!("w{n}")).collect();
+    for name in &names {
+        world.work(name, &[config_map("default", name, "1")]).await;
+    }
+    world.applied("w19").await;
+    sleep(SECOND * 60).await;
+    let warnings = Warnings::default();
+    let said = tracing::subscriber::set_default(warnings.clone());
+    // They are known to go, and whether they do is not answered any more; then there is no hub at all.
+    world.wire.be_away(format!("GET {WORKS}?"));
+    for name in &names {
+        world.delete_work(name).await;
+    }
+    sleep(SECOND * 600).await;
+    world.wire.be_away("");
+    let before = world.wire.count("GET ");
+    sleep(SECOND * 2 * 3600).await;
+    let asked = world.wire.count("GET ") - before;
+    drop(said);
+    let lines = warnings.0.lock().clone();
+    assert!((2..=100).contains(&lines.values().sum::<u64>()), "{lines:#?}");
+    // About one in half a minute for each.
+    assert!(asked < 20 * 2 * 3600 / 10, "{asked} questions");
+    world.wire.pass();
+    world.wire.back.wake();
+    for name in &names {
+        let gone =
+            async || world.hub.get(&World::work_path(name)).await.is_err_and(|error| error.is_not_found());
+        eventually(SECOND * 10, "it goes when the hub is back", gone).await;
+    }
+    agent.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

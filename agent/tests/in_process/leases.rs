@@ -224,6 +224,25 @@ async fn an_agent_that_may_keep_no_lease_works_as_before() {
     assert_eq!(holder(&world).await, Value::Null, "given back");
 }
 
+/// An account that may get, create and update Leases, as Karmada's own agent's may on the hub.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_may_not_patch_its_lease_sends_all_of_it() {
+    let world = World::new().await;
+    world.member_wire.forbid("PATCH /apis/coordination.k8s.io");
+    let agent = world.active_agent().await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    for _ in 0..5 {
+        sleep(SECOND * 60).await;
+        drift(&world).await;
+        eventually(SECOND * 10, "it heals", async || value(&world).await == "1").await;
+    }
+    assert_eq!(*agent.handle.phase().borrow(), Phase::Active);
+    assert_eq!(world.member_wire.count("PATCH /apis/coordination.k8s.io"), 1, "it is asked for once");
+    agent.stop().await;
+    assert_eq!(holder(&world).await, Value::Null, "given back");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_members_lease_is_renewed_seldom_and_outlives_its_deletion() {
     let world = World::new().await;

@@ -136,6 +136,72 @@ async fn under_an_emptied_hub_the_member_is_kept_as_it_was() {
     }
 }
 
+/// It does not even have our Cluster, as one that was emptied, or made anew of a backup of before we joined.
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_never_had_the_cluster_is_no_word_to_leave() {
+    let world = World::new().await;
+    let (agent, _state, _folder) = settled(&world).await;
+    world.wire.cut();
+    lose(&world, "web").await;
+    lose(&world, "c").await;
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    is_another(&world);
+    world.wire.mend();
+    let message = is_told_again(&world).await;
+    assert!(message.contains("2 Works are not there (c, web)"), "{message}");
+    agent.phase(Phase::Active).await;
+    heals(&world).await;
+    let troubles = agent.handle.troubles();
+    assert!(troubles.iter().any(|trouble| trouble.contains("(c, web)")), "{troubles:?}");
+    // The one that knows us and has deleted it is obeyed.
+    world.wire.pass();
+    confirm(&world, "2026-11-20T00:00:00Z").await;
+    eventually(SECOND * 60, "it is over", async || told(&world).await.is_none()).await;
+    assert!(agent.handle.troubles().is_empty(), "{:?}", agent.handle.troubles());
+    sleep(SECOND * 10).await;
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    agent.phase(Phase::Removed).await;
+    sleep(SECOND * 300).await;
+    assert_eq!(*agent.handle.phase().borrow(), Phase::Removed);
+    agent.stop().await;
+}
+
+/// What the Cluster says, once there is one again.
+async fn is_told_again(world: &World) -> String {
+    let is_there = async || world.hub.get(CLUSTER).await.is_ok() && told(world).await.is_some();
+    eventually(SECOND * 120, "it is registered again, and says so", is_there).await;
+    told(world).await.unwrap()
+}
+
+/// A hold that somebody has asked for since is not in the backup.
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_is_not_believed_lifts_no_hold() {
+    let world = World::new().await;
+    let (agent, _state, _folder) = settled(&world).await;
+    let hold = |why: Value| json!({"metadata": {"annotations": {"cluster.karmada.io/hold": why}}});
+    let value = async || world.member.get(CONFIG).await.unwrap()["data"]["v"].clone();
+    world.hub.patch(CLUSTER, Patch::Merge, &hold(json!("a fair"))).await.unwrap();
+    eventually(SECOND * 10, "it holds", async || agent.handle.held().is_some()).await;
+    world.work("c", &[config_map("default", "c", "2")]).await;
+    sleep(SECOND * 10).await;
+    assert_eq!(value().await, "1");
+    world.wire.cut();
+    world.hub.patch(CLUSTER, Patch::Merge, &hold(Value::Null)).await.unwrap();
+    lose(&world, "web").await;
+    is_another(&world);
+    world.wire.mend();
+    is_told(&world).await;
+    sleep(SECOND * 120).await;
+    assert!(agent.handle.held().is_some(), "its word does not count");
+    assert_eq!(value().await, "1");
+    // Now it does.
+    world.wire.pass();
+    confirm(&world, "2026-11-20T00:00:00Z").await;
+    eventually(SECOND * 60, "what waited is carried out", async || value().await == "2").await;
+    assert!(agent.handle.held().is_none());
+    agent.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_lists_the_same_has_caught_up() {
     let world = World::new().await;

@@ -302,6 +302,52 @@ async fn an_agent_without_its_cluster_keeps_what_runs_until_there_is_one_again()
     agent.stop().await;
 }
 
+/// Another cluster answers at the member's address: nothing is for it, and nothing is told of it.
+#[tokio::test(start_paused = true)]
+async fn another_cluster_in_the_members_place_is_given_nothing() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    world.work("w", &[config_map("default", "a", "1")]).await;
+    world.applied("w").await;
+    // Noticed by the Namespace at a look, and where the Lease is not there, before one is made.
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/karmada-system/leases";
+    let absent = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,
+        "message": "leases \"karmada-agent-m1\" not found", "details": {"name": "karmada-agent-m1"}});
+    for lease_is_gone in [false, true] {
+        let stranger = json!({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "stranger"}});
+        world.member_wire.answer("GET /api/v1/namespaces/kube-system$", 200, stranger.to_string());
+        if lease_is_gone {
+            for method in ["GET", "PATCH"] {
+                world.member_wire.answer(format!("{method} {leases}/"), 404, absent.to_string());
+            }
+        }
+        let mut phase = agent.handle.phase();
+        let refused = phase.wait_for(|phase| matches!(phase, Phase::Refused(_)));
+        let refused = timeout(SECOND * 30, refused).await.expect("it sees that").unwrap().clone();
+        let Phase::Refused(why) = refused else { unreachable!() };
+        assert!(why.contains(" is stranger, "), "{why}");
+        let written = || {
+            ["POST", "PUT", "PATCH /api/", "DELETE"]
+                .map(|method| world.member_wire.count(method))
+                .iter()
+                .sum::<usize>()
+        };
+        let before = written();
+        world.work("w", &[config_map("default", "a", "2")]).await;
+        world.member.delete("/api/v1/namespaces/default/configmaps/a", &json!({})).await.unwrap();
+        sleep(SECOND * 300).await;
+        assert_eq!(written(), before, "nothing is made on another cluster");
+        world.member_wire.pass();
+        agent.phase(Phase::Active).await;
+        eventually(SECOND * 10, "it goes on", async || {
+            !world.is_missing("/api/v1/namespaces/default/configmaps/a").await
+        })
+        .await;
+        world.work("w", &[config_map("default", "a", "1")]).await;
+    }
+    agent.stop().await;
+}
+
 /// While the link was down another machine has taken the name.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_another_machine_registered_anew_is_not_ours() {

@@ -111,19 +111,38 @@ async fn what_has_changed_meanwhile_is_all_that_is_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_tells_no_sums_is_asked_for_its_list() {
+async fn a_server_that_tells_no_sums_is_asked_for_metadata_and_what_differs() {
     let world = World::new().await;
     let folder = tempfile::tempdir().unwrap();
     let (agent, state) = settled(&world, &folder).await;
     agent.stop().await;
     world.work("w3", &[config_map("default", "c3", "2")]).await;
+    world.work("new", &[config_map("default", "c100", "1")]).await;
+    world.delete_work("w4").await;
     let refusal = json!({"kind": "Status", "status": "Failure", "reason": "NotAcceptable", "code": 406,
         "message": "only the following media types are accepted: application/json"});
     world.wire.answer(format!("GET {WORKS}?depth="), 406, refusal.to_string());
-    let before = asked(&world);
-    let agent = world.agent_with(state);
+    let (before, read) = (asked(&world), world.wire.count(&format!("GET {WORKS}/")));
+    let agent = world.agent_with(state.clone());
     agent.phase(Phase::Active).await;
     eventually(SECOND * 10, "a change", async || value(&world, 3).await == "2").await;
+    world.applied("new").await;
+    let gone = async || world.is_missing("/api/v1/namespaces/default/configmaps/c4").await;
+    eventually(SECOND * 10, "a deletion", gone).await;
+    assert_eq!(since(&world, before), (1, 0, 0), "not its list");
+    assert_eq!(world.wire.count(&format!("GET {WORKS}?limit=500")), 1);
+    let read = world.wire.count(&format!("GET {WORKS}/")) - read;
+    assert!((3..=6).contains(&read), "{read} of 40 Works were read");
+    world.work("w5", &[config_map("default", "c5", "2")]).await;
+    eventually(SECOND * 10, "what is told later", async || value(&world, 5).await == "2").await;
+    sleep(SECOND * 30).await;
+    agent.stop().await;
+    // One that has no metadata to tell, either.
+    world.wire.answer(format!("GET {WORKS}?limit=500"), 406, refusal.to_string());
+    world.work("w6", &[config_map("default", "c6", "2")]).await;
+    let before = asked(&world);
+    let agent = world.agent_with(state);
+    eventually(SECOND * 10, "a change", async || value(&world, 6).await == "2").await;
     assert_eq!(since(&world, before), (1, 0, 1));
     agent.stop().await;
 }

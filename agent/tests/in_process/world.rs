@@ -128,6 +128,11 @@ impl Wire {
         self.canned.lock().insert(request.into(), (429, text, Some(seconds)));
     }
 
+    /// Lets requests that begin with `METHOD /path` be answered by whoever stands in between, for want of a server.
+    pub(crate) fn be_away(&self, request: impl Into<String>) {
+        self.answer(request, 502, "Bad Gateway");
+    }
+
     /// How many requests that began with `METHOD /path` were sent so far.
     pub(crate) fn count(&self, request: &str) -> usize {
         self.sent.lock().iter().filter(|sent| sent.starts_with(request)).count()

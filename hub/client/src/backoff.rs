@@ -85,6 +85,12 @@ impl Backoff {
         self.failures
     }
 
+    /// Whether there are twice as many failures as when this was last so: what goes on failing for days is worth so many lines
+    /// in a log.
+    pub fn has_doubled(&self) -> bool {
+        self.failures.is_power_of_two()
+    }
+
     /// Starts again from the shortest delay.
     pub fn reset(&mut self) {
         if self.failures > 0 {

@@ -26,6 +26,11 @@ impl Wake {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }
 
+    /// How often it was given: whoever remembers that can tell whether it was since.
+    pub fn given(&self) -> u64 {
+        *self.0.borrow()
+    }
+
     /// An ear for wakes from now on.
     pub fn listen(&self) -> Listener {
         let mut receiver = self.0.subscribe();

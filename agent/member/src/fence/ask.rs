@@ -15,12 +15,12 @@ impl Fence {
     pub(crate) async fn ask(&self) {
         let mut asking = self.asking.listen();
         loop {
-            let answered = self.ask_once().await;
+            let pause = self.ask_once().await;
             let retry = async {
-                if answered {
-                    std::future::pending::<()>().await;
+                match pause {
+                    Some(pause) => sleep(pause).await,
+                    None => std::future::pending().await,
                 }
-                sleep(RETRY).await;
             };
             tokio::select! {
                 biased;
@@ -30,8 +30,8 @@ impl Fence {
         }
     }
 
-    /// Asks about all Works that there is something to ask about. Whether every question got an answer.
-    async fn ask_once(&self) -> bool {
+    /// Asks about all Works that there is something to ask about. Answers when to ask again, if a question got no answer.
+    async fn ask_once(&self) -> Option<Duration> {
         let now = self.moment();
         let (renewal, mut names) = {
             let inner = self.inner.lock();
@@ -45,15 +45,20 @@ impl Fence {
         names.retain(|name, ()| self.desired.wants(name));
         // Of one that was only written down nothing is known since.
         if self.is_idle() || renewal.monotonic.is_none() {
-            return true;
+            return None;
         }
-        let mut all = true;
+        let mut again = None;
         for name in names.into_keys() {
             let wanted = match self.upstream.wants(&name).await {
                 Ok(wanted) => wanted,
                 Err(error) => {
                     tracing::debug!(cluster = %self.cluster, work = %name, %error, "cannot ask whether the Work is wanted");
-                    all = false;
+                    if let Some(pause) = error.retry_after() {
+                        // Whoever asks for a pause does not want to hear of the others either, whatever happens.
+                        sleep(pause).await;
+                        return Some(RETRY);
+                    }
+                    again = Some(RETRY);
                     continue;
                 }
             };
@@ -74,6 +79,6 @@ impl Fence {
                 self.changed.wake();
             }
         }
-        all
+        again
     }
 }

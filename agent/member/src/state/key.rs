@@ -11,7 +11,7 @@ use super::{
     Place,
     seal::{self, Seal},
 };
-use crate::lease::make_namespace;
+use crate::{IDENTITY, lease::make_namespace};
 
 /// The Secret of the member with the key of what lies in a folder.
 pub(super) fn key_name(cluster: &str) -> String {
@@ -48,7 +48,7 @@ pub(super) struct Site<'a> {
 impl Site<'_> {
     /// The member's id, and the key where one is needed.
     pub(super) async fn identify(self) -> Result<(String, Option<Seal>), Unready> {
-        let system = self.member.get("/api/v1/namespaces/kube-system").await?;
+        let system = self.member.get(IDENTITY).await?;
         let seal = match self.place {
             Place::Folder(_, Some(file)) => Some(key_file(file).map_err(Unready::Refused)?),
             Place::Folder(_, None) => Some(self.key().await?),

@@ -3,7 +3,10 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -61,19 +64,21 @@ pub(crate) struct Again {
     pub(crate) failed: bool,
     /// No later than this.
     pub(crate) after: Option<Duration>,
+    /// A failure is not tried again before this: the hub asked for a pause.
+    pub(crate) pause: Option<Duration>,
 }
 
 impl Again {
-    const FAILED: Self = Self { failed: true, after: None };
-    const SOON: Self = Self { failed: true, after: Some(SOON) };
+    const FAILED: Self = Self { failed: true, after: None, pause: None };
+    const SOON: Self = Self { failed: true, after: Some(SOON), pause: None };
 
     fn after(pause: Duration) -> Self {
-        Self { failed: false, after: Some(pause) }
+        Self { failed: false, after: Some(pause), pause: None }
     }
 
     fn and(self, other: Self) -> Self {
         let after = self.after.into_iter().chain(other.after).min();
-        Self { failed: self.failed || other.failed, after }
+        Self { failed: self.failed || other.failed, after, pause: self.pause.max(other.pause) }
     }
 }
 
@@ -106,6 +111,8 @@ pub(crate) struct Executor {
     /// Which of users' rules are known.
     pub(crate) rules: Arc<Heard>,
     pub(crate) rights: Rights,
+    /// Questions to the hub that got no answer since one did.
+    pub(crate) unanswered: AtomicU32,
 }
 
 impl Executor {
@@ -176,7 +183,7 @@ impl Executor {
     /// does the end of what may run in one place only: the hub begins it elsewhere when it has gone from here, and confirms it
     /// here no more.
     fn held(&self, work: &DesiredWork) -> Option<Held> {
-        let held = self.holds.held(work).filter(|_| !self.upstream.cluster_is_going())?;
+        let held = self.holds.held(work)?;
         let is_fenced = |work: &DesiredWork| work.manifests.iter().any(|manifest| manifest.fence.is_some());
         let moves = work.deleting
             && (is_fenced(work) || self.holds.in_force(&work.name).is_some_and(|before| is_fenced(&before)));
@@ -424,9 +431,12 @@ impl Executor {
                     return again;
                 }
                 Err(error) => {
-                    tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the hub still has the Work as it is known here");
                     outcomes.leftovers.extend(leftovers.into_iter().map(|(_, outcome)| outcome));
-                    return Again::SOON;
+                    return self.is_unanswered(
+                        work,
+                        &error,
+                        "whether the hub still has the Work as it is known here",
+                    );
                 }
             }
         }
@@ -603,8 +613,7 @@ impl Executor {
         let namespace_terminating = match self.upstream.namespace_is_going().await {
             Ok(terminating) => terminating,
             Err(error) => {
-                tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the execution namespace is going");
-                return Again::SOON;
+                return self.is_unanswered(work, &error, "whether the execution namespace is going");
             }
         };
         // Asked after the namespace: an execution namespace that was deleted and made again is not on its way out, but
@@ -615,10 +624,7 @@ impl Executor {
             }
             // The watch will tell what is there now; a Work that is missing is no deletion.
             Ok(_) => return Again::default(),
-            Err(error) => {
-                tracing::warn!(cluster = %self.cluster, work = %work.name, %error, "cannot tell whether the Work is still being deleted");
-                return Again::SOON;
-            }
+            Err(error) => return self.is_unanswered(work, &error, "whether the Work is still being deleted"),
         };
         let answered = moment(&self.env);
         let old = work.status();
@@ -724,12 +730,26 @@ impl Executor {
         }
     }
 
+    /// A question about a Work got no answer. It is asked again ever more seldom, until there is a connection; of an outage of
+    /// days with many Works a few lines are said.
+    fn is_unanswered(&self, work: &DesiredWork, error: &Unanswered, question: &str) -> Again {
+        let failures = self.unanswered.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let (cluster, work) = (&self.cluster, &work.name);
+        if failures.is_power_of_two() {
+            tracing::warn!(%cluster, %work, %error, failures, "cannot tell {question}");
+        } else {
+            tracing::debug!(%cluster, %work, %error, failures, "cannot tell {question}");
+        }
+        Again { pause: error.retry_after(), ..Again::FAILED }
+    }
+
     /// The very Work that we know, as the hub has it now; nothing if that is gone. Whether this is the hub that it was is
     /// known afterwards.
     async fn ask(&self, work: &DesiredWork) -> Result<Option<Value>, Unanswered> {
         self.fence.load().await?;
         let (before, known) = (self.fence.history(), work.revision());
         let Live { revision, work: live } = self.upstream.work(&work.name).await?;
+        self.unanswered.store(0, Ordering::Relaxed);
         if let Some(revision) = revision {
             self.fence.answered(before, revision);
         }

@@ -133,6 +133,8 @@ struct Asked {
     key: Option<String>,
     /// It has been issued, and the hub has not answered to it yet.
     ready: Option<(Credential, String)>,
+    /// How long the hub wanted to be left alone when it was asked last.
+    pause: Duration,
 }
 
 impl Renewer {
@@ -248,7 +250,8 @@ impl Renewer {
                 Ok(None) => not_before = Instant::now() + backoff.next(&self.env),
                 Err(failure) => {
                     self.failed(&failure, &current);
-                    not_before = Instant::now() + backoff.next(&self.env).min(life);
+                    let pause = std::mem::take(&mut asked.pause);
+                    not_before = Instant::now() + backoff.next(&self.env).min(life).max(pause);
                 }
             }
         }
@@ -491,6 +494,7 @@ impl Renewer {
                 // A name that is taken, a hub that has much to do, and one that is away.
                 Err(error) if matches!(error.code(), None | Some(409 | 429 | 503)) => {
                     asked.name = asked.name.take().filter(|_| !error.is_conflict());
+                    asked.pause = error.retry_after().unwrap_or_default();
                     return Err(Failure::Later(error.to_string()));
                 }
                 Err(error) => {

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use ask::{ADDRESS, command, get, main};
 pub(super) use table::write;
 
-use crate::{Handle, Phase, Place, hub::credential::standing::Standing};
+use crate::{Handle, Place, hub::credential::standing::Standing};
 
 /// Where the page is.
 pub(super) const TEXT: &str = "/status";
@@ -128,7 +128,6 @@ impl Status {
         let phase = agent.phase().borrow().clone();
         let (rights, troubles) = (agent.rights(), standing.words());
         let troubles = troubles.lines().map(str::to_owned);
-        let state = agent.state_trouble().map(|(_, why)| format!("the agent's state: {why}"));
         let unseen = agent.watches_refused().into_iter().map(|(kind, why)| {
             format!(
                 "changes of {kind} on the member are not seen, since it refuses to have them watched: {why}"
@@ -141,7 +140,7 @@ impl Status {
             time: Time::now(env),
             started: Time::from_system(*started),
             phase: phase.as_str().to_owned(),
-            why: if let Phase::Refused(why) = &phase { why.to_string() } else { String::new() },
+            why: phase.why().unwrap_or_default().to_owned(),
             rights: Allowed {
                 apply: rights.may_apply(),
                 delete: rights.may_delete(),
@@ -153,7 +152,7 @@ impl Status {
             lease_renewed: rights.heard().map(|heard| at(heard, env)),
             kept: kept(place),
             held: agent.held(),
-            troubles: troubles.chain(state).chain(unseen).collect(),
+            troubles: troubles.chain(agent.troubles()).chain(unseen).collect(),
             queues: Queues { works: agent.queued(), reports: agent.unreported(), fenced: agent.fenced() },
             counts: outline.counts,
             works: outline.works,

@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, SystemTime},
 };
 
@@ -67,7 +67,8 @@ impl Contact {
         for _ in 0..config.dialer.ways() {
             let (counters, dialer) = (Arc::clone(&counters), Arc::clone(&config.dialer));
             let tls = config.tls.clone();
-            let making = dial::establish(dialer, None, tls, config.patience, counters, env.clone());
+            let open = AtomicBool::new(false);
+            let making = dial::establish(dialer, None, tls, config.patience, (counters, &open), env.clone());
             let made = timeout(ATTEMPT_LIMIT, making).await.map(|made| made.map_err(|fault| fault.text));
             match made.unwrap_or_else(|_| Err(format!("no connection within {}s", ATTEMPT_LIMIT.as_secs()))) {
                 Ok(established) => {

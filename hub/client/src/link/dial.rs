@@ -269,13 +269,14 @@ pub(super) struct Fault {
 /// What a proxy's answer says that is a portal's.
 pub(super) const PORTAL: io::ErrorKind = io::ErrorKind::InvalidData;
 
-/// One attempt at a connection, from dialing to HTTP; to where another one leads, if one is named.
+/// One attempt at a connection, from dialing to HTTP; to where another one leads, if one is named. `open`: somebody has taken
+/// the connection, and has its handshakes to see to.
 pub(super) async fn establish(
     dialer: Arc<dyn Dial>,
     like: Option<String>,
     tls: Option<Tls>,
     patience: Patience,
-    counters: Arc<Counters>,
+    (counters, open): (Arc<Counters>, &AtomicBool),
     env: Env,
 ) -> Result<Established, Fault> {
     let dialing = like.map_or_else(|| dialer.dial(), |peer| dialer.dial_like(&peer));
@@ -283,6 +284,7 @@ pub(super) async fn establish(
         text: format!("cannot connect: {error}"),
         another: error.kind() == PORTAL,
     })?;
+    open.store(true, Ordering::Relaxed);
     let kill = CancellationToken::new();
     let io = Counted::new(io, Arc::clone(&counters), env, kill.clone());
     let (io, h2): (Box<dyn Io>, bool) = match tls {

@@ -36,6 +36,9 @@ pub enum NotTaken {
         /// In what words.
         message: String,
     },
+    /// The server takes what was shown, and is not the one that is meant.
+    #[error("{0}")]
+    Unmeant(String),
     /// The link has been dropped.
     #[error("the link is closed")]
     Closed,
@@ -81,6 +84,19 @@ impl Identity {
     /// # Errors
     /// Why the link goes on as it was.
     pub async fn change(&self, endpoint: Endpoint, path: &str) -> Result<(), NotTaken> {
+        self.change_if(endpoint, path, |_, _| Ok(())).await
+    }
+
+    /// The same, if `is_meant` does not say by the answer's code and body that another server is meant.
+    ///
+    /// # Errors
+    /// Why the link goes on as it was.
+    pub async fn change_if(
+        &self,
+        endpoint: Endpoint,
+        path: &str,
+        is_meant: impl FnOnce(u16, &[u8]) -> Result<(), String>,
+    ) -> Result<(), NotTaken> {
         let shared = self.shared.upgrade().ok_or(NotTaken::Closed)?;
         let config = shared.config().like(endpoint);
         let bearer = match &config.credentials {
@@ -102,6 +118,7 @@ impl Identity {
             let said = status["message"].as_str().unwrap_or_default().chars().take(500).collect();
             return Err(NotTaken::Refused { code: answered.code.as_u16(), message: said });
         }
+        is_meant(answered.code.as_u16(), &answered.body).map_err(NotTaken::Unmeant)?;
         *shared.config.lock() = Arc::new(config);
         shared.generation.fetch_add(1, Ordering::Relaxed);
         *shared.token.lock() = None;

@@ -44,7 +44,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -536,6 +536,8 @@ async fn connect(
     let mut kick = shared.kick.listen();
     let mut next = Instant::now() + first;
     let hedge = shared.config().patience.hedge;
+    // Whoever has taken a connection may be busy with the handshakes of others. That is believed once: so does a black hole.
+    let (open, mut patient) = (Arc::new(AtomicBool::new(false)), true);
     loop {
         tokio::select! {
             biased;
@@ -560,13 +562,19 @@ async fn connect(
                 }
             },
             () = kick.woken() => {
+                patient = false;
                 backoff.reset();
                 next = Instant::now();
             }
             () = sleep_until(next), if attempts.len() < ATTEMPTS => {
+                if patient && !heard && !attempts.is_empty() && open.load(Ordering::Relaxed) {
+                    patient = false;
+                    next = Instant::now() + BUSY_HEDGE.saturating_sub(hedge);
+                    continue;
+                }
                 // It has had its time.
                 heard &= attempts.is_empty();
-                attempts.push(Box::pin(shared.attempt(None)));
+                attempts.push(Box::pin(shared.attempt(None, Arc::clone(&open))));
                 next = Instant::now() + if heard { BUSY_HEDGE } else { hedge };
             }
         }
@@ -618,12 +626,14 @@ impl Shared {
     fn attempt(
         self: &Arc<Self>,
         like: Option<String>,
+        open: Arc<AtomicBool>,
     ) -> impl Future<Output = Result<Established, Failed>> + Send + use<> {
         let config = self.config();
         let (dialer, tls) = (Arc::clone(&config.dialer), config.tls.clone());
         let counters = Arc::clone(&self.counters);
-        let attempt = dial::establish(dialer, like, tls, config.patience, counters, self.env.clone());
+        let (patience, env) = (config.patience, self.env.clone());
         async move {
+            let attempt = dial::establish(dialer, like, tls, patience, (counters, &open), env);
             match timeout(ATTEMPT_LIMIT, attempt).await {
                 Ok(answer) => answer.map_err(|Fault { text, another }| Failed {
                     error: text,

@@ -276,8 +276,16 @@ impl Shared {
             }
         }
         // By the way of the first: others may lead nowhere.
-        match self.attempt(Some(first.peer.clone())).await {
-            Ok(Established { sender: Sender::H1(Some(mut sender)), .. }) => {
+        match self.attempt(Some(first.peer.clone()), Arc::default()).await {
+            Ok(Established { sender: Sender::H1(Some(mut sender)), kill, ended, .. }) => {
+                // What is found of one holds for all: nobody asks for a sign of life on one that has a watch.
+                let first = first.kill.clone();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = first.cancelled() => kill.cancel(),
+                        () = ended.cancelled() => {}
+                    }
+                });
                 sender.ready().await.map_err(|error| LinkError::hyper(&error))?;
                 Ok(sender)
             }

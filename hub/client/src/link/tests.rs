@@ -423,6 +423,39 @@ async fn a_server_that_is_heard_and_busy_is_dialed_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_takes_a_connection_and_is_slow_with_its_handshake_is_not_dialed_again_at_once() {
+    let server = server(&["h2"]);
+    server.set(Weather::Swallow);
+    let link = server.link();
+    sleep(Duration::from_secs(7)).await;
+    assert_eq!(server.dials.load(Ordering::SeqCst), 1);
+    // But not for ever, and not whatever happens.
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(server.dials.load(Ordering::SeqCst), 2);
+    link.status().kick();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(server.dials.load(Ordering::SeqCst), 3);
+}
+
+/// Over HTTP/1.1 a watch has a connection of its own, on which nobody asks for a sign of life.
+#[tokio::test(start_paused = true)]
+async fn a_watch_over_http1_ends_with_what_is_found_of_another_connection() {
+    let server = server(&["http/1.1"]);
+    let link = server.link();
+    let mut first = open(&link, "/watch").await.unwrap().into_body();
+    let mut second = open(&link, "/watch").await.unwrap().into_body();
+    for watch in [&mut first, &mut second] {
+        assert!(watch.frame().await.unwrap().is_ok());
+    }
+    server.set(Weather::Swallow);
+    assert!(text(&link, "/echo").await.is_err(), "a renewal, say, finds nobody");
+    for watch in [&mut first, &mut second] {
+        let ends = async { while watch.frame().await.is_some_and(|frame| frame.is_ok()) {} };
+        timeout(Duration::from_secs(20), ends).await.expect("it ends with the other");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_fail_fast_while_nobody_is_there_and_a_kick_tries_at_once() {
     let server = server(&["h2"]);
     server.set(Weather::Refuse);
