@@ -46,6 +46,7 @@ fn want(spread: Spread, replicas: i64, clusters: &[usize]) -> Want {
         patience: None,
         fence: None,
         bulk: 0,
+        scaler: None,
     }
 }
 
