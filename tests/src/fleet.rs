@@ -515,7 +515,20 @@ pub fn collection(object: &Value, namespace: &str) -> String {
         "Namespace" => return format!("{root}/namespaces"),
         "ClusterRole" => return format!("{root}/clusterroles"),
         "CustomResourceDefinition" => return format!("{root}/customresourcedefinitions"),
-        "Deployment" | "ConfigMap" | "Secret" | "Service" | "Job" | "ServiceAccount" | "Pod" => {
+        "PodMetrics" => return format!("{root}/namespaces/{namespace}/pods"),
+        "Deployment"
+        | "ConfigMap"
+        | "Secret"
+        | "Service"
+        | "Job"
+        | "ServiceAccount"
+        | "Pod"
+        | "Work"
+        | "EndpointSlice"
+        | "MultiClusterService"
+        | "HorizontalPodAutoscaler"
+        | "FederatedHPA"
+        | "CronFederatedHPA" => {
             let plural = format!("{}s", kind.to_lowercase());
             return format!("{root}/namespaces/{namespace}/{plural}");
         }

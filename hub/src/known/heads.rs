@@ -243,16 +243,26 @@ pub(crate) struct TemplateHead {
 }
 
 impl TemplateHead {
-    /// Projects an object of any kind.
+    /// Projects an object of any kind, which says what it is.
     pub(crate) fn project(value: &Value) -> Self {
+        let group = object::api_version(value).split_once('/').map_or("", |(group, _)| group);
+        Self::of((group, object::kind(value)), value)
+    }
+
+    /// The same of an object of a list, which need not say it.
+    pub(crate) fn project_as(kind: &GroupVersionKind, value: &Value) -> Self {
+        Self::of((&kind.group, &kind.kind), value)
+    }
+
+    fn of(kind: (&str, &str), value: &Value) -> Self {
+        let scales = kind == ("autoscaling", "HorizontalPodAutoscaler");
         Self {
             uid: object::uid(value).to_owned(),
             deleting: object::deletion_timestamp(value).is_some(),
             labels: object::label_map(value),
             content: template_content(value),
-            scales: scale_target(value).map(Box::new),
-            follows: object::kind(value) == "HorizontalPodAutoscaler"
-                && object::annotation(value, extension::FOLLOW_WORKLOAD) == Some("true"),
+            scales: scale_target(value).filter(|_| scales).map(Box::new),
+            follows: scales && object::annotation(value, extension::FOLLOW_WORKLOAD) == Some("true"),
             marked: scaling::is_marked(value),
         }
     }
@@ -311,9 +321,7 @@ impl TemplateHead {
 
 /// What a HorizontalPodAutoscaler scales.
 fn scale_target(value: &Value) -> Option<TemplateKey> {
-    let is = object::kind(value) == "HorizontalPodAutoscaler"
-        && object::api_version(value).split('/').next() == Some("autoscaling");
-    let target = value["spec"].get("scaleTargetRef").filter(|_| is)?;
+    let target = value["spec"].get("scaleTargetRef")?;
     let text = |field: &str| target[field].as_str().filter(|text| !text.is_empty());
     let kind = GroupVersionKind::from_api_version(text("apiVersion")?, text("kind")?)?;
     Some(TemplateKey { kind, key: Key::new(object::namespace(value), text("name")?) })

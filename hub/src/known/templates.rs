@@ -248,7 +248,7 @@ impl Templates {
     ) {
         tracing::info!(%kind, "the kind is watched");
         let index = Index::keep_recent(TemplateHead::groups);
-        let (listeners, heard_kind) = (self.listeners.clone(), kind.clone());
+        let (listeners, heard_kind, of) = (self.listeners.clone(), kind.clone(), kind.clone());
         index.listen(move |change| {
             for listener in listeners.read().iter() {
                 listener(&heard_kind, change);
@@ -262,7 +262,7 @@ impl Templates {
             config,
             env.clone(),
             Shared::default(),
-            TemplateHead::project,
+            move |value| TemplateHead::project_as(&of, value),
         );
         // Known before its first object is: whoever hears of one looks the kind up.
         self.watched.write().insert(kind, Watched { resource, index, stop: stop.clone() });

@@ -1,14 +1,17 @@
 //! CronFederatedHPAs. It is 14:13:20 on 2026-09-21 when a world starts.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::Method;
 use karmada_client::Resource;
+use karmada_env::{Clock, Env};
+use karmada_hub::HubConfig;
 use karmada_objects::kinds::CRON_FEDERATED_HPAS;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
-use crate::common::{World, deployment, deployments};
+use crate::common::{Paused, World, deployment, deployments};
 
 fn autoscalers() -> Resource {
     Resource::new("autoscaling.karmada.io", "v1alpha1", "federatedhpas", "FederatedHPA", true)
@@ -128,6 +131,52 @@ async fn what_was_due_while_no_hub_was_there_is_done_once_if_it_is_not_long_ago(
     assert_eq!(times(&done, "failedExecutions"), ["2026-09-21T15:20:00Z"], "{done}");
     assert_eq!(done["nextExecutionTime"], "2026-09-21T15:40:00Z");
     assert_eq!(replicas(&world).await, 2);
+    world.stop().await;
+}
+
+/// A clock that is two seconds behind the world's.
+struct Behind(Paused);
+
+impl Clock for Behind {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.0.wall() - Duration::from_secs(2)
+    }
+}
+
+/// One that has not heard yet that another leads, whose clock is not quite the same.
+#[tokio::test(start_paused = true)]
+async fn each_time_is_done_once_while_two_hubs_lead() {
+    let begin = Instant::now();
+    let world = World::start().await;
+    world.create(&deployments(), deployment("web", 1)).await;
+    let mut every = rule("up", "*/1 * * * *", 4);
+    every["successfulHistoryLimit"] = json!(32);
+    world.create(&CRON_FEDERATED_HPAS, cron("web", web(), json!([every]))).await;
+    let env = Env::seeded(Behind(Paused(begin)), 12);
+    let (other, stop) =
+        (world.embedded.hub(HubConfig::default(), &env).expect("usual settings"), CancellationToken::new());
+    let other = tokio::spawn(other.run(stop.clone()));
+    // It is 14:14:01, and a second before 14:14 by the other's clock.
+    sleep(Duration::from_secs(41).saturating_sub(begin.elapsed())).await;
+    for _ in 0..3 {
+        assert_eq!(replicas(&world).await, 4);
+        world.change(&deployments(), "default", "web", |web| web["spec"]["replicas"] = json!(2)).await;
+        sleep(Duration::from_secs(55)).await;
+        assert_eq!(replicas(&world).await, 2, "a user's word counts until the next time");
+        sleep(Duration::from_secs(5)).await;
+    }
+    let done = history(&world, "web").await;
+    let times = times(&done, "successfulExecutions");
+    let want =
+        ["2026-09-21T14:17:00Z", "2026-09-21T14:16:00Z", "2026-09-21T14:15:00Z", "2026-09-21T14:14:00Z"];
+    assert_eq!(times, want);
+    assert_eq!(done["failedExecutions"], Value::Null, "{done}");
+    stop.cancel();
+    other.await.expect("it does not panic").expect("it ends when asked");
     world.stop().await;
 }
 

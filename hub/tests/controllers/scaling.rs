@@ -55,6 +55,10 @@ async fn what_an_autoscaler_scales_is_marked_while_one_does() {
     world.delete(&autoscalers(), "default", "one").await.expect("deleted");
     world.settle().await;
     marked(&world, "the other one is there", "web", true).await;
+    // One that was there before the hub is listed, and an object of a list does not say its kind.
+    let world = world.restart().await;
+    world.settle().await;
+    marked(&world, "the other one is still there", "web", true).await;
     world
         .change(&autoscalers(), "default", "two", |hpa| {
             hpa["spec"]["scaleTargetRef"]["name"] = json!("other");

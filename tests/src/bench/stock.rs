@@ -119,8 +119,9 @@ pub fn status() -> Value {
         "conditions": [{ "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "it is",
                          "lastTransitionTime": "2026-01-01T00:00:00Z" }],
         "apiEnablements": [
-            { "groupVersion": "v1", "resources": kinds(&["ConfigMap"]) },
+            { "groupVersion": "v1", "resources": kinds(&["ConfigMap", "Service"]) },
             { "groupVersion": "apps/v1", "resources": kinds(&["Deployment"]) },
+            { "groupVersion": "discovery.k8s.io/v1", "resources": kinds(&["EndpointSlice"]) },
         ],
         "resourceSummary": { "allocatable": { "cpu": "64", "memory": "256Gi", "pods": "5000" } },
     })

@@ -10,6 +10,7 @@
 //! moments. It stands in for a real cluster as far as an agent can tell, not further: no containers run.
 
 mod admit;
+pub mod autoscale;
 mod driver;
 pub mod metrics;
 pub mod plan;

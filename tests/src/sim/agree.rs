@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use karmada_client::Rest;
-use karmada_meta::object;
+use karmada_meta::{object, time::Time};
 use serde_json::Value;
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     hub::{names, number, targets},
     ledger::{Intent, Ledger, value_of},
     plan::{Spread, Want},
-    services,
+    scalers, services,
 };
 use crate::{
     fleet::condition,
@@ -96,6 +96,7 @@ async fn workload(
     works: &BTreeMap<(usize, String), Value>,
 ) -> Result<(), String> {
     let (api, members) = (&world.api(), world.members.len());
+    ledger.unfinished(want, Time::now(world.env()))?;
     let candidates = intent.clusters(name);
     let free: BTreeSet<usize> = candidates.difference(&intent.tainted).copied().collect();
     if free.is_empty() {
@@ -156,7 +157,11 @@ async fn workload(
             return Err(format!("{at} is not said to be applied: {}", work["status"]["conditions"]));
         }
         let Some(on) = on else { return Err(format!("{at} is not there")) };
-        let replicas = if config { 0 } else { *wanted };
+        let replicas = match want.spread {
+            Spread::Config => 0,
+            _ if scalers::is_members(want) => on.replicas,
+            _ => *wanted,
+        };
         if on.replicas != replicas || on.ready != replicas || on.value != value_of(want) {
             return Err(format!("{at} is to have {replicas} replicas of {:?} and is {on:?}", value_of(want)));
         }
@@ -177,6 +182,7 @@ async fn workload(
         let template = get(api, &deployment_path(World::NAMESPACE, name)).await?;
         let ready = template["status"]["readyReplicas"].as_i64().unwrap_or(0);
         let sum = targets.values().sum::<i64>();
+        scalers::marked(&template, want)?;
         let observed = template["status"]["observedGeneration"] == template["metadata"]["generation"];
         if ready != sum || !observed {
             return Err(format!("{name} is reported as {} of {sum}", template["status"]));

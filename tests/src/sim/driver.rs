@@ -26,8 +26,8 @@ use super::{
     hub,
     ledger::{GRACE, Ledger, value_of},
     member,
-    plan::{Act, Cut, Keeps, Plan, Spread, Want},
-    services, stranger,
+    plan::{Act, Cut, Keeps, Plan, Scaler, Spread, Want},
+    scalers, services, stranger,
 };
 use crate::{
     fleet::{cluster_path, collection},
@@ -121,9 +121,20 @@ impl Driver {
             members.spawn(member::pods(n, client.clone(), env.clone(), ledger.clone()));
             members.spawn(member::config_maps(n, client.clone(), env.clone(), ledger.clone()));
             if plan.services {
-                members.spawn(services::run(n, client, env, ledger.clone()));
+                members.spawn(services::run(n, client.clone(), env.clone(), ledger.clone()));
+            }
+            if plan.wants.contains_key(scalers::FEDERATED) {
+                scalers::furnish(&member.api).await;
+                members.spawn(scalers::pods(member.api.clone(), env, ledger.clone()));
+            }
+            if plan.wants.contains_key(scalers::MEMBERS) {
+                members.spawn(kubesim::autoscale::run(member.api.clone(), World::NAMESPACE));
             }
         }
+        ledger.wants(|intent| {
+            let scaled = plan.wants.iter().filter(|(_, want)| want.scaler.is_some());
+            intent.wants.extend(scaled.map(|(name, want)| (name.clone(), want.clone())));
+        });
         let observers = hub::observe(world.api().client(), world.env(), &ledger);
         let modes = vec![Mode::Pass; plan.members];
         let namespace = samples::namespace(World::NAMESPACE);
@@ -185,7 +196,22 @@ impl Driver {
             // And everything is still done that is asked for.
             let wants = self.ledger.intent().wants;
             for (name, want) in wants {
-                self.set(&name, &Want { replicas: want.replicas % 6 + 1, ..want }).await;
+                let then = match want.scaler {
+                    None => Want { replicas: want.replicas % 6 + 1, ..want },
+                    Some(Scaler::Federated) => {
+                        self.ledger.scaled(|scaled, _| scaled.load = 10);
+                        continue;
+                    }
+                    Some(Scaler::Cron { .. }) => Want {
+                        replicas: scalers::SUSPENDED,
+                        scaler: Some(Scaler::Cron { suspended: true }),
+                        ..want
+                    },
+                    Some(Scaler::Members { .. }) => {
+                        Want { scaler: Some(Scaler::Members { hpas: 0 }), ..want }
+                    }
+                };
+                self.set(&name, &then).await;
             }
             self.agree("in the end").await;
             after
@@ -315,6 +341,7 @@ impl Driver {
             Act::Resume(member) | Act::StartAgent(member) => self.ledger.sleeps(*member, false),
             _ => {}
         }
+        self.scalers_hear(act);
         match act {
             Act::Cut(member, cut) => self.link(*member, mode(*cut)),
             Act::Mend(member) => self.link(*member, Mode::Pass),
@@ -404,6 +431,9 @@ impl Driver {
                 self.links();
             }
             Act::EndSecond(member, kill) => self.end_second(*member, *kill).await,
+            Act::Forge(member) => services::forge(&self.world, *member).await,
+            // Told already.
+            Act::Load(_) => {}
             Act::Take(member) => self.take(*member).await,
             Act::GiveBack(member) => self.give_back(*member).await,
             Act::Leave(member) => {
@@ -418,6 +448,22 @@ impl Driver {
                 .await;
             }
         }
+    }
+
+    /// Tells what scalers are judged by.
+    fn scalers_hear(&self, act: &Act) {
+        self.ledger.scaled(|scaled, now| match act {
+            Act::Cut(member, Cut::Partition | Cut::LoseUp | Cut::Refuse)
+            | Act::StopAgent(member, _)
+            | Act::Pause(member) => scaled.silences(*member, true, now),
+            Act::Mend(member) | Act::StartAgent(member) | Act::Resume(member) => {
+                scaled.silences(*member, false, now);
+            }
+            Act::HubClock(by) => scaled.jumps(*by),
+            Act::Second(_) => scaled.second(),
+            Act::Load(load) => scaled.load = *load,
+            _ => {}
+        });
     }
 
     /// A member's Cluster is deleted, and another machine waits for its name.
@@ -548,7 +594,19 @@ impl Driver {
         self.ledger.wants(|intent| {
             intent.wants.insert(name.to_owned(), want.clone());
         });
-        for object in [template(name, want), policy(name, want)] {
+        let (beside, gone) = scalers::beside(name, want, self.world.members.len());
+        for object in gone {
+            let path = samples::path(&object, World::NAMESPACE);
+            insist("a user's deletion", || async {
+                match api.delete(&path, &json!({})).await {
+                    Err(error) if error.is_not_found() => Ok(Value::Null),
+                    answer => answer,
+                }
+            })
+            .await;
+        }
+        self.ledger.scaled(|scaled, _| scaled.user_writes(name, want.replicas));
+        for object in beside.into_iter().chain([template(name, want), policy(name, want)]) {
             let path = collection(&object, World::NAMESPACE);
             let live = insist("a user's wish", || async {
                 match api.post(&path, &object).await {
@@ -619,7 +677,8 @@ fn settings(plan: &Plan) -> HubConfig {
         grace: GRACE,
         ..evict::Settings::default()
     };
-    HubConfig { evictions, ..HubConfig::default() }
+    let hpa_scale_targets = plan.wants.contains_key(scalers::MEMBERS);
+    HubConfig { evictions, hpa_scale_targets, ..HubConfig::default() }
 }
 
 /// What the hub has told members to take away, and they have not yet: workloads and members.
@@ -676,6 +735,7 @@ fn template(name: &str, want: &Want) -> Value {
         Spread::Config => samples::config_map(name, &value_of(want)),
         _ => samples::deployment(name, want.replicas),
     };
+    scalers::dress(&mut template, want);
     if let Some(seconds) = want.fence {
         object::set_annotation(&mut template, extension::FENCE_AFTER, format!("{seconds}s"));
     }

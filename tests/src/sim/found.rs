@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::plan::{Act, Cut, Plan, Spread, Want};
+use super::{
+    plan::{Act, Cut, Plan, Scaler, Spread, Want},
+    scalers,
+};
 
 /// What each has found, and the plan.
 pub fn all() -> Vec<(&'static str, Plan)> {
@@ -19,6 +22,11 @@ pub fn all() -> Vec<(&'static str, Plan)> {
             "an agent that restarts under a restored hub keeps what nobody wants running by its own notes",
             orphaned(),
         ),
+        (
+            "a hub that starts does not know autoscalers in its list, and takes the mark off what they scale",
+            unmarked(),
+        ),
+        ("a time of a CronFederatedHPA comes again for a clock that is put back a little", struck_twice()),
     ]
 }
 
@@ -46,7 +54,24 @@ fn want(spread: Spread, replicas: i64, clusters: &[usize]) -> Want {
         patience: None,
         fence: None,
         bulk: 0,
+        scaler: None,
     }
+}
+
+fn scaled(scaler: Scaler, spread: Spread) -> Want {
+    Want { scaler: Some(scaler), ..want(spread, 4, &[0, 1]) }
+}
+
+/// Two autoscalers on each member, and a hub that begins anew.
+fn unmarked() -> Plan {
+    let want = scaled(Scaler::Members { hpas: 2 }, Spread::Weighted);
+    plan(28, 2, &[(scalers::MEMBERS, want)], vec![(10, Act::StopHub), (30, Act::StartHub)])
+}
+
+/// The clock is put back just after a full minute.
+fn struck_twice() -> Plan {
+    let want = scaled(Scaler::Cron { suspended: false }, Spread::Duplicated);
+    plan(7, 2, &[(scalers::CRON, want)], vec![(61, Act::HubClock(-10))])
 }
 
 /// It is placed while one of its clusters is closed. That one opens while another is lost: as many as before.

@@ -22,10 +22,16 @@ pub(super) fn observe(client: &kube::Client, env: &Env, ledger: &Arc<Ledger>) ->
     ledger.hub_is_gone();
     let mut tasks = JoinSet::new();
     let bindings = format!("/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings", World::NAMESPACE);
-    for (path, tell) in [
+    let templates = format!("/apis/apps/v1/namespaces/{}/deployments", World::NAMESPACE);
+    let crons =
+        format!("/apis/autoscaling.karmada.io/v1alpha1/namespaces/{}/cronfederatedhpas", World::NAMESPACE);
+    let scaled = [(templates, template as fn(&Ledger, &Value)), (crons, cron)];
+    let scaled = scaled.into_iter().filter(|_| ledger.is_scaled());
+    let usual = [
         (bindings, binding as fn(&Ledger, &Value)),
         ("/apis/cluster.karmada.io/v1alpha1/clusters".to_owned(), cluster),
-    ] {
+    ];
+    for (path, tell) in usual.into_iter().chain(scaled) {
         let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|e| e.to_string());
         let mut watcher = Watcher::new(client.clone(), WatchConfig::new(path), env.clone(), parse);
         let ledger = ledger.clone();
@@ -38,6 +44,16 @@ pub(super) fn observe(client: &kube::Client, env: &Env, ledger: &Arc<Ledger>) ->
         });
     }
     tasks
+}
+
+fn template(ledger: &Ledger, template: &Value) {
+    if let Some(replicas) = template["spec"]["replicas"].as_i64() {
+        ledger.templated(object::name(template), replicas);
+    }
+}
+
+fn cron(ledger: &Ledger, cron: &Value) {
+    ledger.struck(&cron["status"]);
 }
 
 fn binding(ledger: &Ledger, binding: &Value) {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use karmada_api::policy::PurgeMode;
-use karmada_meta::object;
+use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     member,
-    plan::{Spread, Want},
+    plan::{Scaler, Spread, Want},
+    scalers::{self, Scaled},
     services::stays,
 };
 
@@ -178,6 +179,8 @@ struct State {
     found: BTreeMap<String, BTreeMap<usize, i64>>,
     /// A restored hub finds what nobody has noted.
     anew: bool,
+    /// What scalers do.
+    scaled: Scaled,
 }
 
 /// See the module.
@@ -320,6 +323,7 @@ impl Ledger {
         state.bindings.clear();
         state.found.clear();
         state.anew = true;
+        state.scaled.restored();
     }
 
     /// Everything agrees: what was a reason once is none any more.
@@ -332,6 +336,7 @@ impl Ledger {
         state.may_shrink.clear();
         state.lost.clear();
         state.anew = false;
+        state.scaled.incomplete = false;
         state.driven = state.intent.tainted.clone();
     }
 
@@ -496,7 +501,7 @@ impl Ledger {
                 if replicas > known.replicas {
                     state.grown.insert(name.clone());
                 }
-                let stopped = replicas == 0 && state.fence(&name).is_some();
+                let stopped = replicas == 0 && state.fence(&name).is_some() || state.shrinks(&name);
                 // Static weights are a user's word on what each cluster has of those that there are.
                 let weighted = state.intent.wants.get(&name).is_some_and(|w| w.spread == Spread::Weighted);
                 let by_weight = weighted
@@ -641,6 +646,9 @@ impl Ledger {
                 state.evicted.insert(key, Evicted { since: now, cause, confirmed: false, least });
             }
         }
+        if name == scalers::MEMBERS && clusters.len() < state.intent.clusters(name).len() {
+            state.scaled.incomplete = true;
+        }
         state.concludes(now, name, &clusters, &going);
         let known = state.bindings.get(name).cloned();
         if known.as_ref() == Some(&clusters) {
@@ -679,6 +687,59 @@ impl Ledger {
             state.accuse(now, format!("member{} was never out of reach and is taken for lost", member + 1));
             self.wrong.cancel();
         }
+    }
+
+    /// Whether anything is scaled.
+    pub(super) fn is_scaled(&self) -> bool {
+        self.state.lock().intent.wants.values().any(|want| want.scaler.is_some())
+    }
+
+    /// How much Pods use, in hundredths of what they are to use.
+    pub(super) fn load(&self) -> u8 {
+        self.state.lock().scaled.load
+    }
+
+    /// Tells what scalers are judged by.
+    pub(super) fn scaled(&self, tell: impl FnOnce(&mut Scaled, Duration)) {
+        let now = self.now();
+        tell(&mut self.state.lock().scaled, now);
+    }
+
+    /// A template on the hub has so many replicas.
+    pub(super) fn templated(&self, name: &str, replicas: i64) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let Some(scaler) = state.scaler(name) else { return };
+        let on: BTreeSet<usize> = state.bindings.get(name).into_iter().flatten().map(|(at, _)| *at).collect();
+        let on = on.into_iter().filter(|member| !state.intent.is_away(*member)).collect();
+        let (news, judged) = state.scaled.templated((name, scaler), replicas, &on, now);
+        if news {
+            state.tell(now, format!("hub: {name} is to have {replicas} replicas"));
+            let before = state.intent.clone();
+            if let Some(want) = state.intent.wants.get_mut(name) {
+                want.replicas = replicas;
+            }
+            state.reason(&before);
+        }
+        if let Err(why) = judged {
+            state.accuse(now, why);
+            self.wrong.cancel();
+        }
+    }
+
+    /// What a CronFederatedHPA says that it has done.
+    pub(super) fn struck(&self, status: &Value) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        if let Err(why) = state.scaled.cron(status) {
+            state.accuse(now, why);
+            self.wrong.cancel();
+        }
+    }
+
+    /// What scalers have to do yet.
+    pub(super) fn unfinished(&self, want: &Want, now: Time) -> Result<(), String> {
+        self.state.lock().scaled.unfinished(want, now)
     }
 
     /// What the hub said is no longer known: it has stopped.
@@ -751,7 +812,17 @@ impl State {
     }
 
     fn leaves(&self, name: &str, member: usize) -> bool {
-        self.may_leave.contains(&(name.to_owned(), member))
+        let by_scaling = self.intent.wants.get(name).is_some_and(|want| want.spread.divides());
+        self.may_leave.contains(&(name.to_owned(), member)) || by_scaling && self.shrinks(name)
+    }
+
+    fn scaler(&self, name: &str) -> Option<Scaler> {
+        self.intent.wants.get(name).and_then(|want| want.scaler)
+    }
+
+    /// Whether somebody else than a user may have taken replicas away.
+    fn shrinks(&self, name: &str) -> bool {
+        self.scaler(name).is_some_and(|scaler| self.scaled.shrinks(scaler))
     }
 
     /// Evictions that the hub has ended well may be carried out from now on, whatever happens until the member hears of it.
@@ -825,13 +896,15 @@ impl State {
 
     /// Notes the reasons that a change of mind is for leaving and shrinking.
     fn reason(&mut self, before: &Intent) {
+        let away = |intent: &Intent| (intent.left.clone(), intent.taken.clone());
+        // A cluster that is taken out takes its replicas with it.
+        self.scaled.incomplete |= away(before) != away(&self.intent);
         let names: BTreeSet<String> = before.wants.keys().chain(self.intent.wants.keys()).cloned().collect();
         for name in names {
             let (old, new) = (before.wants.get(&name), self.intent.wants.get(&name));
             let members: BTreeSet<usize> =
                 old.into_iter().chain(new).flat_map(|want| want.clusters.iter().copied()).collect();
             let divides = new.is_some_and(|want| want.spread.divides());
-            let away = |intent: &Intent| (intent.left.clone(), intent.taken.clone());
             let changed = old != new || away(before) != away(&self.intent);
             for member in members {
                 // Division may leave a cluster without replicas when anything about it changes.

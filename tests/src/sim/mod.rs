@@ -20,7 +20,9 @@
 //!   no other place, or its policy says Directly and its cluster can be heard;
 //! - what is evicted where its policy says Never stays until a user says otherwise;
 //! - no cluster is taken for lost that could have been heard;
-//! - an endpoint that a provider has does not go from a consumer that knows it, whoever is silent or begins anew, and is there once.
+//! - an endpoint that a provider has does not go from a consumer that knows it, whoever is silent or begins anew, and is there once;
+//! - what an agent tells of a Service that its cluster does not provide reaches nobody;
+//! - nothing is scaled down on silence, nor twice for one time of a clock ([`scalers`]).
 //!
 //! And what must come to be, once every fault has ended, by [`agree`]: wishes, bindings, Works, members and reports
 //! agree within a bounded time, and so once more after everything was asked to change.
@@ -36,6 +38,7 @@ mod hub;
 pub mod ledger;
 mod member;
 pub mod plan;
+mod scalers;
 mod services;
 mod stranger;
 

@@ -10,6 +10,8 @@ use std::{
 use karmada_api::policy::PurgeMode;
 use karmada_env::{Random, SplitMix};
 
+use super::scalers;
+
 /// What an agent keeps over its restarts, of what the hub has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
@@ -45,6 +47,23 @@ impl Spread {
     }
 }
 
+/// Who decides how many replicas a workload has, besides users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaler {
+    /// A FederatedHPA, by what its Pods use.
+    Federated,
+    /// A CronFederatedHPA: one number in even minutes and another in odd ones, unless its rules are suspended.
+    Cron {
+        /// They are.
+        suspended: bool,
+    },
+    /// HorizontalPodAutoscalers on its members.
+    Members {
+        /// How many on each.
+        hpas: u8,
+    },
+}
+
 /// What a user wants of one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
@@ -64,6 +83,8 @@ pub struct Want {
     pub fence: Option<u64>,
     /// Bytes of its template that hardly compress.
     pub bulk: usize,
+    /// Who else decides on its replicas.
+    pub scaler: Option<Scaler>,
 }
 
 /// When a workload leaves a cluster where it does not do its job.
@@ -169,6 +190,10 @@ pub enum Act {
     Take(usize),
     /// A user deletes that one, and the member gets its name back.
     GiveBack(usize),
+    /// A member's agent tells of a Service that its cluster does not provide.
+    Forge(usize),
+    /// Pods use so much of what they are to use, in hundredths.
+    Load(u8),
 }
 
 /// What may be said to have happened to a fleet.
@@ -206,6 +231,7 @@ impl Act {
                 | Self::Untaint(_)
                 | Self::Take(_)
                 | Self::GiveBack(_)
+                | Self::Forge(_)
         )
     }
 
@@ -455,6 +481,7 @@ impl Line {
             patience: None,
             fence: None,
             bulk: 0,
+            scaler: None,
         }
     }
 
@@ -576,6 +603,40 @@ fn take(dice: &Dice, acts: &mut Vec<(u64, Act)>, members: usize, free: &[u64]) {
     ]);
 }
 
+/// Workloads that are scaled, each in some of the plans.
+fn scaled(dice: &Dice, wants: &mut BTreeMap<String, Want>, acts: &mut Vec<(u64, Act)>, members: usize) {
+    let want = |spread, replicas, scaler| Want {
+        spread,
+        replicas,
+        clusters: (0..members).collect(),
+        startup: Duration::from_secs(2),
+        purge: None,
+        patience: None,
+        fence: None,
+        bulk: 0,
+        scaler: Some(scaler),
+    };
+    if dice.chance(13) {
+        let spread = dice.one_of(&[Spread::Weighted, Spread::Dynamic, Spread::Duplicated]);
+        wants.insert(scalers::FEDERATED.to_owned(), want(spread, 4, Scaler::Federated));
+        let at = dice.between(1, STORM / 2);
+        match dice.below(3) {
+            0 => {}
+            1 => acts.push((at, Act::Load(200))),
+            _ => acts.push((at, Act::Load(10))),
+        }
+    }
+    if dice.chance(13) {
+        let scaler = Scaler::Cron { suspended: false };
+        wants.insert(scalers::CRON.to_owned(), want(Spread::Duplicated, 3, scaler));
+    }
+    if dice.chance(13) {
+        let of = |hpas| want(Spread::Weighted, 2 * members as i64, Scaler::Members { hpas });
+        wants.insert(scalers::MEMBERS.to_owned(), of(2));
+        acts.push((dice.between(1, STORM), Act::Set(scalers::MEMBERS.to_owned(), of(1))));
+    }
+}
+
 impl Plan {
     /// What this seed has in store.
     pub fn of(seed: u64) -> Self {
@@ -666,6 +727,10 @@ impl Plan {
         let keeps =
             (0..members).map(|_| dice.one_of(&[Keeps::Nothing, Keeps::All, Keeps::UntilKilled])).collect();
         let services = dice.chance(25);
+        if services {
+            acts.push((dice.between(1, STORM), Act::Forge(dice.between(1, members as u64 - 1) as usize)));
+        }
+        scaled(&dice, &mut wants, &mut acts, members);
         acts.sort_by_key(|(at, _)| *at);
         let acts = acts.into_iter().map(|(at, act)| (Duration::from_secs(at), act)).collect();
         Self { seed, members, failover, taint_policy, rewinds, services, keeps, wants, acts }

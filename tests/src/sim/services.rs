@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karmada_client::{Event, Rest};
-use karmada_core::services::slices;
+use karmada_core::services::{Asked, slices};
 use karmada_env::Env;
 use karmada_meta::object;
 use serde_json::{Value, json};
@@ -17,27 +17,52 @@ use crate::inprocess::World;
 pub(super) const SERVICE: &str = "front";
 /// The name of its slice on each member.
 const SLICE: &str = "front-x7k2p";
+/// A Service that the first member alone provides, and that none has any endpoints of.
+const VAULT: &str = "vault";
 /// How often endpoints of a member are replaced by others.
 const ROLLS: Duration = Duration::from_secs(19);
 /// So often at most: everything is to come to rest.
 const ROLLED: u8 = 6;
 
 /// What users make of it on the hub.
-pub(super) fn objects() -> [(String, Value); 2] {
+pub(super) fn objects() -> Vec<(String, Value)> {
+    let rows = [(SERVICE, json!([])), (VAULT, json!([{"name": "member1"}]))];
+    rows.into_iter().flat_map(|(name, providers)| shared(name, &providers)).collect()
+}
+
+fn shared(name: &str, providers: &Value) -> [(String, Value); 2] {
     let namespace = World::NAMESPACE;
-    let meta = json!({"name": SERVICE, "namespace": namespace});
+    let meta = json!({"name": name, "namespace": namespace});
     [
         (
             format!("/api/v1/namespaces/{namespace}/services"),
             json!({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {
-                "selector": {"app": SERVICE}, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}}),
+                "selector": {"app": name}, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}}),
         ),
         (
             format!("/apis/networking.karmada.io/v1alpha1/namespaces/{namespace}/multiclusterservices"),
             json!({"apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterService",
-                "metadata": meta, "spec": {"types": ["CrossCluster"]}}),
+                "metadata": meta, "spec": {"types": ["CrossCluster"], "providerClusters": providers}}),
         ),
     ]
+}
+
+/// A member's agent tells of an endpoint of a Service that its cluster does not provide.
+pub(super) async fn forge(world: &World, member: usize) {
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "vault-forged", "namespace": World::NAMESPACE, "labels": {
+            (slices::SERVICE_NAME): VAULT, (slices::MANAGED_BY): "endpointslice-controller.k8s.io"}},
+        "endpoints": [{"addresses": ["10.66.6.6"], "conditions": {"ready": true}}],
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+    });
+    let asked = Asked { export: false, multi_cluster: true };
+    let cluster = &world.members[member].name;
+    let id = || "4f1a3d1e-8a54-4f3e-b5ae-0e7b33c4a1d7".to_owned();
+    let work = slices::collected(&slice, cluster, asked, None, id);
+    let path = format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-{cluster}/works");
+    // Of a cluster that has just left there is nothing to tell.
+    let _ = world.api().post(&path, &work).await;
 }
 
 /// The endpoint of a member that never goes.

@@ -26,7 +26,9 @@ mod recordings;
 mod removals;
 mod restores;
 mod rollouts;
+mod scaling;
 mod services;
+mod stock_slices;
 mod works;
 
 use std::time::Duration;

@@ -26,7 +26,7 @@ use crate::{SECOND, deployment_path, event};
 const NS: &str = World::NAMESPACE;
 
 /// Members with Pods that have addresses.
-async fn world(seed: u64, members: usize) -> (World, JoinSet<()>) {
+pub(super) async fn world(seed: u64, members: usize) -> (World, JoinSet<()>) {
     let config =
         kubesim::Config { nodes: 2, ending: Duration::from_millis(500), ..kubesim::Config::default() };
     let world = World::configured(seed, members, HubConfig::default(), &config).await;
@@ -38,14 +38,14 @@ async fn world(seed: u64, members: usize) -> (World, JoinSet<()>) {
     (world, running)
 }
 
-fn service() -> Value {
+pub(super) fn service() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": NS},
         "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
     })
 }
 
-fn multi(providers: &[&str], consumers: &[&str]) -> Value {
+pub(super) fn multi(providers: &[&str], consumers: &[&str]) -> Value {
     let names = |clusters: &[&str]| clusters.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
     json!({
         "apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterService",
@@ -54,16 +54,16 @@ fn multi(providers: &[&str], consumers: &[&str]) -> Value {
     })
 }
 
-fn multis() -> String {
+pub(super) fn multis() -> String {
     format!("/apis/networking.karmada.io/v1alpha1/namespaces/{NS}/multiclusterservices")
 }
 
-async fn post(world: &World, path: &str, object: &Value) {
+pub(super) async fn post(world: &World, path: &str, object: &Value) {
     world.api().post(path, object).await.unwrap_or_else(|error| panic!("POST {path}: {error}"));
 }
 
 /// What a member has of slices: by name, of which Service, and where it says that requests are taken.
-async fn slices_of(api: &Rest) -> BTreeMap<String, (String, BTreeSet<String>)> {
+pub(super) async fn slices_of(api: &Rest) -> BTreeMap<String, (String, BTreeSet<String>)> {
     let list = api.get(&format!("/apis/discovery.k8s.io/v1/namespaces/{NS}/endpointslices")).await.unwrap();
     let slices = list["items"].as_array().cloned().unwrap_or_default();
     slices

@@ -10,7 +10,7 @@
 //!
 //! The next time of each rule stands in the status: who looks after a restart, or after another hub, goes on from there. What is
 //! due is done once, however many of a rule's times have passed, and not at all when the last of them is long ago; then that is
-//! said among the failures.
+//! said among the failures. A clock that is put back a little, or that of another hub which is behind, brings no time again.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ pub fn look(spec: &CronFederatedHpaSpec, status: &CronFederatedHpaStatus, now: T
                         // Of one that counts from when it began, the beginning stands in its next time.
                         (Some(told), None) if told > now && schedule.goes_on(told, now) => Some(told),
                         (_, Some(_)) => look.due.last().and_then(|due| schedule.after(due.at)),
-                        _ => schedule.after(now),
+                        _ => schedule.after(done(status, &rule.name, now).unwrap_or(now)),
                     };
                 }
                 Err(why) => look.wrong.push((at, why)),
@@ -97,6 +97,16 @@ pub fn look(spec: &CronFederatedHpaSpec, status: &CronFederatedHpaStatus, now: T
     }
     look.due.sort_by_key(|due| (due.at, due.rule));
     look
+}
+
+/// A time of a rule that was done and is yet to come: this clock was put back, or is behind that of another hub. By so much as
+/// makes a time too late, it does not come again.
+fn done(status: &CronFederatedHpaStatus, rule: &str, now: Time) -> Option<Time> {
+    let history = history(status, rule)?;
+    let successful = history.successful_executions.iter().map(|done| done.schedule_time);
+    let failed = history.failed_executions.iter().map(|done| done.schedule_time);
+    let newest = successful.chain(failed).max()?;
+    (newest > now && now.elapsed(newest.timestamp().into()) <= MISSED).then_some(newest)
 }
 
 /// The status after what was done.
@@ -299,6 +309,32 @@ mod tests {
             let found: Vec<_> = look.due.iter().map(|due| (due.at.to_string(), due.missed)).collect();
             let want: Vec<_> = due.into_iter().map(|(at, missed)| (at.to_owned(), missed)).collect();
             assert_eq!((found, look.again()), (want, Some(time(then))), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_was_done_does_not_come_again_for_a_clock_that_is_behind() {
+        let of = |field: &str| {
+            let mut history = json!({"ruleName": "r", "nextExecutionTime": "2026-11-23T10:05:00Z"});
+            history[field] = json!([{"scheduleTime": "2026-11-23T10:00:00Z",
+                "executionTime": "2026-11-23T10:00:00Z", "message": "no"}]);
+            told(json!([history]))
+        };
+        let rule = spec(json!([{"name": "r", "schedule": "*/5 * * * *", "targetReplicas": 4}]));
+        let other = spec(json!([{"name": "r", "schedule": "* * * * *", "targetReplicas": 4}]));
+        // (spec, now, what comes next)
+        let rows = [
+            ("a second behind", &rule, "2026-11-23T09:59:59Z", "2026-11-23T10:05:00Z"),
+            ("ten minutes behind", &rule, "2026-11-23T09:50:00Z", "2026-11-23T10:05:00Z"),
+            ("by more times come again", &rule, "2026-11-23T09:49:59Z", "2026-11-23T09:50:00Z"),
+            ("another schedule goes on from there", &other, "2026-11-23T09:59:30Z", "2026-11-23T10:01:00Z"),
+            ("another schedule, and not behind", &other, "2026-11-23T10:02:30Z", "2026-11-23T10:03:00Z"),
+        ];
+        for (what, spec, now, then) in rows {
+            for field in ["successfulExecutions", "failedExecutions"] {
+                let look = look(spec, &of(field), time(now));
+                assert_eq!((look.due.len(), look.again()), (0, Some(time(then))), "{what}, {field}");
+            }
         }
     }
 

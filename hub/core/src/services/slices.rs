@@ -126,6 +126,19 @@ pub fn collected(
     work
 }
 
+/// Takes what a MultiClusterService has asked for off a Work that an export asks for, too. Whether that changed it.
+pub fn release_multi(work: &mut Value) -> bool {
+    let asked = asked(work);
+    if !asked.export || !asked.multi_cluster {
+        return false;
+    }
+    object::remove_label(work, label::MULTI_CLUSTER_SERVICE_NAMESPACE);
+    object::remove_label(work, label::MULTI_CLUSTER_SERVICE_NAME);
+    let left = Asked { multi_cluster: false, ..asked };
+    object::set_label(work, label::ENDPOINT_SLICE_MANAGED_BY, managers(left));
+    true
+}
+
 /// Who collects, in one order: Karmada's own comes in any.
 fn managers(asked: Asked) -> String {
     let all = [(asked.multi_cluster, MULTI_CLUSTER_SERVICE), (asked.export, SERVICE_EXPORT)];
@@ -360,6 +373,15 @@ mod tests {
         assert_eq!(object::label(&one, label::MULTI_CLUSTER_SERVICE_NAME), Some("web"));
         assert_eq!(object::finalizers(&one).len(), 2, "the hub takes the other off");
         assert_eq!(object::label(&one, label::WORK_ID), Some("38f894f9"));
+        // The hub does the same for an agent that does not.
+        let mut left = both.clone();
+        assert!(release_multi(&mut left));
+        let export = Asked { export: true, multi_cluster: false };
+        assert_eq!((asked(&left), multi(&left)), (export, None));
+        assert_eq!(exported(&left), Some(ServiceName::new("demo", "web")));
+        for mut alone in [left, one] {
+            assert!(!release_multi(&mut alone));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! A provider or consumer that is silent keeps what it has and gets what is new when it is back: its Works wait for it.
 
 mod dispatch;
+mod left;
 mod tell;
 
 use std::{
@@ -70,6 +71,8 @@ pub(crate) struct Multi {
     wrong: Mutex<BTreeMap<Key, Wrong>>,
     /// Collected Works that are too much, with their MultiClusterService.
     refused: Mutex<BTreeMap<Key, Key>>,
+    /// Collected Works that nobody asks for any more, and since when.
+    left: Mutex<BTreeMap<Key, Duration>>,
     /// Clusters that are heard again, and since when by the hub's clock.
     returned: Arc<Mutex<BTreeMap<String, Duration>>>,
     said: Said,
@@ -170,8 +173,8 @@ impl Multi {
             }
         });
         let (context, said) = (context.clone(), Said::default());
-        let (wrong, refused) = (Mutex::default(), Mutex::default());
-        Self { context, served, dispatched, told, heard, wrong, refused, returned, said }
+        let (wrong, refused, left) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { context, served, dispatched, told, heard, wrong, refused, left, returned, said }
     }
 
     /// Runs until told to stop.
@@ -424,7 +427,7 @@ impl Multi {
     }
 
     /// Takes away what is there for a MultiClusterService that is not any more. What agents have collected they take back
-    /// themselves; that of one that is away goes with its mark.
+    /// themselves; that of one that is away goes with its mark, and what a stock one leaves a little later.
     async fn end(&self, key: &Key) -> Result<Next, Error> {
         for work in self.works_of(key, |slice| slice.carries == Carries::Marker) {
             self.delete(&work).await?;

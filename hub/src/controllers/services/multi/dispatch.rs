@@ -274,7 +274,13 @@ impl Multi {
                 self.note(&key_of(service), work, &Made::Unchanged);
             }
         }
-        let Some(live) = live else { return Ok(next) };
+        let Some(live) = live else {
+            self.left.lock().remove(&source);
+            return Ok(next);
+        };
+        if let Some(again) = self.take_back(&source, &live).await? {
+            next = next.sooner(again);
+        }
         let finalizer = finalizer::MCS_ENDPOINT_SLICE_DISPATCH;
         let ended =
             |work: &Value| object::deletion_timestamp(work).is_some() || !slices::asked(work).multi_cluster;
