@@ -4,7 +4,6 @@ use super::{
     Mode, Offer, Stands, Version, next_step,
     trial::{Ended, Part, Trial},
 };
-use crate::hold::Held;
 
 /// What an agent knows of itself.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +13,7 @@ pub struct Own<'a> {
     /// What its owner lets be done.
     pub mode: Mode,
     /// What holds changes back now.
-    pub held: Option<&'a Held>,
+    pub held: Option<&'a str>,
     /// Whether the Cluster has maintenance windows.
     pub windows: bool,
 }
@@ -82,7 +81,7 @@ fn wait(own: Own<'_>) -> Option<String> {
              (cluster.karmada.io/maintenance-windows)"
                 .to_owned(),
         ),
-        Mode::Windows | Mode::On => own.held.map(|held| held.message.clone()),
+        Mode::Windows | Mode::On => own.held.map(str::to_owned),
     }
 }
 
@@ -92,7 +91,6 @@ mod tests {
 
     #[test]
     fn an_agent_does_what_its_owner_and_the_time_allow() {
-        let held = Held { reason: "Held", message: "held: fair".to_owned(), until: None };
         let offer = |version: &str, returns| Offer {
             version: version.to_owned(),
             begun: trial().begun,
@@ -188,7 +186,7 @@ mod tests {
         ];
         for (offer, version, mode, is_held, windows, trial, want) in rows {
             let version: Version = version.parse().unwrap();
-            let own = Own { version: &version, mode, held: is_held.then_some(&held), windows };
+            let own = Own { version: &version, mode, held: is_held.then_some("held: fair"), windows };
             assert_eq!(decide(offer, own, trial), want, "{offer:?} {version} {mode} {trial:?}");
         }
         let version: Version = "0.5.0".parse().unwrap();
