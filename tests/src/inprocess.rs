@@ -547,7 +547,8 @@ impl World {
         self.members.push(member);
     }
 
-    fn config_of(&self, cluster: &str) -> AgentConfig {
+    /// How a cluster's agent is configured.
+    pub fn config_of(&self, cluster: &str) -> AgentConfig {
         let config = AgentConfig {
             facts: Facts { link_windows: self.link_windows.clone(), ..Facts::default() },
             status_interval: self.status_interval,
@@ -588,7 +589,17 @@ impl World {
         self.agent_by(member, wire, self.config_of(&member.name), state)
     }
 
-    fn agent_by(&self, member: &Member, wire: &Wire, mut config: AgentConfig, state: State) -> AgentRun {
+    /// The hub, over a wire, as the agent of a member reaches it.
+    pub fn hub_over(&self, member: &Member, wire: &Wire) -> Rest {
+        let link = LinkConfig {
+            dialer: Arc::new(wire.clone()),
+            ..LinkConfig::new(self.endpoint.clone(), "karmada-agent/test")
+        };
+        Rest::new(kube::Client::new(Link::new(link, member.machine.env().clone()), "default"))
+    }
+
+    /// Runs an agent on a member over some wire.
+    pub fn agent_by(&self, member: &Member, wire: &Wire, mut config: AgentConfig, state: State) -> AgentRun {
         let link = LinkConfig {
             dialer: Arc::new(wire.clone()),
             narrow: true,

@@ -27,6 +27,7 @@ mod removals;
 mod restores;
 mod rollouts;
 mod services;
+mod upgrades;
 mod works;
 
 use std::time::Duration;
