@@ -223,7 +223,6 @@ mod tests {
                 version: "0.6.0".to_owned(),
                 begun: "2026-11-26T01:00:00Z".parse().unwrap(),
                 image: named.to_owned(),
-                binaries: Default::default(),
                 returns: false,
             };
             match (wanted_image(old, &offer), want) {

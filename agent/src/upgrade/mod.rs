@@ -157,10 +157,23 @@ impl Upgrader {
     }
 
     async fn look(&self, version: &Version, offer: Option<&Offer>, seen: &mut Seen) -> Result<(), Trouble> {
-        let known = seen.trial.as_ref();
-        if offer.is_none() && known.is_some_and(|trial| trial.as_ref().is_none_or(|trial| !trial.is_open())) {
-            self.say_nothing();
-            return Ok(());
+        let held = self.half.held();
+        let own = Own { version, mode: self.mode, held: held.as_deref(), windows: self.has_windows() };
+        if let Some(known) = &seen.trial
+            && known.as_ref().is_none_or(|trial| !trial.is_open())
+        {
+            // The Deployment is asked only where something is to be done with it.
+            match decide(offer, own, known.as_ref()) {
+                Act::Nothing => {
+                    self.say_nothing();
+                    return Ok(());
+                }
+                Act::Say(stands, why) => {
+                    self.say(offer, stands, why);
+                    return Ok(());
+                }
+                Act::Begin | Act::GoBack => {}
+            }
         }
         let live = match self.site.read().await {
             // Somebody who runs it by hand, and was offered nothing, need not hear of it.
@@ -177,8 +190,6 @@ impl Upgrader {
             self.on_trial(version, &live, trial, now, seen).await?;
         }
         let trial = seen.trial.clone().flatten();
-        let held = self.half.held();
-        let own = Own { version, mode: self.mode, held: held.as_deref(), windows: self.has_windows() };
         match decide(offer, own, trial.as_ref()) {
             Act::Nothing => self.say_nothing(),
             Act::Say(stands, why) => self.say(offer, stands, why),

@@ -95,7 +95,6 @@ mod tests {
             version: version.to_owned(),
             begun: trial().begun,
             image: String::new(),
-            binaries: Default::default(),
             returns,
         };
         let (new, back) = (offer("0.6.0", false), offer("0.6.0", true));

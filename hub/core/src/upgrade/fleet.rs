@@ -4,7 +4,7 @@ use std::fmt;
 
 use karmada_meta::time::Time;
 
-use super::{Offer, Report, Stands, Version, Way, next_step, request::Request};
+use super::{Offer, Report, Stands, Version, next_step, request::Request};
 use crate::rollout::{Fact, Gets, Phase, Seen, State};
 
 /// What is known of a cluster.
@@ -138,15 +138,7 @@ impl Wanted<'_> {
             _ if began => true,
             Gets::Kept(_) | Gets::Base => return None,
         };
-        let way = known.report.as_ref().map(|report| report.way);
-        let (pods, programs) = (way != Some(Way::Slots), way != Some(Way::Deployment));
-        Some(Offer {
-            version: revision.to_owned(),
-            begun,
-            image: if pods { self.request.image.clone() } else { String::new() },
-            binaries: if programs { self.request.binaries.clone() } else { Default::default() },
-            returns,
-        })
+        Some(Offer { version: revision.to_owned(), begun, image: self.request.image.clone(), returns })
     }
 }
 
@@ -154,7 +146,7 @@ impl Wanted<'_> {
 mod tests {
     use super::*;
     use crate::upgrade::{
-        Mode,
+        Mode, Way,
         request::{REQUESTED, VERSION},
         told::About,
     };
@@ -196,13 +188,8 @@ mod tests {
     fn what_a_cluster_says_decides_how_it_stands() {
         let says =
             |version: &'static str, stands| Known { report: Some(report(Some(stands))), ..old(version) };
-        let offer = |returns| Offer {
-            version: "0.6.0".into(),
-            begun: at(BEGAN),
-            image: String::new(),
-            binaries: Default::default(),
-            returns,
-        };
+        let offer =
+            |returns| Offer { version: "0.6.0".into(), begun: at(BEGAN), image: String::new(), returns };
         let later = Known { born: Some(at("2026-11-26T01:00:01Z")), ..old("0.5.0") };
         let other = Known { offer: Some(Offer { begun: at(BEGAN).next(), ..offer(false) }), ..old("0.5.0") };
         let rows = [

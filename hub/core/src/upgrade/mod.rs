@@ -29,6 +29,6 @@ mod version;
 pub mod words;
 
 pub use self::{
-    told::{About, Binary, Mode, Offer, Report, Stands, Way},
+    told::{About, Mode, Offer, Report, Stands, Way},
     version::{Unreadable, Version, next_step, with_hub},
 };

@@ -1,10 +1,8 @@
 //! What a person asks for, as it stands in the data of the ConfigMap.
 
-use std::collections::BTreeMap;
-
 use karmada_meta::time::Time;
 
-use super::{Binary, Version};
+use super::Version;
 use crate::rollout::Asked;
 
 /// The version.
@@ -13,8 +11,6 @@ pub const VERSION: &str = "version";
 pub const REQUESTED: &str = "requested";
 /// The image.
 pub const IMAGE: &str = "image";
-/// The programs: a line for each, `SYSTEM URL sha256:DIGEST`.
-pub const BINARIES: &str = "binaries";
 /// The waves.
 pub const WAVES: &str = "waves";
 /// The gate between them.
@@ -28,8 +24,6 @@ pub const STATUS: &str = "status";
 pub const WAVES_DEFAULT: &str = "1%; 10%; 50%; 100%";
 /// What holds of a gate that does not say otherwise: a trial has its time, and what is fetched for it.
 const GATE_DEFAULT: &str = "deadline=45m";
-/// More programs than this are a mistake.
-const MOST: usize = 16;
 
 /// What is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +34,6 @@ pub struct Request {
     pub requested: Time,
     /// The image, if it is named.
     pub image: String,
-    /// The programs by system.
-    pub binaries: BTreeMap<String, Binary>,
     /// In which waves.
     pub asked: Asked,
     /// Newer agents get it, too.
@@ -67,9 +59,7 @@ impl Request {
             Some("true") => true,
             Some(other) => return Err(format!("{DOWNGRADE}: {other:?} is neither true nor false")),
         };
-        let binaries =
-            binaries(data(BINARIES).unwrap_or_default()).map_err(|why| format!("{BINARIES}: {why}"))?;
-        Ok(Self { version, requested, image: image.to_owned(), binaries, asked, downgrade })
+        Ok(Self { version, requested, image: image.to_owned(), asked, downgrade })
     }
 }
 
@@ -79,32 +69,6 @@ fn image_fits(image: &str) -> Result<(), String> {
     match image.len() <= 512 && image.bytes().all(fits) {
         true => Ok(()),
         false => Err(format!("{:?} is no image", image.chars().take(64).collect::<String>())),
-    }
-}
-
-/// Reads lines of `SYSTEM URL sha256:DIGEST`.
-///
-/// # Errors
-/// Which one cannot be read.
-pub fn binaries(text: &str) -> Result<BTreeMap<String, Binary>, String> {
-    let mut all = BTreeMap::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [system, url, digest] = words[..] else {
-            return Err(format!("{line:?} is no line like \"linux-amd64 https://… sha256:…\""));
-        };
-        if !url.starts_with("https://") && !url.starts_with("http://") {
-            return Err(format!("{url:?} is no address that begins with https:// or http://"));
-        }
-        let digits = digest.strip_prefix("sha256:").map(str::to_ascii_lowercase);
-        let sha256 = digits.filter(|text| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()));
-        let sha256 =
-            sha256.ok_or_else(|| format!("{digest:?} is no digest like sha256:…, with 64 digits"))?;
-        all.insert(system.to_owned(), Binary { url: url.to_owned(), sha256 });
-    }
-    match all.len() {
-        ..=MOST => Ok(all),
-        many => Err(format!("{many} systems are more than {MOST}")),
     }
 }
 
@@ -123,28 +87,22 @@ mod tests {
         let request = read(&[(VERSION, "v0.6.0"), BEGUN]).unwrap();
         assert_eq!((request.version.to_string().as_str(), request.asked.waves.len()), ("0.6.0", 4));
         assert_eq!(request.asked.gate.deadline.as_secs(), 45 * 60);
-        let digest = "AB".repeat(32);
-        let lines =
-            format!("linux-amd64 https://x/a sha256:{digest}\n\n linux-arm64  http://x/b  sha256:{digest}");
         let request = read(&[
             (VERSION, "0.6.0"),
             BEGUN,
             (WAVES, "tier=lab; 100%"),
             (GATE, "deadline=2h"),
             (IMAGE, "[::1]:5000/x/karmada-agent:0.6.0@sha256:00"),
-            (BINARIES, &lines),
             (DOWNGRADE, "true"),
         ]);
         let request = request.unwrap();
         assert_eq!((request.asked.waves.len(), request.asked.gate.deadline.as_secs()), (2, 7200));
-        assert!(request.downgrade && request.binaries["linux-arm64"].sha256 == "ab".repeat(32));
+        assert!(request.downgrade && request.image.starts_with("[::1]:5000/"));
     }
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        let digest = format!("sha256:{}", "0".repeat(64));
-        let (short, ftp) = ("x https://x/a sha256:00".to_owned(), format!("x ftp://x {digest}"));
-        let rows: [(&[(&str, &str)], &str); 9] = [
+        let rows: [(&[(&str, &str)], &str); 7] = [
             (&[BEGUN], "version is missing"),
             (&[(VERSION, "0.6.0")], "requested is missing"),
             (&[(VERSION, "new"), BEGUN], "version: \"new\" is no version"),
@@ -152,14 +110,10 @@ mod tests {
             (&[(VERSION, "0.6.0"), BEGUN, (GATE, "soon")], "gate: \"soon\" has no value"),
             (&[(VERSION, "0.6.0"), BEGUN, (IMAGE, "a b")], "image: \"a b\" is no image"),
             (&[(VERSION, "0.6.0"), BEGUN, (DOWNGRADE, "yes")], "downgrade: \"yes\" is neither"),
-            (&[(VERSION, "0.6.0"), BEGUN, (BINARIES, &short)], "binaries: \"sha256:00\" is no digest"),
-            (&[(VERSION, "0.6.0"), BEGUN, (BINARIES, &ftp)], "binaries: \"ftp://x\" is no address"),
         ];
         for (data, want) in rows {
             let error = read(data).unwrap_err();
             assert!(error.starts_with(want), "{error}\n  wanted {want}");
         }
-        let many: String = (0..=MOST).map(|n| format!("s{n} https://x/a {digest}\n")).collect();
-        assert!(binaries(&many).unwrap_err().contains("more than"));
     }
 }

@@ -1,6 +1,6 @@
 //! What hub and agent say to each other about versions, each in an annotation of the Cluster.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use karmada_meta::time::Time;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -18,24 +18,12 @@ pub struct Offer {
     pub version: String,
     /// When its first wave began: an agent that has gone back from this offer waits for another.
     pub begun: Time,
-    /// The image, for agents that are Pods. Without it: the agent's own image with the version as its tag.
+    /// The image. Without it: the agent's own image with the version as its tag.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
-    /// The programs, by system such as `linux-amd64`, for agents that are not.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub binaries: BTreeMap<String, Binary>,
     /// The agent is to go back from the version to what was before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returns: bool,
-}
-
-/// Where a program is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Binary {
-    /// Its address.
-    pub url: String,
-    /// Its digest, in hexadecimal digits.
-    pub sha256: String,
 }
 
 /// What an agent's owner lets be done with it.
@@ -79,8 +67,6 @@ impl fmt::Display for Mode {
 pub enum Way {
     /// It is a Pod of a Deployment, whose image it changes.
     Deployment,
-    /// It is a program in one of two places, which somebody with more rights switches.
-    Slots,
 }
 
 /// How an agent stands to an offer.
@@ -177,14 +163,7 @@ mod tests {
     #[test]
     fn what_is_said_is_read_back_and_bounded() {
         let begun: Time = "2026-11-26T01:00:00Z".parse().unwrap();
-        let binary = Binary { url: "https://x/a".to_owned(), sha256: "ab".repeat(32) };
-        let offer = Offer {
-            version: "0.6.0".to_owned(),
-            begun,
-            image: String::new(),
-            binaries: [("linux-amd64".to_owned(), binary)].into(),
-            returns: false,
-        };
+        let offer = Offer { version: "0.6.0".to_owned(), begun, image: String::new(), returns: false };
         assert_eq!(Offer::read(&offer.write()), Ok(offer));
         let about =
             About { version: "0.6.0".to_owned(), begun, stands: Stands::Returned, why: "ü".repeat(REASON) };
