@@ -222,8 +222,13 @@ impl Upgrader {
         now: Time,
         seen: &mut Seen,
     ) -> Result<(), Trouble> {
-        let part = if deployment::image(live)?.1 == trial.new { trial.part(version) } else { Part::Neither };
-        match part {
+        if deployment::image(live)?.1 != trial.new {
+            trial.end(Ended::Returned, "somebody has changed the image of the Deployment meanwhile");
+            self.site.settle(live, &trial, None).await?;
+            seen.trial = Some(Some(trial));
+            return Ok(());
+        }
+        match trial.part(version) {
             Part::New if trial.taken.is_none() => {
                 trial.taken = Some(now);
                 self.site.keep(live, &trial).await?;
@@ -246,10 +251,8 @@ impl Upgrader {
                 tracing::warn!(version = %trial.version, %why, "the agent stays at its version");
                 trial = self.site.go_back(live, trial, why).await?;
             }
-            Part::Neither => {
-                trial.end(Ended::Returned, "somebody has changed the image of the Deployment meanwhile");
-                self.site.settle(live, &trial, None).await?;
-            }
+            // The image has another version than was said: the old one goes back when nothing else has started in time.
+            Part::Neither => {}
         }
         seen.trial = Some(Some(trial));
         Ok(())
