@@ -345,7 +345,7 @@ pub mod extension {
     /// On policies, by users, and on their bindings: when a wave may be followed by the next one, such as
     /// `maxFailures=2% minHealthy=3 deadline=30m`.
     pub const ROLLOUT_GATE: &str = "policy.karmada.io/rollout-gate";
-    /// On bindings, by users: what is to be done with the rollout that is under way: `pause`, `resume`, `abort` or `return`, and
+    /// On bindings, and on the ConfigMap `agent-upgrade`, by users: what is to be done with the rollout that is under way: `pause`, `resume`, `abort` or `return`, and
     /// perhaps the revision that is meant. The hub takes it off when it has done so.
     pub const ROLLOUT_COMMAND: &str = "policy.karmada.io/rollout-command";
     /// Condition of a binding: how far its last change has come. True when it has reached every cluster.
