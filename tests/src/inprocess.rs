@@ -55,6 +55,7 @@ use crate::{
     link::{Bytes, Mode, Schedule, Scheduled, Turns, carry, portal},
     machine::{self, Gate, Machine},
     samples,
+    skew::Recorder,
     wait::{eventually, until},
 };
 
@@ -95,6 +96,8 @@ pub struct World {
     pub link_windows: String,
     /// To agents that join from now on the hub is as a stock kube-apiserver would be.
     pub stock: bool,
+    /// Keeps what agents ask that join from now on.
+    pub recorder: Option<Recorder>,
     /// The members, in order.
     pub members: Vec<Member>,
 }
@@ -387,6 +390,7 @@ impl World {
             link: None,
             link_windows: String::new(),
             stock: false,
+            recorder: None,
             members: Vec::new(),
         };
         world.start_hub().await;
@@ -614,6 +618,10 @@ impl World {
             config.spending = Spending::hourly(bytes, member.machine.env().clone());
         }
         let hub = kube::Client::new(link, "default");
+        let hub = match &self.recorder {
+            Some(recorder) => recorder.listen(&hub),
+            None => hub,
+        };
         let agent = Agent::new(config, hub, member.machine.through(member.sim.admin()), env, state);
         let (stop, handle) = (CancellationToken::new(), agent.handle());
         let task = tokio::spawn(agent.run(stop.clone()));

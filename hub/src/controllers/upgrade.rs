@@ -362,8 +362,8 @@ async fn offers(rows: &[Row], wanted: Wanted<'_>) -> Vec<Option<Offer>> {
         if at % BREATH == 0 {
             yield_now().await;
         }
-        let known = row.known();
-        offers.push(wanted.fact(&known).ok().and_then(|fact| wanted.offer(row.wave(&order), fact, &known)));
+        let fact = wanted.fact(&row.known()).ok();
+        offers.push(fact.and_then(|fact| wanted.offer(row.wave(&order), fact)));
     }
     offers
 }

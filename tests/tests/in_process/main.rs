@@ -27,6 +27,7 @@ mod removals;
 mod restores;
 mod rollouts;
 mod services;
+mod skew;
 mod upgrades;
 mod works;
 

@@ -122,8 +122,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// What a cluster of a wave is to be offered, of which this is known.
-    pub fn offer(&self, wave: usize, fact: Fact, known: &Known<'_>) -> Option<Offer> {
+    /// What a cluster of a wave is to be offered that stands so.
+    pub fn offer(&self, wave: usize, fact: Fact) -> Option<Offer> {
         let begun = self.begun()?;
         let began = match fact {
             Fact::Unconcerned => return None,
@@ -239,13 +239,13 @@ mod tests {
         let back = Known { report: Some(report(Some(Stands::Returned))), ..old("0.5.0") };
         let returned = state(Phase::Returned, 1);
         let wanted = Wanted { request: &request, state: &returned };
-        assert_eq!((wanted.fact(&back), wanted.offer(0, Fact::Old, &back)), (Ok(Fact::Old), None));
+        assert_eq!((wanted.fact(&back), wanted.offer(0, Fact::Old)), (Ok(Fact::Old), None));
         // What has joined since gets it in the end.
         let state = state(Phase::Complete, 1);
         let wanted = Wanted { request: &request, state: &state };
         let later = Known { born: Some(at("2027-01-01T00:00:00Z")), ..old("0.5.0") };
         assert_eq!(wanted.fact(&later), Ok(Fact::Old));
-        assert!(wanted.offer(3, Fact::Old, &later).is_some());
+        assert!(wanted.offer(3, Fact::Old).is_some());
     }
 
     #[test]
@@ -277,11 +277,11 @@ mod tests {
         for (phase, wave, fact, want) in rows {
             let state = state(phase, 1);
             let wanted = Wanted { request: &request, state: &state };
-            let offer = wanted.offer(wave, fact, &old("0.5.0"));
+            let offer = wanted.offer(wave, fact);
             assert_eq!(offer.as_ref().map(|offer| offer.returns), want, "{phase:?} {wave} {fact:?}");
             assert!(offer.is_none_or(|offer| offer.begun == at(BEGAN)));
         }
         let state = State { began: None, ..state(Phase::Running, 0) };
-        assert_eq!(Wanted { request: &request, state: &state }.offer(0, Fact::Old, &old("0.5.0")), None);
+        assert_eq!(Wanted { request: &request, state: &state }.offer(0, Fact::Old), None);
     }
 }
