@@ -264,7 +264,7 @@ async fn what_does_not_start_is_given_up_and_nobody_tries_it_again_by_himself() 
         let said = says(&world, "GateBroken").await;
         assert!(said.contains("clusters: 3 not changed yet, 1 failed"), "{said}");
         assert!(said.contains("0.1.1 did not start within 20m0s"), "{said}");
-        sleep(HOUR * 2).await;
+        sleep(HOUR).await;
         assert_eq!(versions(&world).await, ["0.1.0"; 4]);
         for (at, member) in world.members.iter().enumerate() {
             assert!(["", "Returned"].contains(&stands(&world, at).await.as_str()));
