@@ -34,6 +34,8 @@ The second form gives it a credential that was made elsewhere:
                      status of a Work says what could not be applied
   --tunnel HOW       lets users of the hub reach the member by a connection that the agent dials when they ask: read-only, full
                      or off (default). Further flags of the tunnel go after --, such as --tunnel-deny=secrets
+  --upgrade WHEN     lets the agent replace itself by a version that the hub offers (karmada-hub upgrade agents): windows, which means
+                     in maintenance windows only, on, or off (default)
   --cluster-role F   a ClusterRole named karmada-agent to use instead of manifests/agent/clusterrole.yaml. What it does not allow
                      stands in the status of the Work
   --allow-loopback   accept a hub address that means this machine only (for trials on one machine)
@@ -52,7 +54,7 @@ quoted() { printf "'%s'" "${1//\'/\'\'}"; }
 
 # --- arguments ---------------------------------------------------------------------------------------------------
 
-cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run='' state=secrets namespaces='' role_file='' tunnel=off
+cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run='' state=secrets namespaces='' role_file='' tunnel=off upgrade=off
 join_hub='' token='' hash='' proxy='' member_file='' member_context=''
 declare -a positional=() further=()
 value_of() { [ $# -ge 2 ] && [ -n "$2" ] || bad "$1 wants a value"; }
@@ -60,7 +62,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
         --cluster-name | --image | --hub-server | --wait | --hub | --token | --ca-cert-hash | --proxy-url | \
-            --member-kubeconfig | --member-context | --state | --namespaces | --cluster-role | --tunnel)
+            --member-kubeconfig | --member-context | --state | --namespaces | --cluster-role | --tunnel | --upgrade)
             value_of "$@"; set -- "$1=$2" "${@:3}"; continue ;;
         --hub=*) join_hub=${1#*=} ;;
         --token=*) token=${1#*=} ;;
@@ -72,6 +74,7 @@ while [ $# -gt 0 ]; do
         --image=*) image=${1#*=} ;;
         --state=*) state=${1#*=} ;;
         --tunnel=*) tunnel=${1#*=} ;;
+        --upgrade=*) upgrade=${1#*=} ;;
         --namespaces=*) namespaces=${1#*=} ;;
         --cluster-role=*) role_file=${1#*=} ;;
         --hub-server=*) hub_server_override=${1#*=} ;;
@@ -103,6 +106,7 @@ else
 fi
 [[ $state =~ ^(secrets|off)$ ]] || bad "--state is secrets or off, not \"$state\""
 [[ $tunnel =~ ^(off|read-only|full)$ ]] || bad "--tunnel is off, read-only or full, not \"$tunnel\""
+[[ $upgrade =~ ^(off|windows|on)$ ]] || bad "--upgrade is off, windows or on, not \"$upgrade\""
 [[ $wait =~ ^[0-9]{1,5}$ ]] || bad "--wait wants a number of seconds, not \"$wait\""
 if [ -n "$cluster" ]; then check_cluster_name "$cluster" --cluster-name; else
     cluster=$member_context
@@ -114,7 +118,7 @@ image=${image:-karmada-agent:$(version)}
 for argument in ${further[@]+"${further[@]}"}; do
     case $argument in
         --cluster-name* | --karmada-kubeconfig* | --karmada-context* | --state* | --kubeconfig* | --context* | \
-            --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url* | --namespaces* | --tunnel | --tunnel=*)
+            --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url* | --namespaces* | --tunnel | --tunnel=* | --upgrade*)
             bad "$argument is this script's to say" ;;
         *[[:cntrl:]]*) bad "an agent's argument has a line break in it" ;;
         -*) ;;
@@ -130,10 +134,11 @@ if [ -n "$role_file" ]; then
         bad "--cluster-role: $role_file is no manifest of one ClusterRole named karmada-agent"
 fi
 [ "$tunnel" = off ] || further=("--tunnel=$tunnel" ${further[@]+"${further[@]}"})
+[ "$upgrade" = off ] || further=("--upgrade=$upgrade" ${further[@]+"${further[@]}"})
 [ -z "$namespaces" ] || further=("--namespaces=$namespaces" ${further[@]+"${further[@]}"})
 
 need_tools kubectl base64 sha256sum sed grep awk paste mktemp
-for file in namespace serviceaccount clusterrole clusterrolebinding deployment tunnel narrow/clusterrole narrow/own narrow/role; do
+for file in namespace serviceaccount clusterrole clusterrolebinding deployment tunnel upgrade narrow/clusterrole narrow/own narrow/role; do
     [ -r "$manifests/$file.yaml" ] || fail "$manifests/$file.yaml is missing: run this script from a checkout"
 done
 make_work
@@ -291,6 +296,10 @@ render_tunnel() {
     [ "$tunnel" != off ] || return 0
     cat "$manifests/tunnel.yaml"; echo ---
 }
+render_upgrade() {
+    [ "$upgrade" != off ] || return 0
+    cat "$manifests/upgrade.yaml"; echo ---
+}
 render_deployment() {
     local line argument
     while IFS= read -r line; do
@@ -327,7 +336,7 @@ fi
 {
     render_cluster_role; echo ---; cat "$manifests/clusterrolebinding.yaml"; echo ---
     case $found in "" | "|" | "$ours|"*) cat "$manifests/namespace.yaml"; echo --- ;; esac
-    render_roles; cat "$manifests/serviceaccount.yaml"; echo ---; render_tunnel; render_secret; echo ---; render_deployment
+    render_roles; cat "$manifests/serviceaccount.yaml"; echo ---; render_tunnel; render_upgrade; render_secret; echo ---; render_deployment
 } >"$work/wanted.yaml"
 
 # --validate=false: that would fetch the member's whole OpenAPI document, for manifests that do not vary.
@@ -378,6 +387,15 @@ if [ "$tunnel" = off ] && [ -n "$agent_found" ]; then
             fail "$(explain "the member" "$member_server")"
         [ "$by" != "$ours" ] || member -n "$namespace" delete "$object" --ignore-not-found >/dev/null ||
             fail "what the tunnel needed cannot be taken away: $(error_line)"
+    done
+fi
+# Nor does the agent change its Deployment where its owner does not let it.
+if [ "$upgrade" = off ] && [ -n "$agent_found" ]; then
+    for object in rolebinding/karmada-agent-upgrade role/karmada-agent-upgrade; do
+        by=$(member -n "$namespace" get "$object" --ignore-not-found -o jsonpath='{.metadata.labels.app\.kubernetes\.io/managed-by}') ||
+            fail "$(explain "the member" "$member_server")"
+        [ "$by" != "$ours" ] || member -n "$namespace" delete "$object" --ignore-not-found >/dev/null ||
+            fail "what upgrades needed cannot be taken away: $(error_line)"
     done
 fi
 before=$(states)

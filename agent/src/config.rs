@@ -16,7 +16,7 @@ use karmada_member::{Place, RemovalRule, Scope};
 use parking_lot::Mutex;
 
 pub use crate::hub::spending::Spending;
-use crate::tunnel::Dials;
+use crate::{tunnel::Dials, upgrade::Upgrade};
 
 /// What a member says of itself when it registers. An empty field says nothing: what stands on the hub stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,6 +117,10 @@ pub struct AgentConfig {
     pub terms: Terms,
     /// What reports may cost.
     pub spending: Spending,
+    /// The agent's version.
+    pub version: String,
+    /// How it takes new ones; not at all without it.
+    pub upgrade: Option<Upgrade>,
     /// How the hub reaches the member by a connection of the agent's; not at all without it.
     pub tunnel: Option<Dials>,
     /// Given when the way to the hub is back; cuts every wait for it short.
@@ -150,6 +154,8 @@ impl AgentConfig {
             link: None,
             terms: Link::default().terms(),
             spending: Spending::default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            upgrade: None,
             tunnel: None,
             hub_back: Wake::new(),
             member_back: Wake::new(),

@@ -21,6 +21,7 @@ mod config;
 mod hub;
 pub mod process;
 pub mod tunnel;
+mod upgrade;
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,6 +37,10 @@ pub use karmada_member::{
     Count, Memory, Place, RemovalRule, Scope, Stats,
     outline::{Ask, Outline, Stands},
     rights::Phase,
+};
+pub use upgrade::{
+    Upgrade,
+    guard::{Guard, Outcome},
 };
 
 use hub::{HubHalf, Parts, Ways, cluster::ClusterView, origin::Trust, outbox::Outbox, services::AgentCaller};

@@ -39,6 +39,7 @@ use crate::{
         status::StatusController,
         taint_policy::TaintPolicies,
         unified_auth::UnifiedAuth,
+        upgrade::Upgrades,
     },
     metrics::HubFigures,
     page::eyes::Eyes,
@@ -248,6 +249,7 @@ impl Hub {
         let scaling = context.to_scale.is_some().then(|| Scaling::new(&context));
         let approver = self.approves.then(|| Approver::new(&context));
         let rollouts = Rollouts::new(&context);
+        let upgrades = Upgrades::new(&context);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
@@ -283,6 +285,7 @@ impl Hub {
         }
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "rollout", rollouts.run(stop.clone()));
+        spawn(&mut running, "agent-upgrade", upgrades.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));
         spawn(&mut running, "lease", lease.run(leases, stop.clone()));
         spawn(

@@ -55,6 +55,7 @@ use crate::{
     link::{Bytes, Mode, Schedule, Scheduled, Turns, carry, portal},
     machine::{self, Gate, Machine},
     samples,
+    skew::Recorder,
     wait::{eventually, until},
 };
 
@@ -95,6 +96,8 @@ pub struct World {
     pub link_windows: String,
     /// To agents that join from now on the hub is as a stock kube-apiserver would be.
     pub stock: bool,
+    /// Keeps what agents ask that join from now on.
+    pub recorder: Option<Recorder>,
     /// The members, in order.
     pub members: Vec<Member>,
 }
@@ -387,6 +390,7 @@ impl World {
             link: None,
             link_windows: String::new(),
             stock: false,
+            recorder: None,
             members: Vec::new(),
         };
         world.start_hub().await;
@@ -547,7 +551,8 @@ impl World {
         self.members.push(member);
     }
 
-    fn config_of(&self, cluster: &str) -> AgentConfig {
+    /// How a cluster's agent is configured.
+    pub fn config_of(&self, cluster: &str) -> AgentConfig {
         let config = AgentConfig {
             facts: Facts { link_windows: self.link_windows.clone(), ..Facts::default() },
             status_interval: self.status_interval,
@@ -588,7 +593,17 @@ impl World {
         self.agent_by(member, wire, self.config_of(&member.name), state)
     }
 
-    fn agent_by(&self, member: &Member, wire: &Wire, mut config: AgentConfig, state: State) -> AgentRun {
+    /// The hub, over a wire, as the agent of a member reaches it.
+    pub fn hub_over(&self, member: &Member, wire: &Wire) -> Rest {
+        let link = LinkConfig {
+            dialer: Arc::new(wire.clone()),
+            ..LinkConfig::new(self.endpoint.clone(), "karmada-agent/test")
+        };
+        Rest::new(kube::Client::new(Link::new(link, member.machine.env().clone()), "default"))
+    }
+
+    /// Runs an agent on a member over some wire.
+    pub fn agent_by(&self, member: &Member, wire: &Wire, mut config: AgentConfig, state: State) -> AgentRun {
         let link = LinkConfig {
             dialer: Arc::new(wire.clone()),
             narrow: true,
@@ -603,6 +618,10 @@ impl World {
             config.spending = Spending::hourly(bytes, member.machine.env().clone());
         }
         let hub = kube::Client::new(link, "default");
+        let hub = match &self.recorder {
+            Some(recorder) => recorder.listen(&hub),
+            None => hub,
+        };
         let agent = Agent::new(config, hub, member.machine.through(member.sim.admin()), env, state);
         let (stop, handle) = (CancellationToken::new(), agent.handle());
         let task = tokio::spawn(agent.run(stop.clone()));

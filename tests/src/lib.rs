@@ -40,4 +40,5 @@ pub mod process;
 pub mod recordings;
 pub mod samples;
 pub mod sim;
+pub mod skew;
 pub mod wait;

@@ -194,6 +194,7 @@ async fn what_the_charts_render_is_taken_by_a_server() {
             ),
             5,
         ),
+        ("karmada-agent", values(&joining(), &["upgrade=windows"]), 7),
         (
             "karmada-agent",
             values(
@@ -273,6 +274,7 @@ fn values_that_cannot_be_meant_are_refused() {
         ("karmada-agent", values(&joining(), &["hub.caCertHash=sha256:0"]), "/hub/caCertHash"),
         ("karmada-agent", values(&joining(), &["hub.address=https://hub"]), "/hub/address"),
         ("karmada-agent", values(&joining(), &["tunnel.mode=on"]), "/tunnel/mode"),
+        ("karmada-agent", values(&joining(), &["upgrade=always"]), "/upgrade"),
         ("karmada-agent", values(&joining(), &["state=disk"]), "/state"),
         (
             "karmada-agent",

@@ -943,14 +943,16 @@ fn chart_and_manifests_agree() {
         }
         assert_eq!(charted["metadata"]["name"], written["metadata"]["name"]);
     }
-    // The tunnel's.
-    let (charted, manifests) = (plain(&text("tunnel.yaml")), manifest("tunnel.yaml"));
-    assert_eq!((charted.len(), manifests.len()), (5, 5));
-    for (charted, written) in charted.iter().zip(&manifests) {
-        for field in ["kind", "rules", "roleRef"] {
-            assert_eq!(charted[field], written[field], "{field} of {written}");
+    // The tunnel's, and what upgrades need.
+    for (file, count) in [("tunnel.yaml", 5), ("upgrade.yaml", 2)] {
+        let (charted, manifests) = (plain(&text(file)), manifest(file));
+        assert_eq!((charted.len(), manifests.len()), (count, count));
+        for (charted, written) in charted.iter().zip(&manifests) {
+            for field in ["kind", "rules", "roleRef"] {
+                assert_eq!(charted[field], written[field], "{field} of {written}");
+            }
+            assert_eq!(charted["metadata"]["name"], written["metadata"]["name"]);
         }
-        assert_eq!(charted["metadata"]["name"], written["metadata"]["name"]);
     }
     // Both ways of reaching the hub, in the same words.
     let charted: String = ["deployment.yaml", "secret.yaml", "_helpers.tpl"].map(text).concat();
@@ -968,6 +970,7 @@ fn chart_and_manifests_agree() {
         "--state=",
         "--namespaces=",
         "--tunnel=",
+        "--upgrade=",
         "karmada-agent-token",
         "karmada-kubeconfig",
     ] {

@@ -29,7 +29,11 @@ use super::{
     telling::Telling,
     upstream::Line,
 };
-use crate::{config::AgentConfig, tunnel::dial::Dialer};
+use crate::{
+    config::AgentConfig,
+    tunnel::dial::Dialer,
+    upgrade::{Told, Upgrader},
+};
 
 /// How long events that were not told may take to be kept.
 const KEPT: Duration = Duration::from_millis(500);
@@ -84,6 +88,7 @@ pub(crate) struct HubHalf {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) trust: Arc<Trust>,
     telling: Option<Arc<Telling>>,
+    upgrade: Told,
 }
 
 /// What a hub half is made of, beside its [`Ways`].
@@ -127,6 +132,7 @@ impl HubHalf {
             outbox,
             trust,
             telling: None,
+            upgrade: Told::default(),
         }
     }
 
@@ -214,6 +220,11 @@ impl HubHalf {
                 ((self.member.clone(), self.hub.clone()), config.member_namespace.clone());
             let dialer = Dialer::new(dials, rests, rights.clone(), namespace);
             tasks.loops.spawn(dialer.run(self.view.calls()));
+        }
+        if let Some(upgrade) = config.upgrade.clone() {
+            let own = (self.member.clone(), env.clone(), config.version.clone());
+            let sides = (Arc::clone(&self.view), Arc::clone(half), rights.clone());
+            tasks.loops.spawn(Upgrader::new(upgrade, own, sides, self.upgrade.clone()).run());
         }
         tasks.loops.spawn(keep_holds(Arc::clone(&self.view), Arc::clone(half)));
         let reporter = self.reporter(half, tasks);
@@ -312,6 +323,7 @@ impl HubHalf {
             quotas,
             stats: Arc::clone(&self.stats),
             trust: Arc::clone(&self.trust),
+            upgrade: self.upgrade.clone(),
             identity: Mutex::default(),
         }
     }

@@ -28,7 +28,10 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 
 use super::{cluster::ClusterView, origin::Trust};
-use crate::config::{AgentConfig, Troubles};
+use crate::{
+    config::{AgentConfig, Troubles},
+    upgrade::Told,
+};
 
 /// Somebody else may write the Cluster in between; then we look again, so often.
 const TRIES: u32 = 4;
@@ -42,8 +45,6 @@ const KINDS_PAUSE: Duration = Duration::from_secs(1);
 /// Between reports of what is free on nodes and left by quotas, at least: pods come and go in groups.
 const ROOMS_PAUSE: Duration = Duration::from_secs(30);
 
-/// What this agent is.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// So many paths are named of what is not known.
 const LACKS: usize = 10;
 /// A look that comes a little early is one in time.
@@ -120,6 +121,8 @@ pub(crate) struct Reporter {
     pub(crate) stats: Arc<Stats>,
     /// Whether the hub is believed.
     pub(crate) trust: Arc<Trust>,
+    /// What becomes of new versions of the agent.
+    pub(crate) upgrade: Told,
     /// The uid of the member's kube-system Namespace.
     pub(crate) identity: Mutex<Option<String>>,
 }
@@ -362,7 +365,11 @@ impl Reporter {
         }
         let tunnel = self.config.tunnel.as_ref().map(|dials| dials.settings.limits.mode.to_string());
         let link = self.config.link.map(|link| link.to_string());
-        let mut reports = vec![(extension::TUNNEL, tunnel), (extension::LINK, link)];
+        let mut reports = vec![
+            (extension::TUNNEL, tunnel),
+            (extension::LINK, link),
+            (extension::AGENT_UPGRADE, self.upgrade.text()),
+        ];
         if !self.config.resource_modeling {
             // Nobody looks, so what was said once is taken back.
             reports.extend([(extension::NODES, None), (extension::QUOTAS, None)]);
@@ -383,8 +390,9 @@ impl Reporter {
         reports.retain(|(key, text)| object::annotation(&cluster, key) != text.as_deref());
         // Where none was told the version goes along with others; another one than was told is news.
         let told = object::annotation(&cluster, extension::VERSION);
-        if told != Some(VERSION) && (told.is_some() || !reports.is_empty()) {
-            reports.push((extension::VERSION, Some(VERSION.to_owned())));
+        let version = self.config.version.as_str();
+        if told != Some(version) && (told.is_some() || !reports.is_empty()) {
+            reports.push((extension::VERSION, Some(version.to_owned())));
         }
         if reports.is_empty() {
             return Ok(());

@@ -3,6 +3,7 @@
 
 mod link;
 mod tunnel;
+mod upgrade;
 
 use std::{
     ffi::OsString,
@@ -12,7 +13,10 @@ use std::{
 
 use clap::{CommandFactory, FromArgMatches, Parser, error::ErrorKind};
 use karmada_api::consts::namespace;
-use karmada_client::{kubeconfig::Address, link::proxy::Proxy};
+use karmada_client::{
+    kubeconfig::{Address, POD_ACCOUNT},
+    link::proxy::Proxy,
+};
 use karmada_core::estimate::outstanding::{PATIENCE, SETTLING};
 use karmada_member::{RemovalRule, Scope};
 pub(super) use karmada_telemetry::logs::Format as LogFormat;
@@ -262,6 +266,8 @@ struct Flags {
     #[command(flatten)]
     tunnel: tunnel::TunnelFlags,
     #[command(flatten)]
+    upgrade: upgrade::UpgradeFlags,
+    #[command(flatten)]
     karmadas: Karmadas,
 }
 
@@ -483,6 +489,14 @@ impl Flags {
             return Err("--concurrent-work-syncs: must be at least 1".into());
         }
         let tunnel = self.tunnel.check(&self.namespaces)?;
+        let own = || {
+            let pods = std::fs::read_to_string(Path::new(POD_ACCOUNT).join("namespace"));
+            let pods = pods.ok().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+            pods.unwrap_or_else(|| self.leader_elect_resource_namespace.clone())
+        };
+        // Whoever leaves, joins alone or asks a doctor is not replaced.
+        let acts = !leave && !self.join_only && !asks;
+        let upgrade = self.upgrade.check(self.kubeconfig.is_none(), own)?.filter(|_| acts);
         let scope = Scope::named(self.namespaces).map_err(|problem| format!("--namespaces: {problem}"))?;
         if scope.is_narrow() && self.enable_cluster_resource_modeling {
             notes.push(
@@ -514,6 +528,7 @@ impl Flags {
                 wait: Some(self.hold_removals_for).filter(|wait| !wait.is_zero()),
             },
             doubt_older_hubs: self.hold_for_older_hubs,
+            upgrade,
             ..AgentConfig::new(self.cluster_name)
         };
         Ok(Args {

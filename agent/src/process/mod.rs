@@ -50,7 +50,7 @@ use self::{
     endpoints::{Endpoints, Running, Stage},
 };
 use crate::{
-    Agent, AgentConfig, Place, Spending, State, Troubles,
+    Agent, AgentConfig, Guard, Outcome, Place, Spending, State, Troubles,
     hub::credential::{Credential, Keep, keep::remove, renew::Renewer, standing::Standing},
     tunnel::{Dials, Record},
 };
@@ -329,6 +329,11 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             spending: spending.unwrap_or_default(),
             ..args.config
         };
+        let guard = config.upgrade.clone().map(|upgrade| {
+            let (member, hub) = (Rest::new(member_client.clone()), Rest::new(hub.clone()));
+            let guard = Guard::new(member, hub, upgrade.deployment, config.member_lease(), env.clone());
+            (guard, upgrade.aside)
+        });
         let agent = Agent::new(config, hub, member_client, env.clone(), state);
         let handle = agent.handle();
         if let Some(path) = args.kubeconfig {
@@ -350,7 +355,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         });
         match leaving {
             Some(leaving) => Box::pin(leaving.run(agent, &mut signals)).await,
-            None => Box::pin(until_told(agent, &mut signals, &shutdown)).await,
+            None => Box::pin(until_told(agent, guard, &mut signals, &shutdown)).await,
         }
     };
     let ended = Box::pin(ended).await;
@@ -398,19 +403,48 @@ impl Signals {
     }
 }
 
-/// Runs the agent until a signal; the first one drains, a second one ends at once.
+/// Runs the agent until a signal; the first one drains, a second one ends at once. Where a new version is to act, this process is
+/// the guard of its trial afterwards.
 async fn until_told(
     agent: Agent,
+    guard: Option<(Guard, CancellationToken)>,
     signals: &mut Signals,
     shutdown: &CancellationToken,
 ) -> Result<(), ProcessError> {
-    let mut agent = std::pin::pin!(agent.run(shutdown.clone()));
-    tokio::select! {
+    let acts = shutdown.child_token();
+    let mut agent = std::pin::pin!(agent.run(acts.clone()));
+    let aside = async {
+        match &guard {
+            Some((_, aside)) => aside.cancelled().await,
+            None => std::future::pending().await,
+        }
+    };
+    let steps_aside = tokio::select! {
         biased;
-        () = signals.next() => {}
+        () = signals.next() => false,
         ended = &mut agent => {
             return ended.map_err(|error| ProcessError::Failed(error.to_string()));
         }
+        () = aside => true,
+    };
+    if let Some((guard, _)) = guard.filter(|_| steps_aside) {
+        acts.cancel();
+        if tokio::time::timeout(DRAIN, &mut agent).await.is_err() {
+            tracing::warn!("what was under way did not end in time");
+        }
+        return tokio::select! {
+            biased;
+            () = signals.next() => Ok(()),
+            outcome = guard.run() => match outcome {
+                // Whoever runs this process ends it.
+                Outcome::Committed => {
+                    signals.next().await;
+                    Ok(())
+                }
+                // It begins anew, as the agent.
+                Outcome::Returned => Ok(()),
+            },
+        };
     }
     tracing::info!("stopping");
     shutdown.cancel();

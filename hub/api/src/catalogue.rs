@@ -214,7 +214,11 @@ pub const CONDITIONS: [Entry; 48] = [
 
 /// What the hub notes for itself on objects, beside what stands in [`consts`](crate::consts). Nobody else writes these.
 pub const INTERNAL: [Entry; 29] = [
-    entry("Binding", "hub.karmada.io/rollout", "How far the last change has come: waves, times, revisions."),
+    entry(
+        "Binding; ConfigMap agent-upgrade",
+        "hub.karmada.io/rollout",
+        "How far the last change, or the upgrade of the agents, has come: waves, times, revisions.",
+    ),
     entry(
         "Work",
         "hub.karmada.io/revision",

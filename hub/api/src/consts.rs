@@ -175,6 +175,14 @@ pub mod extension {
     pub const LINK_HISTORY: &str = "cluster.karmada.io/link-history";
     /// On a Cluster, by its agent: the version of the agent.
     pub const VERSION: &str = "agent.karmada.io/version";
+    /// On a Cluster, by the hub: which version its agent is to run, and where to get it. JSON.
+    pub const AGENT_OFFER: &str = "hub.karmada.io/agent-upgrade";
+    /// On a Cluster, by its agent: how it takes new versions of itself, and what became of the last one that it was offered. JSON.
+    pub const AGENT_UPGRADE: &str = "agent.karmada.io/upgrade";
+    /// On an agent's own Deployment, by the agent: which version is on trial, and what was there before. JSON.
+    pub const AGENT_TRIAL: &str = "agent.karmada.io/upgrade-trial";
+    /// The ConfigMap in `karmada-system` that says which version agents are to run, and how far that is.
+    pub const AGENT_UPGRADE_OBJECT: &str = "agent-upgrade";
     /// On a Cluster, by its agent: the kind of its link, `lan`, `cellular`, `satellite` or `scheduled`.
     pub const LINK: &str = "agent.karmada.io/link";
     /// On a Cluster, by users (first by its agent): when its link is there, in the form of maintenance windows.
@@ -337,7 +345,7 @@ pub mod extension {
     /// On policies, by users, and on their bindings: when a wave may be followed by the next one, such as
     /// `maxFailures=2% minHealthy=3 deadline=30m`.
     pub const ROLLOUT_GATE: &str = "policy.karmada.io/rollout-gate";
-    /// On bindings, by users: what is to be done with the rollout that is under way: `pause`, `resume`, `abort` or `return`, and
+    /// On bindings, and on the ConfigMap `agent-upgrade`, by users: what is to be done with the rollout that is under way: `pause`, `resume`, `abort` or `return`, and
     /// perhaps the revision that is meant. The hub takes it off when it has done so.
     pub const ROLLOUT_COMMAND: &str = "policy.karmada.io/rollout-command";
     /// Condition of a binding: how far its last change has come. True when it has reached every cluster.
@@ -636,13 +644,13 @@ pub mod event {
         FENCE_WAIT = extension::FENCE_WAIT;
         /// Binding and template: what was evicted from a cluster goes back. Ours.
         FAILBACK = extension::FAILBACK;
-        /// Binding and template: a change begins to go out, or its next wave does. Ours.
+        /// Binding and template, or the ConfigMap `agent-upgrade`: a change begins to go out, or its next wave does. Ours.
         ROLLOUT_ADVANCED = "RolloutAdvanced";
-        /// Binding and template: a change goes to no more clusters for now, and why. Ours.
+        /// Binding and template, or the ConfigMap `agent-upgrade`: a change goes to no more clusters for now, and why. Ours.
         ROLLOUT_STOPPED = "RolloutStopped";
-        /// Binding and template: a change has reached all its clusters, or was taken back. Ours.
+        /// Binding and template, or the ConfigMap `agent-upgrade`: a change has reached all its clusters, or was taken back. Ours.
         ROLLOUT_ENDED = "RolloutEnded";
-        /// Binding and template: a command about a rollout cannot be carried out, and why. Ours.
+        /// Binding and template, or the ConfigMap `agent-upgrade`: a command about a rollout cannot be carried out, and why. Ours.
         ROLLOUT_COMMAND_REFUSED = "RolloutCommandRefused";
         /// Namespace: it stays on a member, without the hub's marks. Ours.
         NAMESPACE_RELEASED = extension::NAMESPACE_RELEASED;
@@ -753,6 +761,8 @@ pub mod component {
     pub const NAMESPACE_SYNC: &str = "namespace-sync-controller";
     /// What makes the hub's slices of exported Services.
     pub const ENDPOINT_SLICE: &str = "endpointslice-controller";
+    /// What gives agents new versions of themselves.
+    pub const AGENT_UPGRADE: &str = "agent-upgrade-controller";
     /// What sees to MultiClusterServices.
     pub const MULTI_CLUSTER_SERVICE: &str = "multiclusterservice-controller";
     /// What brings their slices to consumers.

@@ -2,13 +2,14 @@
 
 mod look;
 mod reach;
+mod upgrade;
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use karmada_meta::duration;
 
-pub use self::{look::*, reach::*};
+pub use self::{look::*, reach::*, upgrade::*};
 use crate::{ca::What, told::Told};
 
 /// The commands that only talk to an API.
@@ -47,6 +48,8 @@ pub enum Command {
     Failback(FailbackArgs),
     /// Changes that go out in waves: how far they are, and to pause, resume, abort or return one.
     Rollout(RolloutArgs),
+    /// Give the agents of clusters a new version of themselves, in waves.
+    Upgrade(UpgradeArgs),
     /// After a restore from a backup: confirm to agents that the hub's state is right, although they know more than the
     /// hub.
     #[command(after_long_help = CONFIRM_RESTORE_HELP)]

@@ -37,6 +37,7 @@ mod table;
 mod token;
 pub mod told;
 mod ui;
+mod upgrade;
 mod whatif;
 
 use std::{
@@ -91,6 +92,7 @@ pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
         Command::Drain(args) => drain::run(args, env).await,
         Command::Failback(args) => failback::run(args, env).await,
         Command::Rollout(args) => rollout::run(args, env).await,
+        Command::Upgrade(args) => upgrade::run(args, env).await,
         Command::ConfirmRestore(args) => confirm::run(args, env).await,
         Command::Apply(args) => apply::run(args, env).await,
         Command::Join(args) => join::join(args, env).await,

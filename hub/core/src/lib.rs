@@ -16,6 +16,7 @@
 //!   impersonate: in whose names the hub may act on members
 //!   admit: what a user may write, and what stands in it afterwards      skip: what is never propagated
 //!   rollout: in which waves a change reaches the clusters, and when the next one begins
+//!   upgrade: the same for versions of the agents, and when an agent takes one or goes back
 //!   hold, windows: when changes wait on a member        links: what kind of link a cluster has, and what follows
 //!   services: Services of one cluster in others             autoscale: what is scaled, when
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
@@ -76,6 +77,7 @@ pub mod suppose;
 pub mod taint_edits;
 pub mod taint_policy;
 pub mod taints;
+pub mod upgrade;
 pub mod vacancy;
 pub mod windows;
 pub mod work;

@@ -67,6 +67,8 @@ kinds! {
     NAMESPACES = Resource::new("", "v1", "namespaces", "Namespace", false);
     /// Among them the records of which credentials of agents count.
     SECRETS = Resource::new("", "v1", "secrets", "Secret", true);
+    /// Among them the request for a version of the agents.
+    CONFIG_MAPS = Resource::new("", "v1", "configmaps", "ConfigMap", true);
     /// What happened, as people are told.
     EVENTS = Resource::new("", "v1", "events", "Event", true);
     /// The agents' signs of life.

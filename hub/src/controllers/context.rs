@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use karmada_api::consts::label;
+use karmada_api::consts::{extension, label, namespace};
 use karmada_api::work::ResourceBindingSpec;
 use karmada_apiserver::authn::epochs::Epochs;
 use karmada_client::{Error, Resource, WatchConfig, WorkQueue, latest, watch::Health};
@@ -29,7 +29,7 @@ use crate::{
         heads::{
             BindingHead, ClusterHead, CronHead, DefinitionHead, HpaHead, ImportHead, ImportedHead, LeaseHead,
             MultiHead, OverrideHead, RemedyHead, RoleBindingHead, RoleHead, TaintPolicyHead, TemplateHead,
-            WorkHead,
+            UpgradeHead, WorkHead,
         },
         index::{Index, follow},
         shared::Shared,
@@ -148,7 +148,7 @@ impl Context {
     /// Starts the watches that keep the indexes current, each as one task of `running`. Listeners are all in place
     /// by now. Answers how the watch on Leases does.
     pub(crate) fn watch(&self, running: &mut JoinSet<&'static str>) -> latest::Receiver<Health> {
-        let leases = kinds::LEASES.collection(Some(karmada_api::consts::namespace::CLUSTER));
+        let leases = kinds::LEASES.collection(Some(namespace::CLUSTER));
         let all = |resource: &Resource| resource.collection(None);
         let (figures, fleet) = (self.figures.clone(), self.accounts.fleet.clone());
         let shares = &self.known.shares;
@@ -253,6 +253,9 @@ impl Context {
         self.follow_shared(running, "interpreter-webhooks", index, config, shared, hooks::project);
         let definitions = all(&kinds::CUSTOM_RESOURCE_DEFINITIONS);
         self.follow(running, "definitions", &self.known.definitions, definitions, DefinitionHead::project);
+        let upgrade = WatchConfig::new(kinds::CONFIG_MAPS.collection(Some(namespace::SYSTEM)))
+            .fields(format!("metadata.name={}", extension::AGENT_UPGRADE_OBJECT));
+        self.follow_by(running, "agent-upgrade", &self.known.upgrades, upgrade, UpgradeHead::project);
         self.follow(running, "leases", &self.known.leases, leases, LeaseHead::project)
     }
 
@@ -359,6 +362,7 @@ impl Context {
             self.known.imported.synced().await;
             self.known.multi.synced().await;
             self.known.definitions.synced().await;
+            self.known.upgrades.synced().await;
             self.rules.customizations.synced().await;
             self.accounts.quotas.synced().await;
             self.rules.webhooks.synced().await;

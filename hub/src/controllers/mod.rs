@@ -9,6 +9,7 @@
 //!                              namespaces ─▶ namespace ────┘      clusters ─▶ cluster, lease
 //!
 //!   revisions of templates, clusters' reports, the clock ─▶ rollout ─▶ bindings' state: who gets which revision
+//!   a request for a version, agents' reports, the clock ─▶ upgrade ─▶ Clusters: which version their agents are offered
 //!   clusters' taints ─▶ evictor ─────┐
 //!   health of copies ─▶ application ─┴─▶ tasks in bindings ─▶ graceful ─▶ tasks end
 //!   clusters that are well again ─▶ failback ─▶ bindings, to be placed anew
@@ -52,6 +53,7 @@ pub(crate) mod services;
 pub(crate) mod status;
 pub(crate) mod taint_policy;
 pub(crate) mod unified_auth;
+pub(crate) mod upgrade;
 
 use std::{fmt, time::Duration};
 

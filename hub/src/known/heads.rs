@@ -6,6 +6,7 @@ mod autoscaling;
 mod binding;
 mod cron;
 mod services;
+mod upgrade;
 mod work;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -36,6 +37,7 @@ pub(crate) use self::{
     binding::BindingHead,
     cron::CronHead,
     services::{Carries, ImportHead, ImportedHead, MultiHead, SliceHead},
+    upgrade::UpgradeHead,
     work::{Said, WorkHead},
 };
 

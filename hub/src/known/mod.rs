@@ -37,7 +37,7 @@ use self::{
     heads::{
         BindingHead, ClusterHead, CronHead, DefinitionHead, HpaHead, ImportHead, ImportedHead, LeaseHead,
         MultiHead, OverrideHead, RemedyHead, RoleBindingHead, RoleHead, TaintPolicyHead, TemplateHead,
-        WorkHead,
+        UpgradeHead, WorkHead,
     },
     index::Index,
     shared::Shares,
@@ -71,6 +71,8 @@ pub(crate) struct Known {
     /// Wishes that objects be placed anew, by their generation.
     pub(crate) rebalancers: Arc<Index<i64>>,
     pub(crate) definitions: Arc<Index<DefinitionHead>>,
+    /// The request for a version of the agents, if there is one.
+    pub(crate) upgrades: Arc<Index<UpgradeHead>>,
     pub(crate) templates: Arc<Templates>,
     /// For who works on members in this process.
     pub(crate) shares: Shares,
@@ -136,6 +138,7 @@ impl Known {
             imported: Index::grouped_by(ImportedHead::groups),
             rebalancers: Index::new(),
             definitions: Index::new(),
+            upgrades: Index::new(),
             templates: Arc::new(Templates::new()),
             shares: Shares::default(),
         }

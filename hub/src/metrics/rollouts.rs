@@ -46,7 +46,7 @@ impl RollingOut {
             sums.into_iter().map(|(phase, count)| ([("phase", phase)], count as f64)).collect();
         sheet.gauge(
             "karmada_hub_rollouts",
-            "Bindings whose last change goes out in waves and is not everywhere yet, by how it stands.",
+            "Changes of bindings, and versions of the agents, that go out in waves and are not everywhere yet, by how they stand.",
             rows.iter().map(|(labels, count)| (labels.as_slice(), *count)),
         )
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Everything in the hub that reports events.
-const COMPONENTS: [&str; 27] = [
+const COMPONENTS: [&str; 28] = [
     component::CLUSTER,
     component::CSR_APPROVER,
     component::DETECTOR,
@@ -38,6 +38,7 @@ const COMPONENTS: [&str; 27] = [
     component::SERVICE_IMPORT,
     component::MULTI_CLUSTER_SERVICE,
     component::ENDPOINT_SLICE_DISPATCH,
+    component::AGENT_UPGRADE,
 ];
 
 /// One recorder per component.

@@ -28,7 +28,9 @@ mod restores;
 mod rollouts;
 mod scaling;
 mod services;
+mod skew;
 mod stock_slices;
+mod upgrades;
 mod works;
 
 use std::time::Duration;

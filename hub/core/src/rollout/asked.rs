@@ -140,6 +140,22 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Reads waves and a gate that stand in no annotations.
+    ///
+    /// # Errors
+    /// What is wrong, and what to write.
+    pub fn parse(waves: &str, gate: &str) -> Result<Self, String> {
+        let waves = self::waves(waves).map_err(|why| {
+            format!("waves: {why}; write waves like \"tier=pilot soak=1h; 10% soak=30m; 100%\"")
+        })?;
+        let gate = self::gate(gate).map_err(|why| {
+            format!(
+                "gate: {why}; write settings like \"maxFailures=2% minHealthy=3 deadline=30m onBreach=Pause\""
+            )
+        })?;
+        Ok(Self { waves, gate })
+    }
+
     /// Reads what annotations ask for; nothing where they ask for no waves.
     ///
     /// # Errors

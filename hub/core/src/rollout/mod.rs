@@ -42,7 +42,7 @@ pub use self::{
     mark::{mark, marked},
     revision::Revision,
     seen::{is_named, seen},
-    state::{Command, Gets, Order, Phase, State, Wave, begin},
+    state::{Command, Gets, Order, Phase, State, Wave, What, begin},
     step::{Clocks, Fact, Member, Seen, Stage, Step, Sums, Told, command, step},
 };
 

@@ -31,6 +31,39 @@ pub enum Phase {
     Returned,
 }
 
+/// What goes out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// A revision of a template and its overrides.
+    #[default]
+    Change,
+    /// A version of the agents ([`crate::upgrade`]).
+    Agents,
+}
+
+impl What {
+    /// What its revisions are called.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Change => "revision",
+            Self::Agents => "version",
+        }
+    }
+
+    /// What takes people's commands about it.
+    pub fn tool(self) -> &'static str {
+        match self {
+            Self::Change => "karmada-hub rollout",
+            Self::Agents => "karmada-hub upgrade",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+    fn is_change(&self) -> bool {
+        *self == Self::Change
+    }
+}
+
 /// A wave, as it was decided when the rollout began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -92,6 +125,9 @@ impl<'de> Deserialize<'de> for Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct State {
+    /// What kind of thing is rolled out.
+    #[serde(skip_serializing_if = "What::is_change")]
+    pub what: What,
     /// What is rolled out.
     pub revision: String,
     /// What went everywhere last.
@@ -281,6 +317,7 @@ pub fn begin(
         kept.push(revision.to_owned());
     }
     let state = State {
+        what: before.what,
         revision: revision.to_owned(),
         base: before.base.clone(),
         kept,

@@ -26,6 +26,8 @@ pub enum Seen {
     Unsaid,
     /// It has it, and is not well yet, or not any more.
     Unwell,
+    /// It had it, and will not be well with it.
+    Failed,
     /// It has it, and is well.
     Well,
 }
@@ -322,6 +324,8 @@ fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
         // It will not be given it any more, or it was, and is evicted.
         (Fact::Old, _) if member.leaving => Stage::Unconcerned,
         (Fact::New(_), _) if member.leaving => Stage::Failed,
+        // Silence changes nothing about that.
+        (Fact::New(Seen::Failed), _) => Stage::Failed,
         (Fact::Old, _) if opened.is_none() || !state.is_under_way() => Stage::NotYet,
         (Fact::Old, Some(_)) => Stage::WaitingSilent,
         (Fact::Old, None) => Stage::Due,
@@ -466,7 +470,7 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
         ];
         let silent = silent.map(|stage| step.sums.of(stage)).iter().sum();
         end(state, silent);
-        step.told.push((Told::Ended, words::complete(&state.revision, silent)));
+        step.told.push((Told::Ended, words::complete(state, silent)));
         return true;
     };
     if wave.approve && state.approved <= next {
@@ -553,5 +557,5 @@ pub fn command(
         Command::Pause | Command::Abort => Told::Stopped,
         Command::Return => Told::Ended,
     };
-    Ok((told, words::done(command, &state.revision)))
+    Ok((told, words::done(command, state)))
 }

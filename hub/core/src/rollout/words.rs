@@ -38,10 +38,15 @@ pub fn of_wave(state: &State, at: usize) -> String {
     }
 }
 
+/// `Revision web-5f`, `Version 0.6.0`: what goes out, at the beginning of a sentence.
+fn named(state: &State) -> String {
+    format!("{} {}", capital(state.what.noun()), state.revision)
+}
+
 pub(super) fn begins(state: &State) -> String {
     let last = state.open.saturating_sub(1);
     let count = state.waves.get(last).map_or(0, |wave| wave.clusters);
-    format!("Revision {} goes out: {} begins, with {}.", state.revision, wave(state, last), clusters(count))
+    format!("{} goes out: {} begins, with {}.", named(state), wave(state, last), clusters(count))
 }
 
 /// Why a person has to decide: nobody of a wave is left.
@@ -52,14 +57,17 @@ pub(super) fn left(state: &State, at: usize) -> String {
 pub(super) fn awaits(state: &State) -> String {
     if !state.why.is_empty() {
         return format!(
-            "Revision {} waits for somebody who lets it go on (karmada-hub rollout resume): {}.",
-            state.revision, state.why
+            "{} waits for somebody who lets it go on ({} resume): {}.",
+            named(state),
+            state.what.tool(),
+            state.why
         );
     }
     format!(
-        "Revision {} is well so far. {} waits for somebody who lets it begin (karmada-hub rollout resume).",
-        state.revision,
-        capital(&wave(state, state.open))
+        "{} is well so far. {} waits for somebody who lets it begin ({} resume).",
+        named(state),
+        capital(&wave(state, state.open)),
+        state.what.tool()
     )
 }
 
@@ -70,12 +78,13 @@ fn capital(text: &str) -> String {
 
 pub(super) fn stopped(state: &State, returned: bool) -> String {
     let what = match returned {
-        true => "The clusters that have it go back to what they had.",
-        false => {
-            "No more clusters are changed until somebody says resume, abort or return (karmada-hub rollout)."
-        }
+        true => "The clusters that have it go back to what they had.".to_owned(),
+        false => format!(
+            "No more clusters are changed until somebody says resume, abort or return ({}).",
+            state.what.tool()
+        ),
     };
-    format!("Revision {} was stopped: {}. {what}", state.revision, state.why)
+    format!("{} was stopped: {}. {what}", named(state), state.why)
 }
 
 pub(super) fn failures(failed: usize, heard: usize, unreported: usize, deadline: Duration) -> String {
@@ -96,10 +105,10 @@ pub(super) fn silent(silent: usize, changed: usize, others: usize, of: usize) ->
     )
 }
 
-pub(super) fn complete(revision: &str, silent: usize) -> String {
+pub(super) fn complete(state: &State, silent: usize) -> String {
     match silent {
-        0 => format!("Revision {revision} has reached every cluster."),
-        _ => format!("Revision {revision} has gone to every cluster; {}.", except(silent)),
+        0 => format!("{} has reached every cluster.", named(state)),
+        _ => format!("{} has gone to every cluster; {}.", named(state), except(silent)),
     }
 }
 
@@ -130,15 +139,16 @@ pub(super) fn already(command: Command, phase: Phase) -> String {
     format!("the rollout is {is}, and {command} changes nothing")
 }
 
-pub(super) fn done(command: Command, revision: &str) -> String {
+pub(super) fn done(command: Command, state: &State) -> String {
+    let what = named(state);
     match command {
-        Command::Pause => format!("Revision {revision} is paused: no more clusters are changed."),
-        Command::Resume => format!("Revision {revision} goes on."),
+        Command::Pause => format!("{what} is paused: no more clusters are changed."),
+        Command::Resume => format!("{what} goes on."),
         Command::Abort => {
-            format!("Revision {revision} is aborted: the clusters that have it keep it, no others get it.")
+            format!("{what} is aborted: the clusters that have it keep it, no others get it.")
         }
         Command::Return => {
-            format!("Revision {revision} is taken back: its clusters get what they had before.")
+            format!("{what} is taken back: its clusters get what they had before.")
         }
     }
 }
@@ -164,20 +174,20 @@ pub fn reason(state: &State) -> &'static str {
 
 /// Its message: how far a rollout is. Sums are always in it.
 pub fn message(state: &State, step: &Step) -> String {
-    let revision = &state.revision;
+    let revision = format!("{} {}", state.what.noun(), state.revision);
     let last = state.open.checked_sub(1);
     let head = match state.phase {
-        Phase::Complete if state.why.is_empty() => format!("revision {revision} has reached every cluster"),
-        Phase::Complete => format!("revision {revision} has gone to every cluster; {}", state.why),
+        Phase::Complete if state.why.is_empty() => format!("{revision} has reached every cluster"),
+        Phase::Complete => format!("{revision} has gone to every cluster; {}", state.why),
         Phase::Running => {
             let at = last.map_or_else(|| "begins".to_owned(), |last| wave(state, last));
-            format!("revision {revision}: {at}{}", soaks(state, last))
+            format!("{revision}: {at}{}", soaks(state, last))
         }
         Phase::AwaitsApproval if !state.why.is_empty() => {
-            format!("revision {revision} waits for an approval: {}", state.why)
+            format!("{revision} waits for an approval: {}", state.why)
         }
         Phase::AwaitsApproval => {
-            format!("revision {revision}: {} waits for an approval", wave(state, state.open))
+            format!("{revision}: {} waits for an approval", wave(state, state.open))
         }
         Phase::Paused | Phase::Breached | Phase::Aborted | Phase::Returned => {
             let at = last.map_or_else(
@@ -190,7 +200,7 @@ pub fn message(state: &State, step: &Step) -> String {
                 Phase::Aborted => "aborted",
                 _ => "returned",
             };
-            format!("revision {revision} is {is} {at}: {}", state.why)
+            format!("{revision} is {is} {at}: {}", state.why)
         }
     };
     let sums = sums(step);

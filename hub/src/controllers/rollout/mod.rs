@@ -494,7 +494,12 @@ impl Rollouts {
 }
 
 /// Does what somebody wants.
-fn carry_out(state: &mut State, text: &str, sums: &Sums, returns: bool) -> Result<(Told, String), String> {
+pub(super) fn carry_out(
+    state: &mut State,
+    text: &str,
+    sums: &Sums,
+    returns: bool,
+) -> Result<(Told, String), String> {
     let (what, meant) = Command::read(text)?;
     if meant.is_some_and(|meant| meant != state.revision) {
         return Err(format!("it is about another revision than {}", state.revision));
@@ -502,7 +507,8 @@ fn carry_out(state: &mut State, text: &str, sums: &Sums, returns: bool) -> Resul
     command(state, what, sums, returns)
 }
 
-fn reason_of(kind: Told) -> &'static str {
+/// The reason of an event that tells it.
+pub(super) fn reason_of(kind: Told) -> &'static str {
     match kind {
         Told::Advanced => event::ROLLOUT_ADVANCED,
         Told::Stopped => event::ROLLOUT_STOPPED,

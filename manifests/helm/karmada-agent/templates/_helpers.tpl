@@ -32,6 +32,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not (has (toString .Values.tunnel.mode) (list "off" "read-only" "full")) }}
 {{- fail (printf "tunnel.mode %v: off, read-only or full, in quotes" .Values.tunnel.mode) }}
 {{- end }}
+{{- if not (has (toString .Values.upgrade) (list "off" "windows" "on")) }}
+{{- fail (printf "upgrade %v: off, windows or on, in quotes" .Values.upgrade) }}
+{{- end }}
 {{- range .Values.namespaces }}
 {{- if not (and (le (len .) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" .)) }}
 {{- fail (printf "namespaces: %q is no name of a namespace" .) }}

@@ -107,8 +107,14 @@ pub const HUB_CONDITIONS: [&str; 6] = [
 ];
 
 /// Annotations that are a report of the agent's.
-const REPORTS: [&str; 5] =
-    [extension::NODES, extension::QUOTAS, extension::TUNNEL, extension::LINK, extension::VERSION];
+const REPORTS: [&str; 6] = [
+    extension::NODES,
+    extension::QUOTAS,
+    extension::TUNNEL,
+    extension::LINK,
+    extension::VERSION,
+    extension::AGENT_UPGRADE,
+];
 
 /// Annotations that say what the agent's flags know of the member: they are its own when it makes its Cluster.
 const FACTS: [&str; 1] = [extension::LINK_WINDOWS];

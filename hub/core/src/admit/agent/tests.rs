@@ -87,6 +87,16 @@ fn every_field_of_a_cluster_is_in_the_table() {
         ("metadata.annotations", json!({extension::TUNNEL_CALL: "1"}), json!({}), "no", "no", "no", "no"),
         (
             "metadata.annotations",
+            json!({extension::AGENT_UPGRADE: "{}"}),
+            json!({extension::AGENT_UPGRADE: "{\"mode\":\"on\"}"}),
+            "yes",
+            "yes",
+            "yes",
+            "yes",
+        ),
+        ("metadata.annotations", json!({extension::AGENT_OFFER: "{}"}), json!({}), "no", "no", "no", "no"),
+        (
+            "metadata.annotations",
             json!({extension::LINK_WINDOWS: "02:00-04:00"}),
             json!({extension::LINK_WINDOWS: "00:00-24:00"}),
             "yes",

@@ -1,0 +1,246 @@
+//! The agent's own Deployment: another image, what was there before beside, and the way back.
+//!
+//! For a trial the Deployment gets the new image and a way of rolling it out in which the old Pod stays until the new one has been ready
+//! for longer than any trial. Ending the trial puts that back as it was: then the Deployment's controller takes one of the two away,
+//! the old Pod or the new one. Whatever is written goes under the resourceVersion that was read, so that nobody is written over.
+
+use karmada_api::consts::extension::AGENT_TRIAL;
+use karmada_client::{Error, Patch, Resource, Rest};
+use karmada_core::upgrade::{
+    Offer, Version, Way,
+    trial::{Ended, Trial},
+};
+use karmada_meta::{object, time::Time};
+use serde_json::{Map, Value, json};
+
+use super::Trouble;
+
+/// For how long the old Pod stays beside a ready one, in seconds: a week is longer than links are down.
+const BESIDE: i64 = 7 * 24 * 3600;
+/// The container, where there are several.
+const CONTAINER: &str = "karmada-agent";
+/// The fields of a Deployment's spec that a trial changes.
+const CHANGED: [&str; 3] = ["strategy", "minReadySeconds", "progressDeadlineSeconds"];
+/// Who writes.
+const MANAGER: &str = "karmada-agent-upgrade";
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Deployment {
+    member: Rest,
+    path: String,
+    name: String,
+}
+
+impl Deployment {
+    /// How an agent is installed that is a Pod of one.
+    pub(crate) const WAY: Way = Way::Deployment;
+
+    pub(crate) fn new(member: Rest, (namespace, name): (String, String)) -> Self {
+        let resource = Resource::new("apps", "v1", "deployments", "Deployment", true);
+        let path = resource.object(Some(&namespace), &name);
+        Self { member, path, name: format!("{namespace}/{name}") }
+    }
+
+    /// As it is now.
+    pub(crate) async fn read(&self) -> Result<Value, Trouble> {
+        self.member.small().get(&self.path).await.map_err(|error| self.trouble(error))
+    }
+
+    fn trouble(&self, error: Error) -> Trouble {
+        let name = &self.name;
+        if error.is_not_found() {
+            return Trouble::Lasting(format!(
+                "there is no Deployment {name} of which this agent is a Pod: name it by --upgrade-deployment"
+            ));
+        }
+        if error.is_forbidden() {
+            return Trouble::Lasting(format!(
+                "the agent may not change the image of its Deployment {name}: manifests/agent/upgrade.yaml has the Role ({error})"
+            ));
+        }
+        if error.is_invalid() {
+            return Trouble::Lasting(format!("the member refuses to change the Deployment {name}: {error}"));
+        }
+        Trouble::Passing(error)
+    }
+
+    /// Begins a trial.
+    pub(crate) async fn begin(
+        &self,
+        live: &Value,
+        offer: &Offer,
+        version: &Version,
+        now: Time,
+    ) -> Result<Trial, Trouble> {
+        if live["spec"]["paused"] == true {
+            return Err(Trouble::Lasting(format!("the Deployment {} is paused", self.name)));
+        }
+        let (_, old) = image(live)?;
+        let new = wanted_image(old, offer).map_err(Trouble::Lasting)?;
+        let kept: Map<String, Value> =
+            CHANGED.iter().map(|field| ((*field).to_owned(), live["spec"][*field].clone())).collect();
+        let trial = Trial {
+            version: offer.version.clone(),
+            begun: offer.begun,
+            was: version.to_string(),
+            old: old.to_owned(),
+            new: new.clone(),
+            kept: kept.into(),
+            since: now,
+            taken: None,
+            linked: 0,
+            lifeless: 0,
+            ended: None,
+            why: String::new(),
+        };
+        let spec = json!({
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "minReadySeconds": BESIDE,
+            "progressDeadlineSeconds": BESIDE + 600,
+        });
+        self.write(live, &trial, spec, Some(&new)).await?;
+        Ok(trial)
+    }
+
+    /// Keeps what is known of a trial.
+    pub(crate) async fn keep(&self, live: &Value, trial: &Trial) -> Result<(), Trouble> {
+        self.write(live, trial, json!({}), None).await
+    }
+
+    /// Puts back the old image.
+    pub(crate) async fn go_back(
+        &self,
+        live: &Value,
+        mut trial: Trial,
+        why: String,
+    ) -> Result<Trial, Trouble> {
+        trial.end(Ended::Returned, why);
+        let old = trial.old.clone();
+        self.settle(live, &trial, Some(&old)).await?;
+        Ok(trial)
+    }
+
+    /// Writes how a trial has ended, and puts back all that was changed for it but the image.
+    pub(crate) async fn settle(
+        &self,
+        live: &Value,
+        trial: &Trial,
+        image: Option<&str>,
+    ) -> Result<(), Trouble> {
+        let mut spec = json!({});
+        for field in CHANGED.iter().filter(|_| live["spec"]["minReadySeconds"] == BESIDE) {
+            spec[*field] = trial.kept[*field].clone();
+        }
+        if spec["strategy"].is_object() && spec["strategy"].get("rollingUpdate").is_none() {
+            // A merge leaves alone what is not named.
+            spec["strategy"]["rollingUpdate"] = Value::Null;
+        }
+        self.write(live, trial, spec, image).await
+    }
+
+    async fn write(
+        &self,
+        live: &Value,
+        trial: &Trial,
+        mut spec: Value,
+        image: Option<&str>,
+    ) -> Result<(), Trouble> {
+        if let Some(wanted) = image {
+            let (at, _) = self::image(live)?;
+            let mut containers = live["spec"]["template"]["spec"]["containers"].clone();
+            containers[at]["image"] = wanted.into();
+            spec["template"] = json!({"spec": {"containers": containers}});
+        }
+        let mut change = json!({"metadata": {
+            "resourceVersion": object::resource_version(live),
+            "annotations": {AGENT_TRIAL: trial.write()},
+        }});
+        if spec.as_object().is_some_and(|spec| !spec.is_empty()) {
+            change["spec"] = spec;
+        }
+        let path = format!("{}?fieldManager={MANAGER}", self.path);
+        let written = self.member.patch(&path, Patch::Merge, &change).await;
+        written.map(drop).map_err(|error| self.trouble(error))
+    }
+}
+
+/// What a Deployment says of the last trial.
+pub(crate) fn trial(live: &Value) -> Option<Trial> {
+    Trial::read(object::annotation(live, AGENT_TRIAL)?)
+}
+
+/// The place of the agent's container, and its image.
+pub(crate) fn image(live: &Value) -> Result<(usize, &str), Trouble> {
+    let containers = live.pointer("/spec/template/spec/containers").and_then(Value::as_array);
+    let containers = containers.map(Vec::as_slice).unwrap_or_default();
+    let named = containers.iter().position(|container| container["name"] == CONTAINER);
+    let at = named.or_else(|| (containers.len() == 1).then_some(0));
+    let found = at.and_then(|at| Some((at, containers[at]["image"].as_str()?)));
+    found.ok_or_else(|| {
+        Trouble::Lasting(format!(
+            "the Deployment {} has no container of the name {CONTAINER}",
+            object::name(live)
+        ))
+    })
+}
+
+/// The image that an offer means, where there is this one.
+fn wanted_image(old: &str, offer: &Offer) -> Result<String, String> {
+    if !offer.image.is_empty() {
+        return Ok(offer.image.clone());
+    }
+    if old.contains('@') {
+        return Err(format!(
+            "the image {old} is pinned by its digest, so the new one has to be named: karmada-hub upgrade agents --image"
+        ));
+    }
+    let name = old.rfind('/').map_or(0, |slash| slash + 1);
+    let tag = old[name..].find(':').map(|colon| name + colon);
+    let (repository, tag) = tag.map_or((old, ""), |colon| (&old[..colon], &old[colon + 1..]));
+    let prefix =
+        if tag.starts_with('v') && tag[1..].starts_with(|c: char| c.is_ascii_digit()) { "v" } else { "" };
+    Ok(format!("{repository}:{prefix}{}", offer.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_keeps_its_repository_and_gets_the_version_as_its_tag() {
+        let rows = [
+            ("karmada-agent", "", Ok("karmada-agent:0.6.0")),
+            ("karmada-agent:0.5.0", "", Ok("karmada-agent:0.6.0")),
+            ("host:5000/x/karmada-agent", "", Ok("host:5000/x/karmada-agent:0.6.0")),
+            ("host:5000/x/karmada-agent:v0.5.0", "", Ok("host:5000/x/karmada-agent:v0.6.0")),
+            ("host/x/agent:edge", "", Ok("host/x/agent:0.6.0")),
+            ("host/x/agent:0.5.0@sha256:00", "", Err("is pinned by its digest")),
+            ("host/x/agent:0.5.0@sha256:00", "y/agent@sha256:11", Ok("y/agent@sha256:11")),
+        ];
+        for (old, named, want) in rows {
+            let offer = Offer {
+                version: "0.6.0".to_owned(),
+                begun: "2026-11-26T01:00:00Z".parse().unwrap(),
+                image: named.to_owned(),
+                returns: false,
+            };
+            match (wanted_image(old, &offer), want) {
+                (Ok(got), Ok(want)) => assert_eq!(got, want, "{old}"),
+                (Err(got), Err(want)) => assert!(got.contains(want), "{got}"),
+                (got, want) => panic!("{old}: {got:?}, wanted {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_agents_container_is_found_by_its_name_or_alone() {
+        let of = |containers: Value| json!({"metadata": {"name": "d"}, "spec": {"template": {"spec": {"containers": containers}}}});
+        let agent = json!({"name": CONTAINER, "image": "a:1"});
+        let other = json!({"name": "proxy", "image": "p:1"});
+        assert_eq!(image(&of(json!([other, agent]))).unwrap(), (1, "a:1"));
+        assert_eq!(image(&of(json!([other]))).unwrap(), (0, "p:1"));
+        assert!(image(&of(json!([other, other]))).is_err());
+        assert!(image(&of(json!([{"name": CONTAINER}]))).is_err());
+    }
+}

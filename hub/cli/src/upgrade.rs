@@ -1,0 +1,291 @@
+//! `karmada-hub upgrade`: gives the agents of clusters a new version, in waves.
+
+use std::collections::BTreeMap;
+
+use karmada_api::consts::{extension, namespace};
+use karmada_core::{
+    rollout::{Command, Phase, State, Wave},
+    upgrade::{
+        Report, Version, next_step,
+        request::{self, Request},
+        with_hub,
+    },
+};
+use karmada_env::Env;
+use karmada_meta::{object, time::Time};
+use karmada_objects::{
+    Part,
+    key::Key,
+    kinds::{CLUSTERS, CONFIG_MAPS, NAMESPACES},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Failure,
+    args::{UpgradeAgentsArgs, UpgradeArgs, UpgradeVerb, UpgradeWord},
+    ask::Server,
+    told::Told,
+};
+
+/// This program's own version, which is the hub's.
+const OURS: &str = env!("CARGO_PKG_VERSION");
+
+/// Asks for a version, shows how far it is, or does something about it.
+pub(super) async fn run(args: UpgradeArgs, env: Env) -> Result<(), Failure> {
+    match args.verb {
+        UpgradeVerb::Agents(args) => agents(&args, &env).await,
+        UpgradeVerb::Status(word) => show(&open(&word, &env).await?, word.told).await,
+        UpgradeVerb::Pause(word) => act(&open(&word, &env).await?, Command::Pause, word.told).await,
+        UpgradeVerb::Resume(word) => act(&open(&word, &env).await?, Command::Resume, word.told).await,
+        UpgradeVerb::Abort(word) => act(&open(&word, &env).await?, Command::Abort, word.told).await,
+        UpgradeVerb::Return(word) => act(&open(&word, &env).await?, Command::Return, word.told).await,
+    }
+}
+
+async fn open(word: &UpgradeWord, env: &Env) -> Result<Server, Failure> {
+    let server = Server::open(&word.server, env)?;
+    server.reach().await?;
+    Ok(server)
+}
+
+fn object_key() -> Key {
+    Key::new(namespace::SYSTEM, extension::AGENT_UPGRADE_OBJECT)
+}
+
+/// What the command line asks for, as the ConfigMap has it.
+fn asked(args: &UpgradeAgentsArgs, now: Time) -> Result<(BTreeMap<&'static str, String>, Request), Failure> {
+    let mut data = BTreeMap::new();
+    data.insert(request::VERSION, args.to.to_string());
+    data.insert(request::REQUESTED, now.to_string());
+    let waves = args.wave.as_deref().unwrap_or(request::WAVES_DEFAULT);
+    // Commas also stand within selectors.
+    let waves = if waves.contains(';') { waves.to_owned() } else { waves.replace(',', ";") };
+    data.insert(request::WAVES, waves);
+    let optional = [
+        (request::GATE, args.gate.clone()),
+        (request::IMAGE, args.image.clone()),
+        (request::DOWNGRADE, args.allow_downgrade.then(|| "true".to_owned())),
+    ];
+    data.extend(optional.into_iter().filter_map(|(key, text)| Some((key, text?))));
+    let request = Request::read(|key| data.get(key).map(String::as_str)).map_err(Failure::usage)?;
+    Ok((data, request))
+}
+
+async fn agents(args: &UpgradeAgentsArgs, env: &Env) -> Result<(), Failure> {
+    let now = Time::now(env);
+    let (data, request) = asked(args, now)?;
+    if let Ok(ours) = OURS.parse::<Version>()
+        && let Some(why) = with_hub(&request.version, &ours)
+    {
+        return Err(Failure::failed(why));
+    }
+    let server = Server::open(&args.server, env)?;
+    server.reach().await?;
+    let fleet = Fleet::look(&server, &request).await?;
+    if let Some((why, clusters)) = fleet.too_far.iter().next().filter(|_| !args.skip_too_old) {
+        return Err(Failure::failed(format!(
+            "{} of the agents cannot go to {} in one step: {why} ({}). Upgrade them to that first, or leave them out with \
+             --skip-too-old",
+            fleet.too_far.values().map(Vec::len).sum::<usize>(),
+            request.version,
+            clusters.join(", ")
+        )));
+    }
+    let summary = format!(
+        "version {}: {} of {} clusters get it; {} have it, {} are newer, {} take no versions from the hub",
+        request.version, fleet.concerned, fleet.all, fleet.have, fleet.newer, fleet.off
+    );
+    let value = json!({
+        "version": request.version.to_string(), "clusters": fleet.all, "concerned": fleet.concerned, "have": fleet.have,
+        "newer": fleet.newer, "off": fleet.off, "tooFar": fleet.too_far, "dryRun": args.dry_run,
+    });
+    if args.dry_run {
+        return args.told.say(&format!("{summary}. Nothing was changed (--dry-run)"), &value);
+    }
+    put(&server, &data).await?;
+    args.told.say(&format!("{summary}\nHow far it is: karmada-hub upgrade status"), &value)
+}
+
+/// Writes the request: a newer one takes the place of the one before.
+async fn put(server: &Server, data: &BTreeMap<&'static str, String>) -> Result<(), Failure> {
+    let failure = |error| server.failure(&error);
+    let replace = |live: &mut Value| {
+        live["data"] = json!(data);
+        object::remove_annotation(live, extension::ROLLOUT_COMMAND);
+        true
+    };
+    let written =
+        server.objects.modify(&CONFIG_MAPS, &object_key(), Part::Main, replace).await.map_err(failure)?;
+    if written.is_some() {
+        return Ok(());
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace::SYSTEM}});
+    match server.objects.create(&NAMESPACES, &namespace).await {
+        Err(error) if !error.is_already_exists() && !error.is_forbidden() => return Err(failure(error)),
+        _ => {}
+    }
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": extension::AGENT_UPGRADE_OBJECT, "namespace": namespace::SYSTEM},
+        "data": data,
+    });
+    server.objects.create(&CONFIG_MAPS, &object).await.map(drop).map_err(failure)
+}
+
+/// The agents, as far as a request concerns them.
+#[derive(Debug, Default)]
+struct Fleet {
+    all: usize,
+    concerned: usize,
+    have: usize,
+    newer: usize,
+    off: usize,
+    /// Which step comes first, and for whom: some of them.
+    too_far: BTreeMap<String, Vec<String>>,
+}
+
+impl Fleet {
+    async fn look(server: &Server, request: &Request) -> Result<Self, Failure> {
+        let mut fleet = Self::default();
+        let each = |page: Vec<Value>| page.iter().for_each(|cluster| fleet.add(cluster, request));
+        server.objects.list(&CLUSTERS, None, "", each).await.map_err(|error| server.failure(&error))?;
+        Ok(fleet)
+    }
+
+    fn add(&mut self, cluster: &Value, request: &Request) {
+        self.all += 1;
+        let version =
+            object::annotation(cluster, extension::VERSION).and_then(|text| text.parse::<Version>().ok());
+        let takes = object::annotation(cluster, extension::AGENT_UPGRADE).and_then(Report::read).is_some();
+        let Some(version) = version else { return self.off += 1 };
+        if version == request.version {
+            self.have += 1;
+        } else if !takes {
+            self.off += 1;
+        } else if version > request.version && !request.downgrade {
+            self.newer += 1;
+        } else if let Some(why) = next_step(&version, &request.version) {
+            self.too_far.entry(why).or_default().push(object::name(cluster).to_owned());
+        } else {
+            self.concerned += 1;
+        }
+    }
+}
+
+/// The ConfigMap, and how far the upgrade is.
+async fn find(server: &Server) -> Result<(Value, Option<State>), Failure> {
+    let live =
+        server.objects.get(&CONFIG_MAPS, &object_key()).await.map_err(|error| server.failure(&error))?;
+    let live = live.ok_or_else(|| {
+        Failure::failed("no upgrade was asked for: karmada-hub upgrade agents --to VERSION asks for one")
+    })?;
+    let state =
+        State::read(&live).map_err(|why| Failure::failed(format!("its state cannot be read: {why}")))?;
+    Ok((live, state))
+}
+
+async fn show(server: &Server, told: Told) -> Result<(), Failure> {
+    let (live, state) = find(server).await?;
+    let text = live["data"][request::STATUS].as_str().unwrap_or("the hub has not looked at it yet");
+    let phase = state.as_ref().map(|state| format!("{:?}", state.phase));
+    let waves: &[Wave] = state.as_ref().map(|state| state.waves.as_slice()).unwrap_or_default();
+    let value = json!({
+        "version": live["data"][request::VERSION], "phase": phase, "waves": waves, "status": text.lines().collect::<Vec<_>>(),
+    });
+    let waits = |state: &State| {
+        matches!(state.phase, Phase::Paused | Phase::Breached | Phase::AwaitsApproval | Phase::Aborted)
+    };
+    let next = match &state {
+        Some(state) if waits(state) => "\nnext: karmada-hub upgrade resume, abort or return",
+        _ => "",
+    };
+    told.say(&format!("{text}{next}"), &value)
+}
+
+/// Leaves a word for the hub on the ConfigMap: about this version, so that it does nothing to a newer one.
+async fn act(server: &Server, command: Command, told: Told) -> Result<(), Failure> {
+    let (live, state) = find(server).await?;
+    let version = live["data"][request::VERSION].as_str().unwrap_or_default().to_owned();
+    if state.is_some_and(|state| state.phase == Phase::Complete && state.revision == version) {
+        return Err(Failure::failed(format!(
+            "no upgrade is under way: {version} went to every cluster. To go back, ask for the version before: karmada-hub upgrade \
+             agents --to VERSION --allow-downgrade"
+        )));
+    }
+    let word = format!("{command} {version}");
+    let leave = |live: &mut Value| {
+        object::set_annotation(live, extension::ROLLOUT_COMMAND, word.as_str());
+        true
+    };
+    let written = server.objects.modify(&CONFIG_MAPS, &object_key(), Part::Main, leave).await;
+    if written.map_err(|error| server.failure(&error))?.is_none() {
+        return Err(Failure::failed("the request is gone"));
+    }
+    let line =
+        format!("the hub is asked to {command} the upgrade to {version} (upgrade status shows what it does)");
+    told.say(&line, &json!({"command": command.to_string(), "version": version}))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command as Line};
+
+    fn read(line: &str) -> Result<(BTreeMap<&'static str, String>, Request), String> {
+        let words = std::iter::once("karmada-hub").chain(line.split('|'));
+        let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
+        let Line::Upgrade(UpgradeArgs { verb: UpgradeVerb::Agents(args) }) = args.command else {
+            panic!("{line}")
+        };
+        asked(&args, "2026-11-26T01:00:00Z".parse().unwrap()).map_err(|error| format!("{error:?}"))
+    }
+
+    #[test]
+    fn what_is_asked_for_stands_in_the_object() {
+        let (data, request) = read("upgrade|agents|--to|v0.1.5").unwrap();
+        assert_eq!((data["version"].as_str(), data["waves"].as_str()), ("0.1.5", request::WAVES_DEFAULT));
+        assert!(!request.downgrade && !data.contains_key("gate"));
+        let (data, request) =
+            read("upgrade|agents|--to|0.1.5|--wave|1%,10% soak=1h,100%|--gate|maxFailures=2|--image|x/a:1")
+                .unwrap();
+        assert_eq!((data["waves"].as_str(), request.image.as_str()), ("1%;10% soak=1h;100%", "x/a:1"));
+        let (data, _) =
+            read("upgrade|agents|--to|0.1.5|--wave|tier in (a,b); 100%|--allow-downgrade").unwrap();
+        assert_eq!((data["waves"].as_str(), data["downgrade"].as_str()), ("tier in (a,b); 100%", "true"));
+        for (line, why) in [
+            ("upgrade|agents", "--to"),
+            ("upgrade|agents|--to|new", "is no version like 0.6.0"),
+            ("upgrade|agents|--to|0.1.5|--wave|50%", "the last wave must be 100%"),
+            ("upgrade|agents|--to|0.1.5|--gate|soon", "has no value"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(why), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_fleet_is_counted_and_the_next_step_named() {
+        let (_, request) = read("upgrade|agents|--to|0.6.0").unwrap();
+        let takes = "{\"mode\":\"on\",\"way\":\"Deployment\"}";
+        let cluster = |name: &str, version: Option<&str>, takes: Option<&str>| {
+            let annotations = json!({"agent.karmada.io/version": version, "agent.karmada.io/upgrade": takes});
+            json!({"metadata": {"name": name, "annotations": annotations}})
+        };
+        let mut fleet = Fleet::default();
+        for cluster in [
+            cluster("a", Some("0.5.0"), Some(takes)),
+            cluster("b", Some("0.6.0"), None),
+            cluster("c", Some("0.6.1"), Some(takes)),
+            cluster("d", Some("0.5.0"), None),
+            cluster("e", None, None),
+            cluster("f", Some("0.3.0"), Some(takes)),
+        ] {
+            fleet.add(&cluster, &request);
+        }
+        assert_eq!((fleet.all, fleet.concerned, fleet.have, fleet.newer, fleet.off), (6, 1, 1, 1, 2));
+        let (why, clusters) = fleet.too_far.iter().next().unwrap();
+        assert!(why.ends_with("first to 0.5") && clusters == &["f"], "{why}");
+    }
+}

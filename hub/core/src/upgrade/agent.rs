@@ -1,0 +1,198 @@
+//! What an agent does about an offer.
+
+use super::{
+    Mode, Offer, Stands, Version, next_step,
+    trial::{Ended, Part, Trial},
+};
+
+/// What an agent knows of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Own<'a> {
+    /// Its version.
+    pub version: &'a Version,
+    /// What its owner lets be done.
+    pub mode: Mode,
+    /// What holds changes back now.
+    pub held: Option<&'a str>,
+    /// Whether the Cluster has maintenance windows.
+    pub windows: bool,
+}
+
+/// What it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Nothing is offered.
+    Nothing,
+    /// It only says how it stands.
+    Say(Stands, String),
+    /// It begins a trial.
+    Begin,
+    /// It goes back to what was before the version.
+    GoBack,
+}
+
+/// Decides by the offer and by what was last tried.
+pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act {
+    let say = |stands, why: &str| Act::Say(stands, why.to_owned());
+    let Some(offer) = offer else { return Act::Nothing };
+    let tried = trial.filter(|trial| trial.version == offer.version && trial.begun == offer.begun);
+    let wanted = match offer.version.parse::<Version>() {
+        Ok(wanted) => wanted,
+        Err(error) => return say(Stands::Refused, &error.to_string()),
+    };
+    if let Some(trial) = tried.filter(|trial| trial.ended == Some(Ended::Returned)) {
+        return say(Stands::Returned, &trial.why);
+    }
+    if let Some(trial) = tried.filter(|trial| trial.is_open()) {
+        return match trial.part(own.version) {
+            Part::New if trial.taken.is_some() => say(Stands::Trying, "it runs, and has to prove itself"),
+            Part::New | Part::Old => say(Stands::Trying, "it is fetched and started"),
+            Part::Neither => say(Stands::Refused, "somebody has changed the version of the agent meanwhile"),
+        };
+    }
+    if offer.returns {
+        if wanted != *own.version {
+            return say(Stands::Returned, "another version runs already");
+        }
+        return match (tried, wait(own)) {
+            (None, _) => say(Stands::Refused, "what ran before is not known here"),
+            (Some(_), Some(why)) => Act::Say(Stands::Waiting, why),
+            (Some(_), None) => Act::GoBack,
+        };
+    }
+    if wanted == *own.version {
+        return say(Stands::Committed, "");
+    }
+    if let Some(why) = next_step(own.version, &wanted) {
+        return Act::Say(Stands::Refused, why);
+    }
+    match wait(own) {
+        Some(why) => Act::Say(Stands::Waiting, why),
+        None => Act::Begin,
+    }
+}
+
+/// What is waited for.
+fn wait(own: Own<'_>) -> Option<String> {
+    match own.mode {
+        Mode::Off => Some("the agent's owner does not let it be upgraded (--upgrade=off)".to_owned()),
+        Mode::Windows if !own.windows => Some(
+            "the agent changes its version in maintenance windows only (--upgrade=windows), and the Cluster has none \
+             (cluster.karmada.io/maintenance-windows)"
+                .to_owned(),
+        ),
+        Mode::Windows | Mode::On => own.held.map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::trial::tests::trial, *};
+
+    #[test]
+    fn an_agent_does_what_its_owner_and_the_time_allow() {
+        let offer = |version: &str, returns| Offer {
+            version: version.to_owned(),
+            begun: trial().begun,
+            image: String::new(),
+            returns,
+        };
+        let (new, back) = (offer("0.6.0", false), offer("0.6.0", true));
+        let again = Offer { begun: new.begun.next(), ..new.clone() };
+        let (far, odd) = (offer("0.9.0", false), offer("latest", false));
+        let open = trial();
+        let taken = Trial { taken: Some(open.since), ..open.clone() };
+        let ended = |how| Trial { ended: Some(how), why: "why".to_owned(), ..open.clone() };
+        let (returned, committed) = (ended(Ended::Returned), ended(Ended::Committed));
+        let say = |stands, why: &str| Act::Say(stands, why.to_owned());
+        // Offer, version, mode, held, windows, trial.
+        let rows = [
+            (None, "0.5.0", Mode::On, false, false, None, Act::Nothing),
+            (Some(&new), "0.5.0", Mode::On, false, false, None, Act::Begin),
+            (Some(&new), "0.5.0", Mode::On, true, false, None, say(Stands::Waiting, "held: fair")),
+            (Some(&new), "0.5.0", Mode::Windows, false, true, None, Act::Begin),
+            (Some(&new), "0.5.0", Mode::Windows, true, true, None, say(Stands::Waiting, "held: fair")),
+            (Some(&new), "0.6.0", Mode::On, true, false, None, say(Stands::Committed, "")),
+            (Some(&new), "0.6.0", Mode::On, false, false, Some(&committed), say(Stands::Committed, "")),
+            // Once is enough, until a person begins another attempt.
+            (Some(&new), "0.5.0", Mode::On, false, false, Some(&returned), say(Stands::Returned, "why")),
+            (Some(&again), "0.5.0", Mode::On, false, false, Some(&returned), Act::Begin),
+            (
+                Some(&new),
+                "0.5.0",
+                Mode::On,
+                false,
+                false,
+                Some(&open),
+                say(Stands::Trying, "it is fetched and started"),
+            ),
+            (
+                Some(&new),
+                "0.6.0",
+                Mode::On,
+                false,
+                false,
+                Some(&taken),
+                say(Stands::Trying, "it runs, and has to prove itself"),
+            ),
+            (
+                Some(&new),
+                "0.5.5",
+                Mode::On,
+                false,
+                false,
+                Some(&open),
+                say(Stands::Refused, "somebody has changed the version of the agent meanwhile"),
+            ),
+            (
+                Some(&far),
+                "0.5.0",
+                Mode::On,
+                false,
+                false,
+                None,
+                say(Stands::Refused, "from 0.5.0 to 0.9.0 are more than two minor versions: first to 0.7"),
+            ),
+            (
+                Some(&odd),
+                "0.5.0",
+                Mode::On,
+                false,
+                false,
+                None,
+                say(Stands::Refused, "\"latest\" is no version like 0.6.0"),
+            ),
+            (Some(&back), "0.6.0", Mode::On, false, false, Some(&committed), Act::GoBack),
+            (
+                Some(&back),
+                "0.6.0",
+                Mode::On,
+                true,
+                false,
+                Some(&committed),
+                say(Stands::Waiting, "held: fair"),
+            ),
+            (
+                Some(&back),
+                "0.6.0",
+                Mode::On,
+                false,
+                false,
+                None,
+                say(Stands::Refused, "what ran before is not known here"),
+            ),
+            (Some(&back), "0.5.0", Mode::On, false, false, Some(&returned), say(Stands::Returned, "why")),
+        ];
+        for (offer, version, mode, is_held, windows, trial, want) in rows {
+            let version: Version = version.parse().unwrap();
+            let own = Own { version: &version, mode, held: is_held.then_some("held: fair"), windows };
+            assert_eq!(decide(offer, own, trial), want, "{offer:?} {version} {mode} {trial:?}");
+        }
+        let version: Version = "0.5.0".parse().unwrap();
+        for (mode, want) in [(Mode::Off, "--upgrade=off"), (Mode::Windows, "the Cluster has none")] {
+            let own = Own { version: &version, mode, held: None, windows: false };
+            let Act::Say(Stands::Waiting, why) = decide(Some(&new), own, None) else { panic!("{mode}") };
+            assert!(why.contains(want), "{why}");
+        }
+    }
+}

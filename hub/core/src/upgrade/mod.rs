@@ -1,0 +1,34 @@
+//! New versions of the agents: which cluster is offered one, when its agent takes it, and when it goes back to the old one.
+//!
+//! ```text
+//!   ConfigMap agent-upgrade ─ request ─▶ what is wanted ─┬─ fleet ─▶ facts of clusters ─▶ rollout::step ─▶ State
+//!                                                        │                                                   │
+//!   Cluster, by its agent: version, Report ──────────────┘        Cluster, by the hub: Offer ◀───────────────┘
+//!
+//!   agent:   Offer, holds, windows, its owner's flag ─ agent ─▶ wait, begin, refuse, go back
+//!   beside:  Trial: what was there before stays until the new one has proven itself ─ trial ─▶ committed, or returned
+//! ```
+//!
+//! The rules:
+//!
+//! - The waves, their order and their gate are those of [`rollout`](crate::rollout). A request is a person's act: its order is made of
+//!   its own time, and a version that has failed is tried again by another request alone.
+//! - The owner of an agent is the limit: an agent that was not told to take new versions says nothing of them, and is passed over.
+//! - An offer is one of a time ([`Offer::begun`]). An agent that has gone back from it does not take it again.
+//! - A cluster that joins while waves are under way gets the version when it has reached all others. None gets an older version than
+//!   it has unless the request says so.
+//! - A version that is more than two minor versions away is not taken: what was kept by the old one may not be read by it.
+//! - Whether a new version is well decides the member itself. The hub may be away, and is not asked.
+
+pub mod agent;
+pub mod fleet;
+pub mod request;
+mod told;
+pub mod trial;
+mod version;
+pub mod words;
+
+pub use self::{
+    told::{About, Mode, Offer, Report, Stands, Way},
+    version::{Unreadable, Version, next_step, with_hub},
+};

@@ -1,0 +1,184 @@
+//! What hub and agent say to each other about versions, each in an annotation of the Cluster.
+
+use std::{fmt, str::FromStr};
+
+use karmada_meta::time::Time;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// No annotation is longer.
+const LONGEST: usize = 8 << 10;
+/// Nor does an agent give a longer reason.
+const REASON: usize = 512;
+
+/// What the hub offers the agent of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Offer {
+    /// The version.
+    pub version: String,
+    /// When its first wave began: an agent that has gone back from this offer waits for another.
+    pub begun: Time,
+    /// The image. Without it: the agent's own image with the version as its tag.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub image: String,
+    /// The agent is to go back from the version to what was before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returns: bool,
+}
+
+/// What an agent's owner lets be done with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Nothing.
+    #[default]
+    Off,
+    /// It takes a new version in a maintenance window only: never where there is none.
+    Windows,
+    /// It takes one whenever changes may be made.
+    On,
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "windows" => Ok(Self::Windows),
+            "on" => Ok(Self::On),
+            _ => Err(format!("{text:?} is none of off, windows and on")),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Windows => "windows",
+            Self::On => "on",
+        })
+    }
+}
+
+/// How an agent is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// It is a Pod of a Deployment, whose image it changes.
+    Deployment,
+}
+
+/// How an agent stands to an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stands {
+    /// It takes it when it may.
+    Waiting,
+    /// The new version is being fetched, or is on trial.
+    Trying,
+    /// The new version is there to stay.
+    Committed,
+    /// The new version was not well, and what was before is there again.
+    Returned,
+    /// It does not take it.
+    Refused,
+}
+
+/// What an agent says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// What its owner lets be done.
+    pub mode: Mode,
+    /// How it is installed.
+    pub way: Way,
+    /// The version that it says something about; nothing if it was offered none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<About>,
+}
+
+/// What an agent says about an offer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Its version.
+    pub version: String,
+    /// And its time.
+    pub begun: Time,
+    /// How the agent stands to it.
+    pub stands: Stands,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+impl Offer {
+    /// Reads an annotation.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read(text: &str) -> Result<Self, String> {
+        read(text)
+    }
+
+    /// As it stands in the annotation.
+    pub fn write(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Report {
+    /// Reads an annotation; an agent that says something else says nothing.
+    pub fn read(text: &str) -> Option<Self> {
+        read(text).ok()
+    }
+
+    /// As it stands in the annotation.
+    pub fn write(&self) -> String {
+        let mut report = self.clone();
+        if let Some(about) = &mut report.about
+            && about.why.len() > REASON
+        {
+            about.why = about.why.chars().take(REASON / 4).collect();
+        }
+        serde_json::to_string(&report).unwrap_or_default()
+    }
+
+    /// What it says about an offer of this version and time.
+    pub fn on(&self, version: &str, begun: Time) -> Option<&About> {
+        self.about.as_ref().filter(|about| about.version == version && about.begun == begun)
+    }
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    match text.len() {
+        ..=LONGEST => serde_json::from_str(text).map_err(|error| error.to_string()),
+        long => Err(format!("{long} bytes are more than {LONGEST}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_read_back_and_bounded() {
+        let begun: Time = "2026-11-26T01:00:00Z".parse().unwrap();
+        let offer = Offer { version: "0.6.0".to_owned(), begun, image: String::new(), returns: false };
+        assert_eq!(Offer::read(&offer.write()), Ok(offer));
+        let about =
+            About { version: "0.6.0".to_owned(), begun, stands: Stands::Returned, why: "ü".repeat(REASON) };
+        let report = Report { mode: Mode::Windows, way: Way::Deployment, about: Some(about) };
+        let text = report.write();
+        assert!(text.len() < 2 * REASON && text.contains("\"mode\":\"windows\""), "{text}");
+        let read = Report::read(&text).unwrap();
+        assert_eq!(read.on("0.6.0", begun).unwrap().stands, Stands::Returned);
+        assert_eq!(read.on("0.6.1", begun), None);
+        assert_eq!(read.on("0.6.0", begun.next()), None);
+        assert_eq!(Report::read("{\"mode\":\"always\"}"), None);
+        assert!(
+            Offer::read(&format!("{{\"version\":\"{}\"}}", "9".repeat(LONGEST)))
+                .unwrap_err()
+                .contains("more than")
+        );
+    }
+}

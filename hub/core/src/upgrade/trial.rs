@@ -1,0 +1,255 @@
+//! A new version on trial: what is remembered of it where a power cut does not reach, and when it is given up.
+//!
+//! ```text
+//!   begun ─ the new one starts: taken ─▶ it has the Lease of the hub, and every Work was looked at ─▶ committed
+//!     │                                   └ it does not live, or the hub can be reached and it does not prove itself ─▶ returned
+//!     └ it does not start in time ─▶ returned
+//! ```
+//!
+//! Who looks is the old version, which stays beside. It asks the hub for a sign of its own: time in which the hub cannot be reached
+//! from here says nothing against the new version, and does not count.
+
+use std::time::Duration;
+
+use karmada_meta::{duration, time::Time};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Version;
+
+/// How long a new version may take to be fetched and to start. The old one is at work meanwhile.
+pub const START: Duration = Duration::from_secs(20 * 60);
+/// How long it may take to prove itself, while the hub can be reached.
+pub const PROOF: Duration = Duration::from_secs(10 * 60);
+/// How long nothing may be seen of it, whether or not the hub can be reached.
+pub const LIFE: Duration = Duration::from_secs(10 * 60);
+/// For how long it has to be well before it counts as proven.
+pub const WELL: Duration = Duration::from_secs(30);
+
+/// How a trial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// The new version stays.
+    Committed,
+    /// The old one is back.
+    Returned,
+}
+
+/// Which part of it a running agent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The version that is on trial.
+    New,
+    /// The one that was there before.
+    Old,
+    /// Neither of them: somebody else has changed the version.
+    Neither,
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trial {
+    /// The version on trial.
+    pub version: String,
+    /// The time of its offer.
+    pub begun: Time,
+    /// The version before.
+    pub was: String,
+    /// What ran before: an image, or a place.
+    pub old: String,
+    /// What is tried.
+    pub new: String,
+    /// What else was changed for the trial, as it was.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub kept: Value,
+    /// When it was begun here.
+    pub since: Time,
+    /// When the new version had started, and asked the old one to step aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Time>,
+    /// Seconds since then in which the hub could be reached.
+    #[serde(default)]
+    pub linked: u64,
+    /// Seconds since the new version was last seen to live.
+    #[serde(default)]
+    pub lifeless: u64,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+impl Trial {
+    /// Reads what was kept; nothing where there was none, or nobody can say what it is.
+    pub fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// As it is kept.
+    pub fn write(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether it goes on.
+    pub fn is_open(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// Which part an agent of a version has in it.
+    pub fn part(&self, version: &Version) -> Part {
+        let is = |text: &str| text.parse::<Version>().ok().as_ref() == Some(version);
+        match (is(&self.version), is(&self.was)) {
+            (true, _) => Part::New,
+            (false, true) => Part::Old,
+            (false, false) => Part::Neither,
+        }
+    }
+
+    /// Why it is given up before the new version has started, if it is.
+    pub fn start(&self, now: Time) -> Option<String> {
+        let waited = self.since.elapsed(now.timestamp().into());
+        (self.taken.is_none() && waited >= START).then(|| {
+            format!(
+                "{} did not start within {}: look at the Pods of its Deployment, and whether the image can be pulled",
+                self.version,
+                duration::format(START)
+            )
+        })
+    }
+
+    /// A time has passed in which the hub could be reached or not, and the new version was seen to live or not. Why it is given
+    /// up, if it is.
+    pub fn spend(&mut self, time: Duration, linked: bool, lives: bool) -> Option<String> {
+        if linked {
+            self.linked = self.linked.saturating_add(time.as_secs());
+        }
+        self.lifeless = if lives { 0 } else { self.lifeless.saturating_add(time.as_secs()) };
+        let version = &self.version;
+        if Duration::from_secs(self.lifeless) >= LIFE {
+            return Some(format!(
+                "{version} started, and nothing was seen of it for {}: it may crash",
+                duration::format(LIFE)
+            ));
+        }
+        (Duration::from_secs(self.linked) >= PROOF).then(|| {
+            format!(
+                "{version} did not renew its Lease on the hub and carry out all Works within {} in which the hub could be reached \
+                 from here",
+                duration::format(PROOF)
+            )
+        })
+    }
+
+    /// It ends.
+    pub fn end(&mut self, how: Ended, why: impl Into<String>) {
+        (self.ended, self.why) = (Some(how), why.into());
+    }
+}
+
+/// For how long a new version has been well.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Proof(Option<Duration>);
+
+impl Proof {
+    /// It is well or not at a monotonic time. Whether it is proven.
+    pub fn look(&mut self, well: bool, now: Duration) -> bool {
+        self.0 = well.then(|| self.0.unwrap_or(now));
+        self.0.is_some_and(|since| now.saturating_sub(since) >= WELL)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn trial() -> Trial {
+        Trial {
+            version: "0.6.0".into(),
+            begun: "2026-11-26T01:00:00Z".parse().unwrap(),
+            was: "0.5.0".into(),
+            old: "x/karmada-agent:0.5.0".into(),
+            new: "x/karmada-agent:0.6.0".into(),
+            kept: Value::Null,
+            since: "2026-11-26T02:00:00Z".parse().unwrap(),
+            taken: None,
+            linked: 0,
+            lifeless: 0,
+            ended: None,
+            why: String::new(),
+        }
+    }
+
+    const STEP: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_is_kept_is_read_back() {
+        let mut trial = trial();
+        trial.end(Ended::Returned, "why");
+        assert_eq!(Trial::read(&trial.write()), Some(trial));
+        assert_eq!(Trial::read("{}"), None);
+    }
+
+    #[test]
+    fn each_version_knows_its_part() {
+        for (version, want) in
+            [("0.6.0", Part::New), ("0.5.0", Part::Old), ("0.5.1", Part::Neither), ("0.7.0", Part::Neither)]
+        {
+            assert_eq!(trial().part(&version.parse().unwrap()), want, "{version}");
+        }
+    }
+
+    #[test]
+    fn one_that_does_not_start_is_given_up() {
+        let (mut trial, soon, late) = (trial(), "2026-11-26T02:19:59Z", "2026-11-26T02:20:00Z");
+        assert_eq!(trial.start(soon.parse().unwrap()), None);
+        assert!(trial.start(late.parse().unwrap()).unwrap().contains("did not start within 20m0s"));
+        trial.taken = Some(soon.parse().unwrap());
+        assert_eq!(trial.start(late.parse().unwrap()), None);
+    }
+
+    #[test]
+    fn time_without_a_link_says_nothing_against_it() {
+        let mut trial = trial();
+        for _ in 0..10_000 {
+            assert_eq!(trial.spend(STEP, false, true), None);
+        }
+        for _ in 0..9 {
+            assert_eq!(trial.spend(STEP, true, true), None);
+        }
+        // A power cut in between loses nothing.
+        let mut trial = Trial::read(&trial.write()).unwrap();
+        assert!(
+            trial.spend(STEP, true, true).unwrap().contains("within 10m0s in which the hub could be reached")
+        );
+    }
+
+    #[test]
+    fn one_that_is_not_seen_to_live_is_given_up_without_the_hub() {
+        let mut trial = trial();
+        for lives in [false, true].repeat(100) {
+            assert_eq!(trial.spend(STEP * 5, false, lives), None);
+        }
+        assert_eq!(trial.spend(STEP * 9, false, false), None);
+        assert!(trial.spend(STEP, false, false).unwrap().contains("it may crash"));
+    }
+
+    #[test]
+    fn it_has_to_be_well_for_a_while() {
+        let mut proof = Proof::default();
+        let at = Duration::from_secs;
+        let rows = [
+            (false, 0, false),
+            (true, 5, false),
+            (true, 34, false),
+            (false, 35, false),
+            (true, 40, false),
+            (true, 70, true),
+        ];
+        for (well, now, want) in rows {
+            assert_eq!(proof.look(well, at(now)), want, "{now}");
+        }
+    }
+}
