@@ -480,7 +480,13 @@ impl Judge {
 
     /// Whether evictions are held, as of the last tick.
     pub fn held(&self) -> Option<&brake::Held> {
-        self.held.as_ref().or_else(|| self.reach.held())
+        let [first, second] = self.held_each();
+        first.or(second)
+    }
+
+    /// The same, by each as in a [`Verdict`].
+    pub fn held_each(&self) -> [Option<&brake::Held>; 2] {
+        [self.held.as_ref(), self.reach.held()]
     }
 
     /// When a cluster last gave a sign of life (monotonic), or since when the hub has waited for one.
