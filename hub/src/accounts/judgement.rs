@@ -105,6 +105,16 @@ impl Judgement {
         judge.held_each().into_iter().flatten().map(|held| self.message(held)).collect()
     }
 
+    /// The hub itself looks at clusters in push mode, and has looked at none yet.
+    pub(crate) fn looks_at_pushed(&self) {
+        self.judge.lock().looks_at_pushed();
+    }
+
+    /// It has looked at one for the first time.
+    pub(crate) fn looked_at(&self, cluster: &str) {
+        self.judge.lock().looked_at(cluster);
+    }
+
     /// What is decided by.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings

@@ -1,6 +1,6 @@
 //! The hub's agent for one cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem::replace, sync::Arc, time::Duration};
 
 use karmada_agent::{Agent, AgentConfig, Handle, Phase, Place, State};
 use karmada_api::{
@@ -25,11 +25,11 @@ use serde::Deserialize as _;
 use tokio::{
     sync::Notify,
     task::JoinSet,
-    time::{Instant, interval_at, sleep, timeout},
+    time::{Instant, interval_at, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Common, told};
+use super::{Common, starts::By, told};
 
 /// Who the hub is for members.
 const USER_AGENT: &str = concat!("karmada-hub/", env!("CARGO_PKG_VERSION"));
@@ -43,7 +43,7 @@ const TAKEN: Bounds = Bounds { answer: 16 << 20, kept: usize::MAX };
 const PART: usize = 8;
 /// What its long answers may take at a time, of what there is for all members.
 const CORNER: usize = 2 * TAKEN.answer;
-/// So long others wait at most for one that begins, until it has looked at its member for the first time and listed what is there.
+/// So long one counts as beginning at most, until it has looked at its member for the first time and listed what is there.
 const BEGINS: Duration = Duration::from_secs(2);
 /// How often it is looked whether it has.
 const BEGUN: Duration = Duration::from_millis(100);
@@ -186,7 +186,7 @@ impl Instance {
     }
 
     /// Runs it again and again, until it is to end.
-    pub(super) async fn keep(mut self) {
+    pub(super) async fn keep(mut self, mut by: By) {
         let (stop, mut backoff) = (self.stop.clone(), Backoff::new(AGAIN));
         loop {
             let found = tokio::select! {
@@ -195,7 +195,10 @@ impl Instance {
                 found = self.find() => found,
             };
             let (why, known) = match found {
-                Ok(Some((endpoint, print))) => match self.run(endpoint, print).await {
+                Ok(Some((endpoint, print))) => match self
+                    .run(endpoint, print, replace(&mut by, By::Being))
+                    .await
+                {
                     Ended::Stopped => return,
                     Ended::Changed => {
                         tracing::info!(cluster = self.cluster, "what the cluster is reached by has changed");
@@ -285,7 +288,13 @@ impl Instance {
     }
 
     /// Runs it once.
-    async fn run(&mut self, endpoint: Endpoint, print: u64) -> Ended {
+    async fn run(&mut self, endpoint: Endpoint, print: u64, by: By) -> Ended {
+        let (stop, common) = (self.stop.clone(), self.common.clone());
+        let mut turn = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ended::Stopped,
+            turn = common.starts.turn(by) => Some(turn),
+        };
         let (member, link) =
             careful_client_for(endpoint, USER_AGENT, karmada_reach::nowhere, self.env.clone());
         let settings = &self.common.settings;
@@ -305,18 +314,16 @@ impl Instance {
         let agent = Agent::new(config, self.common.client.clone(), member, self.env.clone(), state);
         let handle = agent.handle();
         let mut watchdog = Watchdog::new(self.env.now());
-        let (stop, common) = (self.stop.clone(), self.common.clone());
         let over = stop.child_token();
-        let mut turn = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ended::Stopped,
-            turn = common.begins.acquire() => turn.ok(),
-        };
         self.forget_lease().await;
         let mut running = JoinSet::new();
         running.spawn(agent.run(over.clone()));
         let mut looked = self.env.now();
         let mut rounds = interval_at(Instant::now() + WATCHED, WATCHED);
+        let until = Instant::now() + BEGINS;
+        let begun = begun(&handle);
+        tokio::pin!(begun);
+        let mut has_looked = false;
         tracing::info!(cluster = self.cluster, "the hub works on a cluster in push mode");
         let ended = loop {
             tokio::select! {
@@ -329,7 +336,13 @@ impl Instance {
                 () = stop.cancelled() => break Ended::Stopped,
                 () = self.look.notified() => {}
                 () = self.ear.hears() => {}
-                _ = timeout(BEGINS, begun(&handle)), if turn.is_some() => {
+                () = &mut begun, if !has_looked => {
+                    has_looked = true;
+                    common.accounts.judgement.looked_at(&self.cluster);
+                    turn = None;
+                    continue;
+                }
+                () = sleep_until(until), if turn.is_some() => {
                     turn = None;
                     continue;
                 }

@@ -489,6 +489,16 @@ impl Judge {
         [self.held.as_ref(), self.reach.held()]
     }
 
+    /// The hub itself looks at clusters in push mode: what is known of them counts only once it has.
+    pub fn looks_at_pushed(&mut self) {
+        self.reach.begins();
+    }
+
+    /// The hub has looked at a cluster in push mode for the first time, and its Cluster says what it has found.
+    pub fn looked_at(&mut self, cluster: &str) {
+        self.reach.looked_at(cluster);
+    }
+
     /// When a cluster last gave a sign of life (monotonic), or since when the hub has waited for one.
     pub fn heard(&self, cluster: &str) -> Option<Duration> {
         self.monitor.heard(cluster)
