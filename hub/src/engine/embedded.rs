@@ -27,6 +27,7 @@ use super::members;
 use crate::{
     Hub, HubConfig, HubError,
     admission::{KarmadaAdmission, services::AdmissionClient},
+    known::searched::Searched,
     write::claiming::NewTemplates,
 };
 
@@ -96,17 +97,18 @@ impl Embedded {
         let history = history(limits.storage);
         let store = open_store_sealed(engine, encryption, env, history, limits.storage)?;
         let admission = KarmadaAdmission::new(env.clone());
+        let searched = Arc::<Searched>::default();
         let registration = Registration {
             kinds: Vec::new(),
             crds: karmada_api::crds(),
             admission: admission.clone(),
             authorizer: Authorization::Roles,
-            derived: Vec::new(),
+            derived: vec![searched.clone()],
         };
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
         server.call_webhooks(Arc::new(AdmissionClient::of_hub(env)));
-        let reach = members::reach(&server, env);
+        let reach = members::reach(&server, &searched, env);
         let reaching = reach.figures().clone();
         server.carry_path(&reach.tunnels());
         reach.subresources().iter().for_each(|carried| server.carry(carried));
