@@ -42,7 +42,7 @@ use crate::{
     },
     metrics::HubFigures,
     page::eyes::Eyes,
-    push::{self, Pusher, Pushing},
+    push::{self, Copies, Pusher, Pushing},
     write::claiming::NewTemplates,
 };
 
@@ -108,6 +108,7 @@ pub struct Hub {
     epochs: Option<Arc<Epochs>>,
     approves: bool,
     pushing: Pushing,
+    copies: Arc<Copies>,
     eyes: Eyes,
 }
 
@@ -126,6 +127,7 @@ impl Hub {
         let namespaces: Vec<&str> = config.skipped_namespaces.iter().map(String::as_str).collect();
         let skip = Skip::new(&namespaces, &config.skipped_apis).map_err(HubError::Config)?;
         let figures = HubFigures::new(env.clone());
+        let copies = Arc::new(Copies::new(&Arc::default(), &env));
         Ok(Self {
             config,
             client,
@@ -137,6 +139,7 @@ impl Hub {
             epochs: None,
             approves: false,
             pushing: Pushing::No,
+            copies,
             eyes: Eyes::default(),
         })
     }
@@ -187,6 +190,13 @@ impl Hub {
     #[must_use]
     pub(crate) fn not_pushing(mut self) -> Self {
         self.pushing = Pushing::Told;
+        self
+    }
+
+    /// Keeps here of clusters in push mode what is searched there.
+    #[must_use]
+    pub(crate) fn with_copies(mut self, copies: &Arc<Copies>) -> Self {
+        self.copies = copies.clone();
         self
     }
 
@@ -252,7 +262,8 @@ impl Hub {
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
         let works = self.pushing == Pushing::Works;
-        let pusher = (self.pushing != Pushing::No).then(|| Pusher::new(&context, self.config.push, works));
+        let pusher = (self.pushing != Pushing::No)
+            .then(|| Pusher::new(&context, self.config.push, works, self.copies.clone()));
 
         let mut running = JoinSet::new();
         let leases = context.watch(&mut running);

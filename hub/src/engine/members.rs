@@ -29,23 +29,23 @@ use karmada_core::{
 use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_objects::kinds::{CLUSTERS, SECRETS};
-use karmada_reach::{Place, Reach, Turn};
+use karmada_reach::{Copied, Place, Reach, Turn};
 use parking_lot::Mutex;
 use rustix::process::getrlimit;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::known::searched::Searched;
+use crate::{known::searched::Searched, push::Copies};
 
 /// Who asks agents for tunnels, in the fields it owns and in the log.
 const AGENT: &str = "karmada-tunnels";
 
 /// What carries requests to them.
-pub(super) fn reach(server: &ApiServer, searched: &Arc<Searched>, env: &Env) -> Reach {
+pub(super) fn reach(server: &ApiServer, searched: &Arc<Searched>, copies: &Arc<Copies>, env: &Env) -> Reach {
     let files = getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
-    Reach::new(Arc::new(Stored::of(server, searched, env)), to_members(files), env.clone())
+    Reach::new(Arc::new(Stored::of(server, searched, copies, env)), to_members(files), env.clone())
 }
 
 /// How old what is known of all Clusters may be where they are searched by their labels.
@@ -56,16 +56,17 @@ type Seen = Arc<Mutex<Option<(Duration, Arc<Vec<Cluster>>)>>>;
 
 /// Reads them where they are. The server holds this, and is not held by it.
 #[derive(Clone)]
-struct Stored(Weak<Registry>, Handle, Seen, Env, Arc<Searched>);
+struct Stored(Weak<Registry>, Handle, Seen, Env, Arc<Searched>, Arc<Copies>);
 
 impl Stored {
-    fn of(server: &ApiServer, searched: &Arc<Searched>, env: &Env) -> Self {
+    fn of(server: &ApiServer, searched: &Arc<Searched>, copies: &Arc<Copies>, env: &Env) -> Self {
         Self(
             Arc::downgrade(server.registry()),
             server.handle(),
             Seen::default(),
             env.clone(),
             searched.clone(),
+            copies.clone(),
         )
     }
 
@@ -179,6 +180,10 @@ impl karmada_reach::Registry for Stored {
             .await;
             found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
         })
+    }
+
+    fn copied(&self, cluster: &str, place: &Place) -> Option<Copied> {
+        self.5.of(cluster, place)
     }
 
     fn own<'a>(

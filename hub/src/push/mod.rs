@@ -17,6 +17,7 @@
 //!
 //! On an API server that is not the hub's own nothing works on such members, and their Clusters say that.
 
+mod copies;
 mod instance;
 mod roster;
 mod starts;
@@ -37,6 +38,7 @@ use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::copies::Copies;
 use self::{
     instance::{AGAIN, Instance},
     roster::{Next, Roster, Running},
@@ -106,6 +108,7 @@ struct Common {
     secrets: Share,
     room: Room,
     starts: Starts,
+    copies: Arc<Copies>,
     accounts: Arc<Accounts>,
     known: Arc<Known>,
 }
@@ -132,7 +135,7 @@ pub(crate) struct Pusher {
 
 impl Pusher {
     /// One that hears the context's Clusters from now on.
-    pub(crate) fn new(context: &Context, settings: Settings, works: bool) -> Self {
+    pub(crate) fn new(context: &Context, settings: Settings, works: bool, copies: Arc<Copies>) -> Self {
         let changed = WorkQueue::new(context.env.clone());
         let queue = changed.clone();
         context.known.clusters.listen(move |change| {
@@ -164,6 +167,7 @@ impl Pusher {
             feed,
             secrets: Share::new(),
             starts: Starts::new(&context.env, &counts.starts),
+            copies,
             accounts: context.accounts.clone(),
             known: context.known.clone(),
         };
