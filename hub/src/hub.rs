@@ -43,7 +43,7 @@ use crate::{
     },
     metrics::HubFigures,
     page::eyes::Eyes,
-    push::{self, Pusher, Pushing},
+    push::{self, Copies, Pusher, Pushing},
     write::claiming::NewTemplates,
 };
 
@@ -109,6 +109,7 @@ pub struct Hub {
     epochs: Option<Arc<Epochs>>,
     approves: bool,
     pushing: Pushing,
+    copies: Arc<Copies>,
     eyes: Eyes,
 }
 
@@ -127,6 +128,7 @@ impl Hub {
         let namespaces: Vec<&str> = config.skipped_namespaces.iter().map(String::as_str).collect();
         let skip = Skip::new(&namespaces, &config.skipped_apis).map_err(HubError::Config)?;
         let figures = HubFigures::new(env.clone());
+        let copies = Arc::new(Copies::new(&Arc::default(), &env));
         Ok(Self {
             config,
             client,
@@ -138,6 +140,7 @@ impl Hub {
             epochs: None,
             approves: false,
             pushing: Pushing::No,
+            copies,
             eyes: Eyes::default(),
         })
     }
@@ -188,6 +191,13 @@ impl Hub {
     #[must_use]
     pub(crate) fn not_pushing(mut self) -> Self {
         self.pushing = Pushing::Told;
+        self
+    }
+
+    /// Keeps here of clusters in push mode what is searched there.
+    #[must_use]
+    pub(crate) fn with_copies(mut self, copies: &Arc<Copies>) -> Self {
+        self.copies = copies.clone();
         self
     }
 
@@ -254,7 +264,8 @@ impl Hub {
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
         let works = self.pushing == Pushing::Works;
-        let pusher = (self.pushing != Pushing::No).then(|| Pusher::new(&context, self.config.push, works));
+        let pusher = (self.pushing != Pushing::No)
+            .then(|| Pusher::new(&context, self.config.push, works, self.copies.clone()));
 
         let mut running = JoinSet::new();
         let leases = context.watch(&mut running);

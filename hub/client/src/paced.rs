@@ -30,26 +30,35 @@ pub struct Pace {
     pub at_once: usize,
 }
 
-/// When the next request may go.
+/// When the next one may go.
 #[derive(Debug)]
-struct Turns {
-    pace: Pace,
-    /// When all requests of before are paid for.
+pub struct Turns {
+    /// What each has to wait for, in the long run.
+    each: Duration,
+    /// What may be saved up of that.
+    saved: Duration,
+    /// When all of before are paid for.
     paid: Instant,
 }
 
 impl Turns {
+    /// So many in a second in the long run, any number if that is infinite; so many at once after a rest.
+    pub fn new(per_second: f64, burst: u32, now: Instant) -> Self {
+        let each = Some(1.0 / per_second).filter(|each| each.is_finite() && *each > 0.0);
+        let each = each.map_or(Duration::ZERO, |each| Duration::from_secs_f64(each.min(3600.0)));
+        Self { each, saved: each * burst.max(1).saturating_sub(1), paid: now }
+    }
+
+    /// When the next turn comes.
+    pub fn next(&self, now: Instant) -> Instant {
+        self.paid.max(now).checked_sub(self.saved).map_or(now, |at| at.max(now))
+    }
+
     /// Takes a turn: when it comes.
-    fn take(&mut self, now: Instant) -> Instant {
-        let each = 1.0 / self.pace.per_second;
-        if !(each.is_finite() && each > 0.0) {
-            return now;
-        }
-        let each = Duration::from_secs_f64(each.min(3600.0));
-        let turn = self.paid.max(now);
-        self.paid = turn + each;
-        let saved = each * self.pace.burst.max(1).saturating_sub(1);
-        turn.checked_sub(saved).map_or(now, |at| at.max(now))
+    pub fn take(&mut self, now: Instant) -> Instant {
+        let turn = self.next(now);
+        self.paid = self.paid.max(now) + self.each;
+        turn
     }
 }
 
@@ -57,7 +66,7 @@ impl Turns {
 pub fn paced(client: Client, pace: Pace, lease: &str) -> Client {
     let lease = Arc::<str>::from(lease);
     let namespace = client.default_namespace().to_owned();
-    let turns = Arc::new(Mutex::new(Turns { pace, paid: Instant::now() }));
+    let turns = Arc::new(Mutex::new(Turns::new(pace.per_second, pace.burst, Instant::now())));
     let places = Arc::new(Semaphore::new(pace.at_once.clamp(1, Semaphore::MAX_PERMITS)));
     let vital = Arc::new(Semaphore::new(VITAL));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -137,15 +146,14 @@ mod tests {
     #[test]
     fn turns_come_at_their_pace_after_a_burst() {
         let begun = Instant::now();
-        let mut turns = Turns { pace: Pace { per_second: 10.0, burst: 3, at_once: 1 }, paid: begun };
+        let mut turns = Turns::new(10.0, 3, begun);
         let mut take = |after: u64| {
             let at = turns.take(begun + Duration::from_millis(after));
             u64::try_from((at - begun).as_millis()).unwrap()
         };
         assert_eq!([0, 0, 0, 0, 0].map(&mut take), [0, 0, 0, 100, 200]);
         assert_eq!([10_000, 10_000, 10_000, 10_000].map(&mut take), [10_000, 10_000, 10_000, 10_100]);
-        let unbound = Pace { per_second: f64::INFINITY, burst: 1, at_once: 1 };
-        let mut turns = Turns { pace: unbound, paid: begun };
+        let mut turns = Turns::new(f64::INFINITY, 1, begun);
         assert_eq!([begun, begun].map(|now| turns.take(now)), [begun, begun]);
     }
 

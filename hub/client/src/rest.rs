@@ -21,7 +21,7 @@ use tokio::time;
 use crate::{
     kept::{Lacks, Shelf},
     link::pace,
-    room::{Corner, Taken},
+    room::{Corner, Taken, To},
 };
 
 /// How long a server may take to begin its answer, beyond what the request has to bring, and how long it may then say
@@ -31,10 +31,6 @@ pub const DEADLINE: Duration = Duration::from_secs(31);
 /// How many deadlines an answer may take as long as it makes progress: ten minutes, in which a page of 100 objects of
 /// 20 kB crosses a line of 4 kB/s. Broken off earlier, it would be asked for again, for ever.
 const DEADLINES: u32 = 20;
-
-/// How long an answer waits for room beside those of others. What comes in pieces is asked for in smaller ones then, of which
-/// none has to wait.
-pub(crate) const WAIT: Duration = Duration::from_secs(10);
 
 /// The largest answer that is read into memory. etcd refuses objects over 1.5 MiB and pages hold 100 of them at most.
 pub const ANSWER_LIMIT: usize = 160 << 20;
@@ -598,17 +594,18 @@ impl Rest {
             let mut body = Limited::new(body, self.bounds.answer);
             let mut answer = BytesMut::new();
             let mut taken = Taken::of(self.corner());
+            let to = if method == Method::GET { To::Read } else { To::Write };
             while let Some(frame) = time::timeout(self.deadline, body.frame()).await.map_err(silent)? {
                 match frame {
                     Ok(frame) => {
                         let data = frame.data_ref().map_or(&[][..], |data| data);
-                        let grows = taken.grow_to(answer.len() + data.len());
-                        let no_room = |_| Error::NoRoom {
-                            method: method.clone(),
-                            path: path.clone(),
-                            bytes: answer.len(),
-                        };
-                        time::timeout(WAIT, grows).await.map_err(no_room)?;
+                        if !taken.holds(answer.len() + data.len(), to).await {
+                            return Err(Error::NoRoom {
+                                method: method.clone(),
+                                path: path.clone(),
+                                bytes: answer.len(),
+                            });
+                        }
                         answer.extend_from_slice(data);
                     }
                     Err(error) if error.is::<LengthLimitError>() => {

@@ -1,9 +1,14 @@
 //! Which clusters are searched for a kind, and in which version a list of objects of several clusters is. Pure.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use karmada_api::{policy::ClusterAffinity, search::ResourceRegistrySpec};
+use karmada_api::{cluster::Cluster, policy::ClusterAffinity, search::ResourceRegistrySpec};
+
+use crate::affinity;
 
 /// What is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,20 +21,100 @@ pub struct Sought<'a> {
     pub namespace: &'a str,
 }
 
-/// The clusters that registries mean who have this searched, each by an affinity. Who has one namespace searched says nothing
-/// of all of them, and what is kept elsewhere than with the hub is none of its business.
-pub fn searched<'a>(
-    registries: impl IntoIterator<Item = &'a ResourceRegistrySpec>,
-    sought: &Sought<'_>,
-) -> Vec<&'a ClusterAffinity> {
-    let selects = |spec: &&ResourceRegistrySpec| {
-        spec.backend_store.as_ref().is_none_or(|store| store.open_search.is_none())
-            && spec.resource_selectors.iter().any(|selector| {
-                (selector.api_version.as_str(), selector.kind.as_str()) == (sought.api_version, sought.kind)
-                    && (selector.namespace.is_empty() || selector.namespace == sought.namespace)
+/// What is searched on a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Followed {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// In this namespace; in all, or in none, when empty.
+    pub namespace: String,
+}
+
+/// So much is followed on a cluster at most; the rest is asked for.
+const FOLLOWED: usize = 32;
+
+/// Registries by what they have searched, so that a search looks at those alone that are about its kind.
+#[derive(Clone, Debug, Default)]
+pub struct Registries {
+    all: BTreeMap<String, Arc<ResourceRegistrySpec>>,
+    /// By group and version, then by kind, the names of those that select it.
+    of_kind: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+}
+
+impl Registries {
+    /// One is so now; none of that name is there.
+    pub fn set(&mut self, name: &str, spec: Option<ResourceRegistrySpec>) {
+        if let Some(old) = self.all.remove(name) {
+            for selector in &old.resource_selectors {
+                let Some(kinds) = self.of_kind.get_mut(&selector.api_version) else { continue };
+                if let Some(names) = kinds.get_mut(&selector.kind) {
+                    names.remove(name);
+                    if names.is_empty() {
+                        kinds.remove(&selector.kind);
+                    }
+                }
+                if kinds.is_empty() {
+                    self.of_kind.remove(&selector.api_version);
+                }
+            }
+        }
+        let Some(spec) = spec else { return };
+        for selector in &spec.resource_selectors {
+            let kinds = self.of_kind.entry(selector.api_version.clone()).or_default();
+            kinds.entry(selector.kind.clone()).or_default().insert(name.to_owned());
+        }
+        self.all.insert(name.to_owned(), Arc::new(spec));
+    }
+
+    /// Those who have this searched, each on the clusters that its affinity means. Who has one namespace searched says nothing
+    /// of all of them, and what is kept elsewhere than with the hub is none of its business.
+    pub fn searched(&self, sought: &Sought<'_>) -> Vec<Arc<ResourceRegistrySpec>> {
+        let names = self.of_kind.get(sought.api_version).and_then(|kinds| kinds.get(sought.kind));
+        let specs = names.into_iter().flatten().filter_map(|name| self.all.get(name));
+        specs.filter(|spec| selects(spec, sought)).cloned().collect()
+    }
+
+    /// What of a cluster may be kept for searches: of what is searched there all but Secrets, which stay where they are. Where a
+    /// kind is searched in all namespaces none of them is named beside.
+    pub fn followed_on(&self, cluster: &Cluster) -> BTreeSet<Followed> {
+        let here = |spec: &&Arc<ResourceRegistrySpec>| {
+            is_kept(spec) && affinity::matches(&spec.target_cluster, cluster)
+        };
+        let selectors = self.all.values().filter(here).flat_map(|spec| &spec.resource_selectors);
+        let selectors =
+            selectors.filter(|one| (one.api_version.as_str(), one.kind.as_str()) != ("v1", "Secret"));
+        let mut all: BTreeSet<Followed> = selectors
+            .map(|one| Followed {
+                api_version: one.api_version.clone(),
+                kind: one.kind.clone(),
+                namespace: one.namespace.clone(),
             })
-    };
-    registries.into_iter().filter(selects).map(|spec| &spec.target_cluster).collect()
+            .collect();
+        let whole: Vec<Followed> = all.iter().filter(|one| one.namespace.is_empty()).cloned().collect();
+        for Followed { api_version, kind, .. } in whole {
+            let is_within = |one: &Followed| one.api_version == api_version && one.kind == kind;
+            all.retain(|one| one.namespace.is_empty() || !is_within(one));
+        }
+        while all.len() > FOLLOWED {
+            all.pop_last();
+        }
+        all
+    }
+}
+
+/// Whether what it has searched is the hub's to keep.
+fn is_kept(spec: &ResourceRegistrySpec) -> bool {
+    spec.backend_store.as_ref().is_none_or(|store| store.open_search.is_none())
+}
+
+fn selects(spec: &ResourceRegistrySpec, sought: &Sought<'_>) -> bool {
+    is_kept(spec)
+        && spec.resource_selectors.iter().any(|selector| {
+            (selector.api_version.as_str(), selector.kind.as_str()) == (sought.api_version, sought.kind)
+                && (selector.namespace.is_empty() || selector.namespace == sought.namespace)
+        })
 }
 
 /// Whether names alone say which clusters an affinity means.
@@ -103,13 +188,62 @@ mod tests {
             ("apps/v1", "Pod", "x", "d"),
             ("v1", "Secret", "", ""),
         ];
-        for (api_version, kind, namespace, want) in rows {
-            let found = searched(&all, &Sought { api_version, kind, namespace });
-            let names: Vec<&str> =
-                found.iter().flat_map(|affinity| &affinity.cluster_names).map(String::as_str).collect();
-            assert_eq!(names.join(" "), want, "{api_version} {kind} {namespace}");
-            assert!(found.into_iter().all(is_by_name));
+        let mut registries = Registries::default();
+        for (n, spec) in all.iter().enumerate() {
+            registries.set(&n.to_string(), Some(spec.clone()));
         }
+        let found = |registries: &Registries, sought: &Sought<'_>| {
+            let found = registries.searched(sought);
+            assert!(found.iter().all(|spec| is_by_name(&spec.target_cluster)));
+            let names = found.iter().flat_map(|spec| spec.target_cluster.cluster_names.clone());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        for (api_version, kind, namespace, want) in rows {
+            let got = found(&registries, &Sought { api_version, kind, namespace });
+            assert_eq!(got, want, "{api_version} {kind} {namespace}");
+        }
+        // What changes or goes is searched as it is then, and leaves nothing behind.
+        let pods = Sought { api_version: "v1", kind: "Pod", namespace: "" };
+        let nodes = Sought { api_version: "v1", kind: "Node", namespace: "" };
+        registries.set("0", Some(registry("a", "v1", "Node", "")));
+        assert_eq!((found(&registries, &pods), found(&registries, &nodes)), ("m".into(), "a c".into()));
+        for n in 0..all.len() {
+            registries.set(&n.to_string(), None);
+        }
+        assert!(registries.all.is_empty() && registries.of_kind.is_empty(), "{registries:?}");
+    }
+
+    #[test]
+    fn what_is_followed_on_a_cluster() {
+        let mut registries = Registries::default();
+        let mut elsewhere = registry("a", "v1", "Node", "");
+        elsewhere.backend_store =
+            serde_json::from_value(json!({"openSearch": {"addresses": ["https://o"]}})).unwrap();
+        let specs = [
+            registry("a", "v1", "Pod", "shop"),
+            registry("a", "v1", "Secret", ""),
+            registry("a", "apps/v1", "Deployment", "shop"),
+            registry("a", "apps/v1", "Deployment", "till"),
+            registry("b", "v1", "Pod", ""),
+            elsewhere,
+        ];
+        for (n, spec) in specs.into_iter().enumerate() {
+            registries.set(&n.to_string(), Some(spec));
+        }
+        let on = |registries: &Registries, name: &str| {
+            let all = registries.followed_on(&Cluster::new(name, Default::default()));
+            let all = all.iter().map(|one| format!("{}/{}/{}", one.api_version, one.kind, one.namespace));
+            all.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(on(&registries, "a"), "apps/v1/Deployment/shop apps/v1/Deployment/till v1/Pod/shop");
+        assert_eq!((on(&registries, "b"), on(&registries, "c")), ("v1/Pod/".into(), String::new()));
+        registries.set("all", Some(registry("a", "apps/v1", "Deployment", "")));
+        assert_eq!(on(&registries, "a"), "apps/v1/Deployment/ v1/Pod/shop");
+        for n in 0..100 {
+            registries.set(&format!("more-{n}"), Some(registry("c", "x/v1", &format!("K{n}"), "")));
+        }
+        let cluster = Cluster::new("c", Default::default());
+        assert_eq!(registries.followed_on(&cluster).len(), FOLLOWED);
     }
 
     #[test]

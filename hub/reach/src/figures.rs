@@ -21,6 +21,7 @@ pub struct Figures {
     users: Family<1, Counter>,
     tunnels: Family<2, Counter>,
     calls: Family<1, Counter>,
+    searched: Family<1, Counter>,
     open: AtomicUsize,
 }
 
@@ -30,6 +31,7 @@ impl Default for Figures {
             users: Family::new(["user"], USERS, Counter::default),
             tunnels: Family::new(["cluster", "direction"], 2 * CLUSTERS, Counter::default),
             calls: Family::new(["outcome"], OUTCOMES, Counter::default),
+            searched: Family::new(["from"], 2, Counter::default),
             open: AtomicUsize::new(0),
         }
     }
@@ -49,6 +51,13 @@ impl Figures {
     /// A call for a tunnel has ended so.
     pub(crate) fn call(&self, outcome: &str) {
         self.calls.get([outcome]).inc();
+    }
+
+    /// So many parts of lists were from members, or from what is kept of them.
+    pub(crate) fn searched(&self, from: &str, parts: usize) {
+        if parts > 0 {
+            self.searched.get([from]).inc_by(parts as u64);
+        }
     }
 
     /// One more is open, until this is dropped.
@@ -80,6 +89,12 @@ impl Source for Figures {
         sheet.counter("karmada_hub_tunnel_bytes_total", "Bytes that crossed clusters' tunnels.", rows)?;
         let rows = self.calls.rows().into_iter().map(|(labels, counter)| (labels, value(&counter)));
         sheet.counter("karmada_hub_tunnel_calls_total", "How calls for tunnels ended.", rows)?;
+        let rows = self.searched.rows().into_iter().map(|(labels, counter)| (labels, value(&counter)));
+        sheet.counter(
+            "karmada_hub_search_parts_total",
+            "Parts of lists of search.karmada.io, each of one cluster, by whether it is from the member or from what the hub keeps of it.",
+            rows,
+        )?;
         let open = self.open.load(Ordering::Relaxed) as f64;
         sheet.one_gauge("karmada_hub_tunnels_open", "Tunnels that are open.", open)
     }

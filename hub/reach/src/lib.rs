@@ -67,7 +67,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 pub use self::{
     everywhere::Place,
     figures::Figures,
-    member::{Registry, nowhere, worked_on, worked_on_at},
+    member::{Copied, Registry, nowhere, worked_on, worked_on_at},
     search::Turn,
 };
 use self::{

@@ -3,6 +3,8 @@
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
 };
 
 use axum::body::Body;
@@ -37,6 +39,10 @@ pub trait Registry: Send + Sync + 'static {
         place: &'a Place,
         turn: Turn,
     ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>>;
+    /// What the hub keeps of a kind on a cluster, if it keeps anything.
+    fn copied(&self, _cluster: &str, _place: &Place) -> Option<Copied> {
+        None
+    }
     /// Has the hub's own API answer, in a user's name.
     fn own<'a>(
         &'a self,
@@ -47,6 +53,21 @@ pub trait Registry: Send + Sync + 'static {
     fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>>;
     /// Asks a cluster's agent to dial by this number, in the annotation [`extension::TUNNEL_CALL`] of its Cluster.
     fn call<'a>(&'a self, cluster: &'a str, number: &'a str) -> BoxFuture<'a, Result<(), Status>>;
+}
+
+/// What is kept of a kind on a cluster, or in one namespace there.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// The member's resourceVersion.
+    pub revision: String,
+    /// As JSON.
+    pub objects: Vec<Arc<str>>,
+    /// How long ago they were so, where they are not followed at present.
+    pub age: Option<Duration>,
 }
 
 /// By what a member is reached.

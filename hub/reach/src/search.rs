@@ -5,22 +5,27 @@
 //!   proxying/NAME/proxy/…      ──▶ such a kind? ──▶ lists; what has a name where it is · no: the hub's own API
 //! ```
 //!
-//! Nothing is kept for this: members are asked themselves, in the user's name, and their own roles say what comes of it, as with
-//! the cluster `*` ([`everywhere`]). So what is found is as new as it can be, Secrets stay where they are, and a cluster speaks
-//! for itself alone; one that cannot be reached is named in a Warning. A list's resourceVersion holds that of each cluster.
+//! Members are asked themselves, in the user's name, and their own roles say what comes of it, as with the cluster `*`
+//! ([`everywhere`]). So what is found is as new as it can be, Secrets stay where they are, and a cluster speaks for itself alone;
+//! one that cannot be reached is named in a Warning. A list's resourceVersion holds that of each cluster.
+//!
+//! Of some members the hub has copies ([`Registry::copied`](crate::Registry::copied)). No member's roles were asked about these, so
+//! they are for `system:masters` alone. What is followed at present stands for its member behind `cache`, and where a client is
+//! content with any version (`resourceVersion=0`); what is older, where the member does not answer. How old says the answer.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use futures::future::BoxFuture;
 use http::{Method, Response};
+use karmada_api::consts::subject;
 use karmada_apiserver::carried::{Call, Carried, Carrier};
 use karmada_meta::status::Status;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Shared,
-    everywhere::{self, Among},
+    everywhere::{self, Among, Copies},
 };
 
 const GROUP: &str = "search.karmada.io";
@@ -132,7 +137,13 @@ async fn carry(
         None => None,
     };
     match (front, names) {
-        (_, Some(names)) => everywhere::carry(shared, call, Among::These(names)).await,
+        (_, Some(names)) => {
+            let copies = place.filter(|_| call.user.in_group(subject::MASTERS)).and_then(|place| {
+                let any = matches!(front, Front::Cache(_));
+                Copies::by(place, call.request.uri().query(), call.request.headers(), any)
+            });
+            everywhere::carry(shared, call, Among::These(names, copies)).await
+        }
         (Front::Proxying, None) => everywhere::own(shared, call).await,
         (Front::Cache(_), None) => {
             let what = place.map_or_else(|| call.path.clone(), |place| place.resource);

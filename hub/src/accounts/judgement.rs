@@ -99,10 +99,20 @@ impl Judgement {
         self.judge.lock().strip(cluster, moment(&self.env))
     }
 
-    /// Why evictions are held, if they are, in words.
-    pub(crate) fn brake(&self) -> Option<String> {
+    /// Why evictions are held, if they are, in words; by each brake that is on.
+    pub(crate) fn brakes(&self) -> Vec<String> {
         let judge = self.judge.lock();
-        judge.held().map(|held| self.message(held))
+        judge.held_each().into_iter().flatten().map(|held| self.message(held)).collect()
+    }
+
+    /// The hub itself looks at clusters in push mode, and has looked at none yet.
+    pub(crate) fn looks_at_pushed(&self) {
+        self.judge.lock().looks_at_pushed();
+    }
+
+    /// It has looked at one for the first time.
+    pub(crate) fn looked_at(&self, cluster: &str) {
+        self.judge.lock().looked_at(cluster);
     }
 
     /// What is decided by.
@@ -181,4 +191,36 @@ pub(crate) async fn has_renewed(
 fn moment(env: &Env) -> Moment {
     let wall = env.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Moment { monotonic: env.now(), wall }
+}
+
+#[cfg(test)]
+mod tests {
+    use karmada_env::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn it_is_said_of_each_brake_why_it_is_on() {
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+        let env = Env::seeded(clock.clone(), 7);
+        let judgement = Judgement::new(Settings::default(), env.clone(), HubFigures::new(env));
+        let tick = |answers: usize| {
+            let names = ["a", "b", "c", "d"];
+            let pushed = names.iter().enumerate();
+            let pushed = pushed.map(|(n, name)| Pushed { name, answers: n < answers, held: None });
+            judgement.tick(true, [], pushed);
+            clock.advance(judgement.period());
+            judgement.brakes()
+        };
+        let started = tick(4);
+        assert!(started.len() == 1 && started[0].contains("just started"), "{started:?}");
+        let both = tick(0);
+        assert!(both.len() == 2 && both[0] == started[0], "{both:?}");
+        assert!(both[1].contains("4 of 4 clusters in push mode"), "{both:?}");
+        for _ in 0..30 {
+            tick(0);
+        }
+        assert_eq!(tick(0), both[1..]);
+        assert_eq!(tick(4), Vec::<String>::new());
+    }
 }

@@ -27,6 +27,8 @@ use super::members;
 use crate::{
     Hub, HubConfig, HubError,
     admission::{KarmadaAdmission, services::AdmissionClient},
+    known::searched::Searched,
+    push::Copies,
     write::claiming::NewTemplates,
 };
 
@@ -56,6 +58,7 @@ pub struct Embedded {
     store: ApiStore,
     new_templates: NewTemplates,
     reaching: Arc<karmada_reach::Figures>,
+    copies: Arc<Copies>,
     tasks: TaskTracker,
 }
 
@@ -96,23 +99,25 @@ impl Embedded {
         let history = history(limits.storage);
         let store = open_store_sealed(engine, encryption, env, history, limits.storage)?;
         let admission = KarmadaAdmission::new(env.clone());
+        let searched = Arc::<Searched>::default();
         let registration = Registration {
             kinds: Vec::new(),
             crds: karmada_api::crds(),
             admission: admission.clone(),
             authorizer: Authorization::Roles,
-            derived: Vec::new(),
+            derived: vec![searched.clone()],
         };
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
         server.call_webhooks(Arc::new(AdmissionClient::of_hub(env)));
-        let reach = members::reach(&server, env);
+        let copies = Arc::new(Copies::new(&searched, env));
+        let reach = members::reach(&server, &searched, &copies, env);
         let reaching = reach.figures().clone();
         server.carry_path(&reach.tunnels());
         reach.subresources().iter().for_each(|carried| server.carry(carried));
         let tasks = server.start().await;
         let new_templates = admission.new_templates().clone();
-        let embedded = Self { server, store, new_templates, reaching, tasks };
+        let embedded = Self { server, store, new_templates, reaching, copies, tasks };
         embedded.create_namespaces().await;
         Ok(embedded)
     }
@@ -135,7 +140,8 @@ impl Embedded {
         let tasks = TaskTracker::new();
         tasks.close();
         let (new_templates, reaching) = (NewTemplates::default(), Arc::default());
-        Ok(Self { server, store, new_templates, reaching, tasks })
+        let copies = Arc::new(Copies::new(&Arc::default(), env));
+        Ok(Self { server, store, new_templates, reaching, copies, tasks })
     }
 
     /// The server, for a listener.
@@ -159,7 +165,8 @@ impl Embedded {
     /// When a part of the configuration cannot be used.
     pub fn hub(&self, config: HubConfig, env: &Env) -> Result<Hub, HubError> {
         let hub = Hub::new(config, self.client(), env.clone())?;
-        Ok(hub.with_new_templates(&self.new_templates).with_epochs(self.server.epochs()))
+        let hub = hub.with_new_templates(&self.new_templates).with_epochs(self.server.epochs());
+        Ok(hub.with_copies(&self.copies))
     }
 
     /// A client for the controllers: in process, and allowed everything.

@@ -10,10 +10,9 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use http::{Request, Response};
 use karmada_api::{
-    KarmadaKind as _,
     cluster::{Cluster, ClusterSpec},
     consts::extension,
-    search::{ResourceRegistry, ResourceRegistrySpec},
+    policy::ClusterAffinity,
 };
 use karmada_apiserver::{
     ApiServer, Handle,
@@ -25,26 +24,28 @@ use karmada_apiserver::{
 use karmada_client::Resource;
 use karmada_core::{
     affinity::Compiled,
-    search::{Sought, is_by_name, searched},
+    search::{Sought, is_by_name},
 };
 use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_objects::kinds::{CLUSTERS, SECRETS};
-use karmada_reach::{Place, Reach, Turn};
+use karmada_reach::{Copied, Place, Reach, Turn};
 use parking_lot::Mutex;
 use rustix::process::getrlimit;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
+use crate::{known::searched::Searched, push::Copies};
+
 /// Who asks agents for tunnels, in the fields it owns and in the log.
 const AGENT: &str = "karmada-tunnels";
 
 /// What carries requests to them.
-pub(super) fn reach(server: &ApiServer, env: &Env) -> Reach {
+pub(super) fn reach(server: &ApiServer, searched: &Arc<Searched>, copies: &Arc<Copies>, env: &Env) -> Reach {
     let files = getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
-    Reach::new(Arc::new(Stored::of(server, env)), to_members(files), env.clone())
+    Reach::new(Arc::new(Stored::of(server, searched, copies, env)), to_members(files), env.clone())
 }
 
 /// How old what is known of all Clusters may be where they are searched by their labels.
@@ -54,11 +55,19 @@ const AGE: Duration = Duration::from_secs(1);
 type Seen = Arc<Mutex<Option<(Duration, Arc<Vec<Cluster>>)>>>;
 
 /// Reads them where they are. The server holds this, and is not held by it.
-struct Stored(Weak<Registry>, Handle, Seen, Env);
+#[derive(Clone)]
+struct Stored(Weak<Registry>, Handle, Seen, Env, Arc<Searched>, Arc<Copies>);
 
 impl Stored {
-    fn of(server: &ApiServer, env: &Env) -> Self {
-        Self(Arc::downgrade(server.registry()), server.handle(), Seen::default(), env.clone())
+    fn of(server: &ApiServer, searched: &Arc<Searched>, copies: &Arc<Copies>, env: &Env) -> Self {
+        Self(
+            Arc::downgrade(server.registry()),
+            server.handle(),
+            Seen::default(),
+            env.clone(),
+            searched.clone(),
+            copies.clone(),
+        )
     }
 
     fn registry(&self) -> Result<Arc<Registry>, Status> {
@@ -87,17 +96,8 @@ impl Stored {
             group => format!("{group}/{}", place.version),
         };
         let sought = Sought { api_version: &api_version, kind: &kind.gvk.kind, namespace: &place.namespace };
-        let registries =
-            kinds.by_resource(ResourceRegistry::GROUP, ResourceRegistry::VERSION, ResourceRegistry::PLURAL);
-        let registries =
-            registry.list(registries.ok_or_else(Status::no_such_resource)?, "", &ListOptions::default())?;
-        let specs: Vec<ResourceRegistrySpec> = registries
-            .items
-            .iter()
-            .filter_map(|one| serde_json::from_slice::<ResourceRegistry>(&one.value).ok())
-            .map(|one| one.spec)
-            .collect();
-        let meant = searched(&specs, &sought);
+        let specs = self.4.by(&sought);
+        let meant: Vec<&ClusterAffinity> = specs.iter().map(|spec| &spec.target_cluster).collect();
         if meant.is_empty() {
             return Ok(None);
         }
@@ -170,8 +170,7 @@ impl karmada_reach::Registry for Stored {
         turn: Turn,
     ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
         // All Clusters may be looked at.
-        let (stored, place) =
-            (Self(self.0.clone(), self.1.clone(), self.2.clone(), self.3.clone()), place.clone());
+        let (stored, place) = (self.clone(), place.clone());
         Box::pin(async move {
             let found = spawn_blocking(move || {
                 // It goes on when nobody waits for it any more.
@@ -181,6 +180,10 @@ impl karmada_reach::Registry for Stored {
             .await;
             found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
         })
+    }
+
+    fn copied(&self, cluster: &str, place: &Place) -> Option<Copied> {
+        self.5.of(cluster, place)
     }
 
     fn own<'a>(

@@ -21,6 +21,7 @@ pub(crate) mod gathered;
 pub(crate) mod heads;
 pub(crate) mod index;
 mod pair;
+pub(crate) mod searched;
 pub(crate) mod shared;
 pub(crate) mod templates;
 

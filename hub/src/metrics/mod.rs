@@ -15,6 +15,7 @@ mod clusters;
 mod evictions;
 mod judgement;
 mod propagation;
+mod pushing;
 mod rollouts;
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,7 @@ use parking_lot::RwLock;
 
 pub(crate) use self::evictions::Waiting;
 use self::{
-    clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation,
+    clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation, pushing::Pushed,
     rollouts::RollingOut,
 };
 
@@ -61,6 +62,7 @@ struct Inner {
     evictions: Evictions,
     propagation: Propagation,
     rollouts: RollingOut,
+    pushed: Pushed,
     match_policy: Histogram,
     apply_policy: Timed,
     sync_work: Timed,
@@ -117,6 +119,7 @@ impl HubFigures {
             evictions: Evictions::default(),
             propagation: Propagation::default(),
             rollouts: RollingOut::default(),
+            pushed: Pushed::default(),
             match_policy: exponential(0.001, 2.0, 12),
             apply_policy: Timed::new(),
             sync_work: Timed::new(),
@@ -188,6 +191,10 @@ impl HubFigures {
 
     pub(crate) fn rollouts(&self) -> &RollingOut {
         &self.0.rollouts
+    }
+
+    pub(crate) fn pushing(&self) -> &Pushed {
+        &self.0.pushed
     }
 
     /// The detector has looked for a policy.
@@ -265,6 +272,7 @@ impl Source for HubFigures {
         inner.evictions.write(sheet, each)?;
         inner.propagation.write(sheet)?;
         inner.rollouts.write(sheet)?;
+        inner.pushed.write(sheet)?;
         inner.queues.write(sheet)?;
         sheet.one_histogram(
             "resource_match_policy_duration_seconds",

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 43] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 45] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
@@ -40,6 +40,8 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 43] = [
     ("karmada_hub_propagation_duration_seconds", Kind::Histogram, &["operation"]),
     ("karmada_hub_propagation_pending", Kind::Gauge, &[]),
     ("karmada_hub_propagation_unmeasured", Kind::Counter, &[]),
+    ("karmada_hub_push_spared_answers", Kind::Counter, &["result"]),
+    ("karmada_hub_push_starts", Kind::Counter, &[]),
     ("karmada_hub_rollouts", Kind::Gauge, &["phase"]),
     ("karmada_scheduler_e2e_scheduling_duration_seconds", Kind::Histogram, &["result", "schedule_type"]),
     ("karmada_scheduler_queue_incoming_bindings", Kind::Counter, &["event"]),

@@ -360,7 +360,7 @@ impl Asking {
             let judgement = &context.accounts.judgement;
             let settings = judgement.settings();
             view["brake"] = json!({
-                "held": judgement.brake(), "share": settings.brake.share, "least": settings.brake.least,
+                "held": judgement.brakes(), "share": settings.brake.share, "least": settings.brake.least,
                 "timeoutSeconds": settings.brake.timeout.as_secs(),
             });
             view["budgets"] = json!({

@@ -373,6 +373,8 @@ async fn everybody_sees_what_they_may_read() {
         hub["figures"]["apiserver_request_total"].as_f64().is_some_and(|requests| requests > 0.0),
         "{hub}"
     );
+    let held = hub["brake"]["held"].as_array().expect("a list of reasons");
+    assert!(held.len() == 1 && held[0].as_str().is_some_and(|why| why.contains("just started")), "{held:?}");
     assert_eq!((&hub["counts"]["new"], &hub["changes"]), (&json!(2), &Value::Null));
     let supposed = world.get("/ui/api/what-if?drain=m1", &root).await;
     assert_eq!((supposed.0, &supposed.1["drained"]), (200, &json!(["m1"])));

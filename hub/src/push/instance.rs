@@ -1,6 +1,6 @@
 //! The hub's agent for one cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem::replace, sync::Arc, time::Duration};
 
 use karmada_agent::{Agent, AgentConfig, Handle, Phase, Place, State};
 use karmada_api::{
@@ -8,7 +8,7 @@ use karmada_api::{
     consts::namespace,
 };
 use karmada_client::{
-    Backoff, Endpoint, Policy, Rest,
+    Backoff, Endpoint, Policy, Rest, Wake,
     link::careful_client_for,
     paced::paced,
     rest::Bounds,
@@ -21,15 +21,16 @@ use karmada_objects::{
     kinds::{CLUSTERS, LEASES, SECRETS},
 };
 use karmada_reach::{worked_on, worked_on_at};
+use kube::Client;
 use serde::Deserialize as _;
 use tokio::{
     sync::Notify,
     task::JoinSet,
-    time::{Instant, interval_at, sleep, timeout},
+    time::{Instant, interval_at, sleep, sleep_until, timeout},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{Common, told};
+use super::{Common, starts::By, told};
 
 /// Who the hub is for members.
 const USER_AGENT: &str = concat!("karmada-hub/", env!("CARGO_PKG_VERSION"));
@@ -43,10 +44,13 @@ const TAKEN: Bounds = Bounds { answer: 16 << 20, kept: usize::MAX };
 const PART: usize = 8;
 /// What its long answers may take at a time, of what there is for all members.
 const CORNER: usize = 2 * TAKEN.answer;
-/// So long others wait at most for one that begins, until it has looked at its member for the first time and listed what is there.
+/// What is taken of its answers for searches.
+const COPIED: Bounds = Bounds { answer: 8 << 20, kept: usize::MAX };
+/// So long one counts as beginning at most, until it has looked at its member for the first time and listed what is there.
 const BEGINS: Duration = Duration::from_secs(2);
-/// How often it is looked whether it has.
+/// How often it is looked whether it has: at first, and where it takes long.
 const BEGUN: Duration = Duration::from_millis(100);
+const SELDOM: Duration = Duration::from_secs(5);
 /// So often it is looked whether an instance still looks at its member.
 const WATCHED: Duration = Duration::from_secs(60);
 /// One that has not done so for so long hangs: longer than all that a look asks a slow member may take.
@@ -56,10 +60,12 @@ const IDLE: Duration = Duration::from_secs(120);
 /// How long an instance may take to end what is under way.
 const ENDS: Duration = Duration::from_secs(9);
 
-/// Waits until an agent has looked at its member.
+/// Waits until an agent has looked at its member. It is looked for that less and less often.
 async fn begun(handle: &Handle) {
+    let mut pause = BEGUN;
     while handle.stats().status_times.count() == 0.0 {
-        sleep(BEGUN).await;
+        sleep(pause).await;
+        pause = (pause * 5 / 4).min(SELDOM);
     }
 }
 
@@ -186,7 +192,7 @@ impl Instance {
     }
 
     /// Runs it again and again, until it is to end.
-    pub(super) async fn keep(mut self) {
+    pub(super) async fn keep(mut self, mut by: By) {
         let (stop, mut backoff) = (self.stop.clone(), Backoff::new(AGAIN));
         loop {
             let found = tokio::select! {
@@ -195,7 +201,10 @@ impl Instance {
                 found = self.find() => found,
             };
             let (why, known) = match found {
-                Ok(Some((endpoint, print))) => match self.run(endpoint, print).await {
+                Ok(Some((endpoint, print))) => match self
+                    .run(endpoint, print, replace(&mut by, By::Being))
+                    .await
+                {
                     Ended::Stopped => return,
                     Ended::Changed => {
                         tracing::info!(cluster = self.cluster, "what the cluster is reached by has changed");
@@ -284,8 +293,29 @@ impl Instance {
         }
     }
 
+    /// Keeps what is searched on the member, until it is dropped.
+    fn copy(&self, member: Client, back: Wake) -> AbortOnDropHandle<()> {
+        let (common, cluster) = (self.common.clone(), self.cluster.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let rest = || {
+                // Beside the corner of what works on it, so that neither waits for the other.
+                let corner = common.room.corner(COPIED.answer, common.settings.kept / PART / 2);
+                Rest::new(member.clone()).bounded(COPIED).within(Some(corner))
+            };
+            let key = Key::cluster_scoped(cluster.as_str());
+            let about = || common.known.clusters.get(&key).map(|head| head.cluster.clone());
+            common.copies.follow(&cluster, rest, &back, about).await;
+        }))
+    }
+
     /// Runs it once.
-    async fn run(&mut self, endpoint: Endpoint, print: u64) -> Ended {
+    async fn run(&mut self, endpoint: Endpoint, print: u64, by: By) -> Ended {
+        let (stop, common) = (self.stop.clone(), self.common.clone());
+        let mut turn = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ended::Stopped,
+            turn = common.starts.turn(by) => Some(turn),
+        };
         let (member, link) =
             careful_client_for(endpoint, USER_AGENT, karmada_reach::nowhere, self.env.clone());
         let settings = &self.common.settings;
@@ -300,23 +330,23 @@ impl Instance {
             ..AgentConfig::new(self.cluster.as_str())
         };
         let member = paced(member, settings.pace, &config.member_lease());
+        let searched = member.clone();
         // The same whichever hub leads: that one went before the other came.
         let state = State { instance: format!("hub-of-{}", self.cluster), place: Place::Nowhere };
         let agent = Agent::new(config, self.common.client.clone(), member, self.env.clone(), state);
         let handle = agent.handle();
         let mut watchdog = Watchdog::new(self.env.now());
-        let (stop, common) = (self.stop.clone(), self.common.clone());
         let over = stop.child_token();
-        let mut turn = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ended::Stopped,
-            turn = common.begins.acquire() => turn.ok(),
-        };
         self.forget_lease().await;
         let mut running = JoinSet::new();
         running.spawn(agent.run(over.clone()));
+        let _copying = self.copy(searched, link.connected().clone());
         let mut looked = self.env.now();
         let mut rounds = interval_at(Instant::now() + WATCHED, WATCHED);
+        let until = Instant::now() + BEGINS;
+        let begun = begun(&handle);
+        tokio::pin!(begun);
+        let mut has_looked = false;
         tracing::info!(cluster = self.cluster, "the hub works on a cluster in push mode");
         let ended = loop {
             tokio::select! {
@@ -329,7 +359,13 @@ impl Instance {
                 () = stop.cancelled() => break Ended::Stopped,
                 () = self.look.notified() => {}
                 () = self.ear.hears() => {}
-                _ = timeout(BEGINS, begun(&handle)), if turn.is_some() => {
+                () = &mut begun, if !has_looked => {
+                    has_looked = true;
+                    common.accounts.judgement.looked_at(&self.cluster);
+                    turn = None;
+                    continue;
+                }
+                () = sleep_until(until), if turn.is_some() => {
                     turn = None;
                     continue;
                 }

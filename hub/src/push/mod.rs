@@ -17,11 +17,13 @@
 //!
 //! On an API server that is not the hub's own nothing works on such members, and their Clusters say that.
 
+mod copies;
 mod instance;
 mod roster;
+mod starts;
 mod told;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::HashSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use karmada_agent::Feed;
@@ -33,17 +35,17 @@ use karmada_client::{
 use karmada_objects::{key::Key, kinds::SECRETS};
 use kube::Client;
 use serde_json::Value;
-use tokio::{
-    sync::{Notify, Semaphore},
-    task::JoinSet,
-};
+use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::copies::Copies;
 use self::{
     instance::{AGAIN, Instance},
     roster::{Next, Roster, Running},
+    starts::{By, Starts},
 };
 use crate::{
+    accounts::Accounts,
     controllers::Context,
     known::{Known, heads::ClusterHead},
     write::Writer,
@@ -52,9 +54,6 @@ use crate::{
 /// What the Clusters say of which no hub takes care.
 const NOT_HERE: &str = "this hub works on clusters in push mode with the embedded API alone (karmada-hub serve --data-dir): have its agent join it in \
      pull mode, or serve it by such a hub";
-
-/// So many instances begin at a time: each connects, and lists what is there.
-const BEGIN_AT_ONCE: usize = 32;
 
 /// What is done for clusters in push mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,8 +107,9 @@ struct Common {
     feed: Feed,
     secrets: Share,
     room: Room,
-    /// Who has one may begin.
-    begins: Semaphore,
+    starts: Starts,
+    copies: Arc<Copies>,
+    accounts: Arc<Accounts>,
     known: Arc<Known>,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Pusher {
 
 impl Pusher {
     /// One that hears the context's Clusters from now on.
-    pub(crate) fn new(context: &Context, settings: Settings, works: bool) -> Self {
+    pub(crate) fn new(context: &Context, settings: Settings, works: bool, copies: Arc<Copies>) -> Self {
         let changed = WorkQueue::new(context.env.clone());
         let queue = changed.clone();
         context.known.clusters.listen(move |change| {
@@ -148,6 +148,10 @@ impl Pusher {
             }
         });
         context.figures.queue("push", &changed);
+        if works {
+            context.accounts.judgement.looks_at_pushed();
+        }
+        let counts = context.figures.pushing();
         let shares = &context.known.shares;
         let feed = Feed {
             works: shares.works.clone(),
@@ -158,11 +162,13 @@ impl Pusher {
         let common = Common {
             client: context.client(),
             writer: context.writer.clone(),
-            room: Room::new(settings.answers, settings.kept),
+            room: Room::new(settings.answers, settings.kept).counting(&counts.spared),
             settings,
             feed,
             secrets: Share::new(),
-            begins: Semaphore::new(BEGIN_AT_ONCE),
+            starts: Starts::new(&context.env, &counts.starts),
+            copies,
+            accounts: context.accounts.clone(),
             known: context.known.clone(),
         };
         Self { common: Arc::new(common), known: context.known.clone(), changed, works }
@@ -181,10 +187,15 @@ impl Pusher {
         }
         let (mut roster, mut instances) = (Roster::default(), JoinSet::new());
         let mut secrets = JoinSet::new();
+        // Those that have not just joined.
+        let mut of_before: HashSet<String> = self.pushed().collect();
+        let handing = self.common.starts.hand_out();
+        tokio::pin!(handing);
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
+                never = &mut handing => match never {},
                 Some(changed) = self.changed.next() => {
                     let name = String::clone(&changed);
                     changed.done();
@@ -194,7 +205,8 @@ impl Pusher {
                                 secrets.spawn(follow_secrets(self.common.clone()));
                             }
                             if roster.wants(&name, uid(&head)) {
-                                self.begin(name, false, &mut roster, &mut instances, &stop);
+                                let by = if of_before.remove(&name) { By::Being } else { By::Joining };
+                                self.begin(name, by, false, &mut roster, &mut instances, &stop);
                             }
                         }
                         _ => roster.unwants(&name),
@@ -205,8 +217,8 @@ impl Pusher {
                     let Ok(name): Result<String, _> = ended else { continue };
                     match roster.ended(&name) {
                         Next::Rest => {}
-                        Next::Begin => self.begin(name, false, &mut roster, &mut instances, &stop),
-                        Next::Again => self.begin(name, true, &mut roster, &mut instances, &stop),
+                        Next::Begin => self.begin(name, By::Being, false, &mut roster, &mut instances, &stop),
+                        Next::Again => self.begin(name, By::Being, true, &mut roster, &mut instances, &stop),
                     }
                 }
                 Some(ended) = secrets.join_next() => {
@@ -218,10 +230,17 @@ impl Pusher {
         while instances.join_next().await.is_some() {}
     }
 
+    /// The clusters that are in push mode.
+    fn pushed(&self) -> impl Iterator<Item = String> {
+        let clusters = self.known.clusters.all();
+        clusters.into_iter().filter(|(_, head)| head.is_pushed()).map(|(key, _)| key.name)
+    }
+
     /// Begins an instance; after a while, if one has ended by itself.
     fn begin(
         &self,
         name: String,
+        by: By,
         again: bool,
         roster: &mut Roster,
         instances: &mut JoinSet<String>,
@@ -244,7 +263,7 @@ impl Pusher {
             }
             let keeping = async {
                 match works {
-                    true => Instance::new(&name, &common, &look, &stop).keep().await,
+                    true => Instance::new(&name, &common, &look, &stop).keep(by).await,
                     false => tell(&common.writer, &name, &look, &stop).await,
                 }
             };

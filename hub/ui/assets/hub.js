@@ -57,7 +57,9 @@ function draw(into, view) {
   if (!figures.denied && !same) [before, drawn] = [{ at, figures }, charts];
   put(into,
     view.brake ? section("Brake and budgets",
-      h("p", { class: view.brake.held ? "waits" : "well" }, view.brake.held ? `◆ Evictions are held: ${view.brake.held}` : "● Nothing stands against evictions from silent clusters."),
+      ...(view.brake.held.length
+        ? view.brake.held.map((why) => h("p", { class: "waits" }, `◆ Evictions are held: ${why}`))
+        : [h("p", { class: "well" }, "● Nothing stands against evictions from silent clusters.")]),
       facts([
         ["Brake", `on when ${many(view.brake.least, "cluster")} or more, and more than ${Math.round(view.brake.share * 100)} %, vanish at once; for ${age(view.brake.timeoutSeconds)} at most`],
         ["Budgets", `${view.budgets.perMinute || "any number of"} evictions a minute, ${view.budgets.perBinding || "any number"} of one binding`],

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    rest::{WAIT, chain},
-    room::Taken,
+    rest::chain,
+    room::{Taken, WAIT},
 };
 
 /// The longest line that is taken in. An object is at most 1.5 MiB in etcd; JSON on the wire may be several times

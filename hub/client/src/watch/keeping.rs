@@ -80,6 +80,11 @@ impl<K: 'static, V: 'static> Keeping<K, V> {
         self.0.health()
     }
 
+    /// See [`Watcher::last_heard`].
+    pub fn last_heard(&self) -> Option<std::time::Duration> {
+        self.0.last_heard()
+    }
+
     /// See [`Watcher::revision`].
     pub fn revision(&self) -> Option<&str> {
         self.0.revision()

@@ -480,7 +480,23 @@ impl Judge {
 
     /// Whether evictions are held, as of the last tick.
     pub fn held(&self) -> Option<&brake::Held> {
-        self.held.as_ref().or_else(|| self.reach.held())
+        let [first, second] = self.held_each();
+        first.or(second)
+    }
+
+    /// The same, by each as in a [`Verdict`].
+    pub fn held_each(&self) -> [Option<&brake::Held>; 2] {
+        [self.held.as_ref(), self.reach.held()]
+    }
+
+    /// The hub itself looks at clusters in push mode: what is known of them counts only once it has.
+    pub fn looks_at_pushed(&mut self) {
+        self.reach.begins();
+    }
+
+    /// The hub has looked at a cluster in push mode for the first time, and its Cluster says what it has found.
+    pub fn looked_at(&mut self, cluster: &str) {
+        self.reach.looked_at(cluster);
     }
 
     /// When a cluster last gave a sign of life (monotonic), or since when the hub has waited for one.

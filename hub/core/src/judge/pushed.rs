@@ -5,9 +5,16 @@
 //! does not answer any more, which is said of it only after a while (`--cluster-failure-threshold`); evictions from it wait
 //! until it would be known whether it has vanished together with others.
 //!
+//! A hub that begins looks at its members one after another, and knows of the others what a hub before it has found. Those are
+//! nobody's witnesses: they count neither as there nor as missing until it has looked at them itself, however long that takes. Who is found
+//! missing then has vanished when the hub began, with all others of which that is found out later.
+//!
 #![doc = include_str!("pushed.md")]
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use karmada_meta::time::Time;
 
@@ -33,11 +40,25 @@ pub struct Pushed<'a> {
 pub(super) struct Reach {
     /// When each was last found to answer; nothing of one that never was.
     members: BTreeMap<String, Option<Duration>>,
+    /// Where the hub itself looks at them: at which it has.
+    looked_at: Option<BTreeSet<String>>,
     brake: Brake,
     held: Option<Held>,
 }
 
 impl Reach {
+    /// The hub itself looks at them, and has looked at none yet.
+    pub(super) fn begins(&mut self) {
+        self.looked_at = Some(BTreeSet::new());
+    }
+
+    /// The hub has looked at one: what is said of it is what it has found.
+    pub(super) fn looked_at(&mut self, name: &str) {
+        if let Some(looked_at) = &mut self.looked_at {
+            looked_at.insert(name.to_owned());
+        }
+    }
+
     /// Looks at all of them.
     pub(super) fn look<'a>(
         &mut self,
@@ -55,10 +76,21 @@ impl Reach {
                 self.brake.recall(name, held_for, now.monotonic);
             }
             let recalled = self.brake.outage().is_some_and(|(_, members)| members.contains(name));
-            let answered = if answers { Some(now.monotonic) } else { known.flatten() };
+            let looked_at = self.looked_at.as_ref().is_none_or(|all| all.contains(name));
+            // What a hub before has found was so when this one began.
+            let answered = match answers {
+                true if looked_at => Some(now.monotonic),
+                true => Some(known.flatten().unwrap_or(now.monotonic)),
+                false => known.flatten(),
+            };
             let missing = !answers && (answered.is_some() || recalled);
-            sightings.push(Sighting { name, heard: answered.unwrap_or(now.monotonic), missing });
+            if looked_at || missing {
+                sightings.push(Sighting { name, heard: answered.unwrap_or(now.monotonic), missing });
+            }
             members.insert(name.to_owned(), answered);
+        }
+        if let Some(looked_at) = &mut self.looked_at {
+            looked_at.retain(|name| members.contains_key(name));
         }
         self.held = self.brake.look(now.monotonic, None, &sightings, &settings);
         if let Some(held) = &mut self.held {
@@ -145,5 +177,70 @@ mod tests {
             }
             assert_eq!(reach.held().is_some(), want, "{held:?}");
         }
+    }
+
+    /// A hub that begins without a network, or with one, and looks at so many members a second.
+    #[test]
+    fn it_does_not_matter_how_long_it_takes_to_look_at_all() {
+        let settings = Settings::default();
+        let names: Vec<_> = (0..2_000).map(|n| format!("m{n}")).collect();
+        // (members looked at in a second, which of a hundred are away, whether that is an outage)
+        for (rate, away, outage) in
+            [(2, 100, true), (2, 40, true), (2, 10, false), (100, 100, true), (100, 10, false)]
+        {
+            let mut reach = Reach::default();
+            reach.begins();
+            let (mut looked, mut held) = (0, Vec::new());
+            for now in (0..).step_by(5) {
+                let next = names.len().min(usize::try_from(now).unwrap() * rate);
+                names[looked..next].iter().for_each(|name| reach.looked_at(name));
+                looked = next;
+                let is_away = |n: usize| n % 100 < away && n < looked;
+                let fleet = names.iter().enumerate();
+                let fleet = fleet.map(|(n, name)| Pushed { name, answers: !is_away(n), held: None });
+                reach.look(at(now), fleet, &settings);
+                let lost = (0..looked).find(|n| is_away(*n)).map(|n| names[n].as_str());
+                let unclear =
+                    lost.is_some_and(|name| reach.unclear_for(name, at(now).monotonic, &settings).is_some());
+                // From the last that was found missing nothing may go, either.
+                let last = (0..looked).rev().find(|n| is_away(*n));
+                if last.is_some() && !unclear {
+                    held.push(reach.held().is_some());
+                }
+                if looked == names.len() && !unclear {
+                    break;
+                }
+            }
+            assert!(
+                !held.is_empty() && held.iter().all(|held| *held == outage),
+                "{rate}/s, {away}%: {held:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_that_was_looked_at_vanishes_when_it_does() {
+        let settings = Settings::default();
+        let mut reach = Reach::default();
+        reach.begins();
+        let look = |reach: &mut Reach, now: u64, away: usize| {
+            let names = ["a", "b", "c", "d"];
+            let fleet = names.iter().enumerate();
+            let fleet = fleet.map(|(n, name)| Pushed { name, answers: n >= away, held: None });
+            reach.look(at(now), fleet, &settings);
+            reach.held().is_some()
+        };
+        assert!(!look(&mut reach, 0, 0));
+        ["a", "b", "c", "d"].iter().for_each(|name| reach.looked_at(name));
+        // One by one, days apart.
+        for (now, away) in
+            [(5, 0), (90_000, 0), (90_005, 1), (180_000, 1), (180_005, 2), (270_000, 2), (270_005, 3)]
+        {
+            assert!(!look(&mut reach, now, away), "at {now}");
+        }
+        assert_eq!(
+            reach.unclear_for("c", Duration::from_secs(270_005), &settings),
+            Some(Duration::from_secs(75))
+        );
     }
 }

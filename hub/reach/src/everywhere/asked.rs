@@ -119,11 +119,28 @@ pub(super) fn for_each(query: Option<&str>) -> Result<String, String> {
 }
 
 /// Keys and values, and both as they came.
-fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str, &str)> {
+pub(super) fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str, &str)> {
     query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (key, value, pair)
     })
+}
+
+/// The text that a value of a query stands for; none where that is no text.
+pub(super) fn decoded(value: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(value.len()), value.bytes());
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                let digits = std::str::from_utf8(&digits).ok().filter(|two| !two.starts_with('+'))?;
+                u8::from_str_radix(digits, 16).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// In which form members are asked for lists: what a client accepts, as far as it can be put together.

@@ -10,12 +10,13 @@
 //! request is made in the user's name, as to one cluster, and members' own roles say what comes of it.
 
 mod asked;
+mod copies;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod merge;
 
 pub use self::asked::Place;
-pub(super) use self::asked::place;
+pub(super) use self::{asked::place, copies::Copies};
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -106,8 +107,8 @@ struct Question<'a> {
 pub(super) enum Among {
     /// All, by the name [`ALL`].
     All,
-    /// Those where a kind is searched: what is said of them is said in the words of Karmada's search.
-    These(Vec<String>),
+    /// Those where a kind is searched: what is said of them is said in the words of Karmada's search. Copies may stand for them.
+    These(Vec<String>, Option<Copies>),
 }
 
 impl Among {
@@ -115,7 +116,15 @@ impl Among {
     fn several(&self, names: &[String]) -> String {
         match self {
             Self::All => format!("conflict resource, exist in more than one cluster: {}", names.join(",")),
-            Self::These(_) => format!("ambiguous objects in clusters [{}]", names.join(", ")),
+            Self::These(..) => format!("ambiguous objects in clusters [{}]", names.join(", ")),
+        }
+    }
+
+    /// Copies of what there is on them.
+    fn copies(&self) -> Option<&Copies> {
+        match self {
+            Self::All => None,
+            Self::These(_, copies) => copies.as_ref(),
         }
     }
 
@@ -123,7 +132,7 @@ impl Among {
     fn versions(&self) -> merge::Of {
         match self {
             Self::All => merge::Of::None,
-            Self::These(_) => merge::Of::Each,
+            Self::These(..) => merge::Of::Each,
         }
     }
 }
@@ -236,7 +245,41 @@ async fn list(
             read.map(|portion| (portion, held)).map_err(Missing::Unheard)
         }
     };
-    let (answers, mut silent) = question.ask(read).await?;
+    let (mut answers, mut silent, mut kept) = (Vec::new(), Silent::new(), copies::Kept::default());
+    let mut asked = Vec::new();
+    for name in question.names().await? {
+        match among.copies().and_then(|copies| copies.stands_for(shared, &name)) {
+            Some(copy) => {
+                kept.adds(&name, &copy, None);
+                let part = copies::read(&name, copy, &read).await;
+                sort_in(name, part, &mut answers, &mut silent)?;
+            }
+            None => asked.push(name),
+        }
+    }
+    let (heard, unheard) = question.ask_these(asked, &read).await?;
+    let from_members = heard.len();
+    answers.extend(heard);
+    for (name, missing) in unheard {
+        let copy = match &missing {
+            Missing::Unheard(why) => {
+                let copy = among.copies().and_then(|copies| copies.last_of(shared, &name));
+                copy.inspect(|copy| kept.adds(&name, copy, Some(why)))
+            }
+            _ => None,
+        };
+        let part = match copy {
+            Some(copy) => copies::read(&name, copy, &read).await,
+            None => Err(missing),
+        };
+        sort_in(name, part, &mut answers, &mut silent)?;
+    }
+    if matches!(among, Among::These(..)) {
+        shared.figures.searched("member", from_members);
+        shared.figures.searched("kept", answers.len() - from_members);
+    }
+    silent.sort_by(|(a, _), (b, _)| a.cmp(b));
+    answers.sort_by(|(a, _), (b, _)| a.cmp(b));
     if answers.is_empty() {
         return Err(nobody(&silent));
     }
@@ -259,8 +302,24 @@ async fn list(
     });
     let mut answer = Response::new(Body::from_stream(parts));
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    kept.tell(answer.headers_mut());
     warn(answer.headers_mut(), &silent);
     Ok(answer)
+}
+
+/// Puts a member's part where it belongs.
+fn sort_in<T>(
+    name: String,
+    part: Result<T, Missing>,
+    answers: &mut Vec<(String, T)>,
+    silent: &mut Silent,
+) -> Result<(), Status> {
+    match part {
+        Ok(part) => answers.push((name, part)),
+        Err(Missing::TooMuch(status)) => return Err(*status),
+        Err(missing) => silent.push((name, missing)),
+    }
+    Ok(())
 }
 
 /// Reads a body, as far as there is room for it; what it takes.
@@ -342,7 +401,15 @@ async fn whose(
 }
 
 impl Question<'_> {
-    /// Asks all clusters, and has `read` read what comes with 200. In the order of names.
+    /// Which clusters are asked.
+    async fn names(&self) -> Result<Vec<String>, Status> {
+        match self.among {
+            Among::All => self.shared.registry.clusters().await,
+            Among::These(names, _) => Ok(names.clone()),
+        }
+    }
+
+    /// Asks all clusters, as [`Question::ask_these`].
     async fn ask<T, F>(
         &self,
         read: impl Fn(String, Response<Body>) -> F + Send + Sync,
@@ -351,14 +418,23 @@ impl Question<'_> {
         T: Send,
         F: Future<Output = Result<T, Missing>> + Send,
     {
-        let names = match self.among {
-            Among::All => self.shared.registry.clusters().await?,
-            Among::These(names) => names.clone(),
-        };
+        self.ask_these(self.names().await?, &read).await
+    }
+
+    /// Asks these clusters, and has `read` read what comes with 200. In the order of names.
+    async fn ask_these<T, F>(
+        &self,
+        names: Vec<String>,
+        read: &(impl Fn(String, Response<Body>) -> F + Send + Sync),
+    ) -> Result<(Vec<(String, T)>, Silent), Status>
+    where
+        T: Send,
+        F: Future<Output = Result<T, Missing>> + Send,
+    {
         let until = Instant::now() + WHOLE;
         let (mut found, mut silent) = (Vec::new(), Vec::new());
         let mut left: BTreeSet<String> = names.iter().cloned().collect();
-        let asking = stream::iter(names).map(|name| self.one(name, &read).boxed());
+        let asking = stream::iter(names).map(|name| self.one(name, read).boxed());
         let mut asking = asking.buffer_unordered(AT_ONCE);
         loop {
             let (name, answer) = tokio::select! {
@@ -468,15 +544,18 @@ fn unheard(silent: &Silent) -> String {
     }
 }
 
+/// Says something beside an answer.
+fn add(headers: &mut HeaderMap, words: &str) {
+    let plain: String = words.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();
+    let quoted = plain.replace('\\', "\\\\").replace('"', "\\\"");
+    if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+        headers.append(header::WARNING, value);
+    }
+}
+
 /// Says whose part is missing.
 fn warn(headers: &mut HeaderMap, silent: &Silent) {
-    let mut add = |words: &str| {
-        let plain: String = words.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();
-        let quoted = plain.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            headers.append(header::WARNING, value);
-        }
-    };
+    let mut add = |words: &str| add(headers, words);
     let mut missing = silent.iter().filter_map(|(name, missing)| match missing {
         // It has none of that kind.
         Missing::Refused(404, _) | Missing::TooMuch(_) => None,

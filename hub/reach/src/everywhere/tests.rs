@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    Reach, Registry, Turn,
+    Copied, Reach, Registry, Turn,
     tests::{ask, serve},
 };
 
-/// Where members are, by name.
-struct Many(BTreeMap<&'static str, String>);
+/// Where members are, by name, and what the hub has of their Pods: since when, if it does not follow them.
+#[derive(Default)]
+struct Many(BTreeMap<&'static str, String>, BTreeMap<&'static str, Option<u64>>);
 
 impl Registry for Many {
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
@@ -42,6 +43,18 @@ impl Registry for Many {
     ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
         let names = (place.resource == "pods").then(|| ["a", "b"].map(str::to_owned).to_vec());
         Box::pin(ready(Ok(names)))
+    }
+
+    fn copied(&self, cluster: &str, place: &Place) -> Option<Copied> {
+        let age = self.1.get(cluster).filter(|_| place.resource == "pods")?.map(Duration::from_secs);
+        let pod = |namespace: &str, name: &str, app: &str| {
+            let labels = json!({"app": app});
+            let metadata = json!({"namespace": namespace, "name": name, "labels": labels});
+            Arc::from(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}).to_string())
+        };
+        let objects = vec![pod("n", "kept", "web"), pod("n", "other", "db"), pod("m", "far", "web")];
+        let (api_version, kind, revision) = ("v1".into(), "Pod".into(), "5".into());
+        Some(Copied { api_version, kind, revision, objects, age })
     }
 
     fn own<'a>(
@@ -97,16 +110,21 @@ async fn member(name: &'static str, pods: Option<&'static [&'static str]>, log: 
 }
 
 async fn hub(members: BTreeMap<&'static str, String>) -> SocketAddr {
-    answering(Arc::new(Reach::new(Arc::new(Many(members)), 100, Env::system())), ALL).await
+    answering(Arc::new(Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system())), ALL).await
 }
 
 /// What answers in the name of an object.
 async fn answering(by: Arc<dyn Carrier>, name: &'static str) -> SocketAddr {
+    answering_to(by, name, "dev").await
+}
+
+/// The same to somebody of this group.
+async fn answering_to(by: Arc<dyn Carrier>, name: &'static str, group: &'static str) -> SocketAddr {
     serve(move |request| {
         let reach = by.clone();
         Box::pin(async move {
             let call = Call {
-                user: UserInfo::new("jane", ["dev"]),
+                user: UserInfo::new("jane", [group]),
                 asked_by: "jane".to_owned(),
                 name: name.to_owned(),
                 path: request.uri().path().to_owned(),
@@ -123,10 +141,13 @@ async fn answering(by: Arc<dyn Carrier>, name: &'static str) -> SocketAddr {
             // For tests that look at bodies alone.
             let warnings: Vec<&HeaderValue> = response.headers().get_all(header::WARNING).iter().collect();
             let warnings = warnings.iter().map(|one| one.to_str().unwrap()).collect::<Vec<_>>().join("\n");
+            let age = response.headers().get(header::AGE).map(|age| age.to_str().unwrap().to_owned());
             let (parts, body) = std::mem::take(&mut response).into_parts();
             let body = to_bytes(body, 1 << 20).await.unwrap();
             let body: Value = serde_json::from_slice(&body).unwrap();
-            let mut told = Response::new(Body::from(json!({"body": body, "warnings": warnings}).to_string()));
+            let mut told = Response::new(Body::from(
+                json!({"body": body, "warnings": warnings, "age": age}).to_string(),
+            ));
             *told.status_mut() = parts.status;
             told
         })
@@ -231,7 +252,7 @@ async fn what_is_searched_is_asked_of_the_clusters_that_are_meant() {
         ("b", member("b", Some(&["both", "z"]), &log).await),
         ("c", member("c", Some(&["w"]), &log).await),
     ]);
-    let reach = Reach::new(Arc::new(Many(members)), 100, Env::system());
+    let reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
     let all = reach.subresources();
     let of = |resource: &str, subresource: &str| {
         let one = all.iter().find(|one| (one.resource, one.subresource) == (resource, subresource));
@@ -273,6 +294,65 @@ async fn what_is_searched_is_asked_of_the_clusters_that_are_meant() {
     for uri in ["/api/v1/nodes?limit=5", "/apis", "/version"] {
         let (code, own) = ask(proxying, request("GET", uri)).await;
         assert_eq!((code, &own["body"]["hub"]), (StatusCode::OK, &json!(uri)));
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_stands_for_members_where_it_may() {
+    let log = Log::default();
+    // One is followed; of the other the hub has what was, and it is not there.
+    let members = BTreeMap::from([
+        ("a", member("a", Some(&["x"]), &log).await),
+        ("b", "http://127.0.0.1:1".to_owned()),
+    ]);
+    let copies = BTreeMap::from([("a", None), ("b", Some(192))]);
+    let reach = Reach::new(Arc::new(Many(members, copies)), 100, Env::system());
+    let figures = reach.figures().clone();
+    let all = reach.subresources();
+    let of = |resource: &str, subresource: &str| {
+        let one = all.iter().find(|one| (one.resource, one.subresource) == (resource, subresource));
+        one.expect("it is answered").by.clone()
+    };
+    let to = async |resource, subresource, group| {
+        let name = if resource == "search" { "cache" } else { "any" };
+        answering_to(of(resource, subresource), name, group).await
+    };
+    let (cache, theirs) = (to("search", "api", "system:masters").await, to("search", "api", "dev").await);
+    let proxying = to("proxying", "proxy", "system:masters").await;
+    let old = "cluster b is shown as it was 3m12s ago";
+    let kept = ["kept@a", "other@a", "far@a", "kept@b", "other@b", "far@b"];
+    let rows: [(SocketAddr, &str, &[&str], Option<&str>, &str); 8] = [
+        (cache, "/v1/pods?limit=500", &kept, Some("192"), old),
+        (cache, "/v1/namespaces/n/pods?labelSelector=app%3Dweb", &["kept@a", "kept@b"], Some("192"), old),
+        (proxying, "/api/v1/pods?resourceVersion=0", &kept, Some("192"), old),
+        // Whoever wants the newest gets it where it is to be had.
+        (proxying, "/api/v1/pods", &["x@a", "kept@b", "other@b", "far@b"], Some("192"), old),
+        // What cannot be said of copies is asked for; nor may others than masters look at them.
+        (cache, "/v1/pods?fieldSelector=a%3Db", &["x@a"], None, "cluster b is missing"),
+        (cache, "/v1/pods?labelSelector=%zz", &["x@a"], None, "cluster b is missing"),
+        (theirs, "/v1/pods", &["x@a"], None, "cluster b is missing"),
+        (theirs, "/v1/pods?resourceVersion=0", &["x@a"], None, "cluster b is missing"),
+    ];
+    for (hub, uri, names, age, says) in rows {
+        let (code, list) = ask(hub, request("GET", uri)).await;
+        assert_eq!(
+            (code, items(&list)),
+            (StatusCode::OK, names.iter().map(|&n| n.to_owned()).collect()),
+            "{uri}"
+        );
+        assert_eq!(list["age"].as_str(), age, "{uri}");
+        let warnings = list["warnings"].as_str().unwrap();
+        assert!(warnings.contains(says) && warnings.lines().count() == 1, "{uri}: {warnings}");
+        assert_eq!(list["body"]["kind"], "PodList", "{uri}");
+    }
+    // {"a":"5","b":"5"}
+    let (_, list) = ask(cache, request("GET", "/v1/pods")).await;
+    assert_eq!(list["body"]["metadata"]["resourceVersion"], "eyJhIjoiNSIsImIiOiI1In0");
+    assert_eq!(log.lock().len(), 5, "who is followed is not asked: {:?}", log.lock());
+    let page = karmada_telemetry::metrics::Page::new().with(figures).render();
+    let page = karmada_telemetry::metrics::read(&page).unwrap();
+    for (from, parts) in [("kept", 9.0), ("member", 5.0)] {
+        assert_eq!(page.value("karmada_hub_search_parts_total", &[("from", from)]), Some(parts), "{from}");
     }
 }
 

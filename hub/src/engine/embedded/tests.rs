@@ -2,6 +2,7 @@
 
 mod register;
 mod rights;
+mod searching;
 
 use axum::body::Body;
 use http::{Method, Request, Response};
