@@ -309,6 +309,7 @@ impl Asking {
             }
         }
         view["copies"] = copies.into();
+        view["rollout"] = views::rollout(&binding);
         let policy = [
             ("PropagationPolicy", karmada_api::consts::annotation::PROPAGATION_POLICY_NAME),
             ("ClusterPropagationPolicy", karmada_api::consts::annotation::CLUSTER_PROPAGATION_POLICY_NAME),

@@ -85,6 +85,22 @@ function standing(copy) {
   return { tone: (counted && ready < of) || copy.health === "Unhealthy" ? "waits" : "well", word };
 }
 
+/** How far a change is that goes out in waves. */
+function rollout(view) {
+  const told = view.rollout;
+  if (!told) return null;
+  if (told.problem) return section("Rollout", h("p", { class: "acts" }, `▲ ${told.problem}`));
+  const tone = told.failed ? "acts" : told.waits || told.underWay ? "waits" : "well";
+  const stands = (wave) => (wave.opened ? ["begun ", time(wave.opened)] : wave.over ? "had no clusters" : wave.approve ? "waits for its turn, and for an approval" : "waits for its turn");
+  const object = `${view.kind}/${view.name}`.toLowerCase();
+  const inside = view.namespace ? ` -n ${view.namespace}` : "";
+  return section("Rollout",
+    h("p", { class: tone }, `${GLYPHS[tone]} ${told.reason}: ${told.message}`),
+    told.revision ? facts([["Revision", told.revision], ["Before", told.before], ["Began", told.began ? time(told.began) : null]]) : null,
+    table("Waves", ["Wave", "Clusters", "State"], told.waves.map((wave, at) => [`${at + 1}: ${wave.name}`, wave.clusters, stands(wave)]), "No wave has been made yet."),
+    told.underWay || told.waits ? h("pre", { tabindex: "0" }, `karmada-hub rollout ${told.waits ? "resume" : "pause"} ${object}${inside}`) : null);
+}
+
 const GLYPHS = { well: "●", waits: "◆", acts: "▲", "no-news": "◌" };
 
 function difference(app, cluster, into) {
@@ -142,6 +158,7 @@ async function one(main, parameters) {
         h("p", {}, `${ready} of ${many(view.copies.length, "cluster")} ready${last ? `; ${last} last known ready` : ""}.`),
         view.followed?.length ? h("p", {}, `It goes where what refers to it goes: ${view.followed.map((by) => `${by.namespace}/${by.name}`).join(", ")}.`) : null,
         picture(view),
+        rollout(view),
         section("On every cluster", table("Copies", ["Cluster", "State", "Desired", "There", "Ready", "Why", "Report as of", "Overrides"],
           view.copies.map((copy) => {
             const { tone, word } = standing(copy);
@@ -161,7 +178,7 @@ async function one(main, parameters) {
   put(main, head, differs, section("Why it is there, and not elsewhere", explained));
   const view = await load();
   if (view) explain(view, explained);
-  const timer = setInterval(() => { if (!document.hidden && !head.contains(document.activeElement)) load(); }, 5000);
+  const timer = setInterval(() => { if (!document.hidden) load(); }, 5000);
   return { leave: () => { clearInterval(timer); watch([]); } };
 }
 

@@ -176,9 +176,7 @@ export async function open(main, { name }) {
     try {
       const view = await get("/ui/api/cluster", { name });
       last = JSON.stringify([view.told?.state, view.told?.cordoned]);
-      const focused = document.activeElement?.id;
       draw(main, view, load, kept);
-      if (focused) document.getElementById(focused)?.focus();
     } catch (why) {
       put(main, h("h1", {}, name), h("p", { class: "acts", role: "alert" }, why.message));
     }

@@ -31,11 +31,29 @@ function add(element, children) {
   }
 }
 
-/** Makes an element hold these and nothing else. */
+/** Makes an element hold these and nothing else. Who was in the old ones by keyboard is in the new ones, and what was scrolled stays so. */
 export function put(element, ...children) {
+  const focused = element.contains(document.activeElement) ? find(document.activeElement) : null;
+  const scrolled = [...element.querySelectorAll("[role=region]")].map((region) => [find(region), region.scrollLeft, region.scrollTop]);
   element.replaceChildren();
   add(element, children);
+  for (const [like, left, top] of scrolled) {
+    if (!left && !top) continue;
+    const region = like && element.querySelector(like);
+    if (region) [region.scrollLeft, region.scrollTop] = [left, top];
+  }
+  if (focused) element.querySelector(focused)?.focus({ preventScroll: true });
   return element;
+}
+
+/** How the like of an element is found among others; nothing if it has no name. */
+function find(element) {
+  if (element.id) return `#${CSS.escape(element.id)}`;
+  for (const key of ["aria-label", "href"]) {
+    const value = element.getAttribute(key);
+    if (value) return `${element.localName}[${key}="${CSS.escape(value)}"]`;
+  }
+  return null;
 }
 
 /** A table: headings, then rows of cells; a cell that is a row's name is a heading, too. */

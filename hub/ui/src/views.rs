@@ -6,6 +6,7 @@ use karmada_api::consts::{annotation, condition, extension};
 use karmada_core::{
     judge::fence,
     names,
+    rollout::{Phase, State, words},
     stage::{self, Stage},
 };
 use karmada_meta::{object, quantity::Quantity, text, time::Time};
@@ -208,6 +209,38 @@ pub fn copies(binding: &Value) -> Vec<Value> {
     rows.into_values().collect()
 }
 
+/// How far a change is that goes out in waves: in words, and wave by wave. Nothing where no waves are asked for.
+pub fn rollout(binding: &Value) -> Value {
+    let state = match State::read(binding) {
+        Ok(Some(state)) => state,
+        Ok(None) => return Value::Null,
+        Err(why) => return json!({"problem": text::line(&why, WORDS)}),
+    };
+    let conditions = binding.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    let said = conditions.into_iter().find(|condition| condition["type"] == extension::ROLLED_OUT);
+    let reason = said.and_then(|said| said["reason"].as_str()).unwrap_or_else(|| words::reason(&state));
+    let message = said
+        .and_then(|said| said["message"].as_str())
+        .unwrap_or("Nothing has changed since waves were asked for.");
+    let waves: Vec<_> = state
+        .waves
+        .iter()
+        .enumerate()
+        .map(|(at, wave)| {
+            json!({
+                "name": wave.name, "clusters": wave.clusters, "opened": wave.opened, "approve": wave.approve,
+                "over": at < state.open || state.phase == Phase::Complete,
+            })
+        })
+        .collect();
+    json!({
+        "revision": state.revision, "before": state.base, "reason": reason, "message": text::line(message, WORDS),
+        "began": state.began, "waves": waves, "underWay": state.is_under_way(),
+        "waits": matches!(state.phase, Phase::Paused | Phase::Breached | Phase::AwaitsApproval),
+        "failed": state.phase == Phase::Breached,
+    })
+}
+
 /// What servers and the hub itself keep in an object: no difference to whoever reads one.
 fn plain(value: &Value) -> Value {
     let mut plain = value.clone();
@@ -374,6 +407,25 @@ mod tests {
             (&line["clusters"], &line["applied"], &line["failed"], &line["leaving"]),
             (&json!(2), &json!(2), &json!(1), &json!(1))
         );
+    }
+
+    #[test]
+    fn a_rollout_is_told_wave_by_wave() {
+        let binding = |state: &str| {
+            json!({
+                "metadata": {"name": "web", "annotations": {"hub.karmada.io/rollout": state}},
+                "status": {"conditions": [{"type": "RolledOut", "reason": "Breached", "message": "2 failed"}]},
+            })
+        };
+        let state = r#"{"revision": "b", "base": "a", "phase": "Breached", "seed": "s", "open": 1, "waves": [
+            {"name": "10%", "clusters": 3, "soak": 60, "opened": "2026-01-01T00:00:00Z"}, {"name": "100%", "clusters": 27, "soak": 0, "approve": true}]}"#;
+        let got = rollout(&binding(state));
+        assert_eq!((&got["reason"], &got["message"]), (&json!("Breached"), &json!("2 failed")));
+        assert_eq!((&got["waits"], &got["failed"]), (&json!(true), &json!(true)));
+        let over: Vec<_> = got["waves"].as_array().unwrap().iter().map(|wave| wave["over"].clone()).collect();
+        assert_eq!(over, [json!(true), json!(false)]);
+        assert_eq!(rollout(&json!({"metadata": {"name": "web"}})), Value::Null);
+        assert!(rollout(&binding("{")).get("problem").is_some(), "what cannot be read is said");
     }
 
     #[test]
