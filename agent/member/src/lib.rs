@@ -36,6 +36,7 @@ mod note;
 mod observe;
 mod occupants;
 pub mod outline;
+mod pods;
 pub mod quotas;
 mod released;
 mod removals;

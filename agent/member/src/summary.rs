@@ -18,6 +18,8 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::pods::{Pod, PodId, Pods};
+
 type Quantities = BTreeMap<String, Quantity>;
 
 /// Resources that decide a node's grade.
@@ -30,16 +32,6 @@ pub struct Node {
     allocatable: Quantities,
     labels: BTreeMap<String, String>,
     taints: Vec<Taint>,
-}
-
-/// What is kept of a pod that takes or wants room.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Pod {
-    /// Empty while it has none.
-    node: Box<str>,
-    requests: Quantities,
-    /// It has run to its end and takes no room any more.
-    ended: bool,
 }
 
 impl Node {
@@ -61,24 +53,6 @@ impl Node {
         kept::quantities(&self.allocatable)
             + kept::texts(&self.labels)
             + self.taints.iter().map(taint).sum::<usize>()
-    }
-}
-
-impl Pod {
-    fn of(pod: &Value) -> Self {
-        let ended =
-            matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"));
-        if ended {
-            return Self { ended, ..Self::default() };
-        }
-        let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
-        let requests = pod.get("spec").map(karmada_interpreter::pod_requests).unwrap_or_default();
-        Self { node: node.into(), requests, ended }
-    }
-
-    /// Bytes beyond itself.
-    fn elsewhere(&self) -> usize {
-        kept::text(&self.node) + kept::quantities(&self.requests)
     }
 }
 
@@ -112,7 +86,7 @@ fn without_zeros(mut quantities: Quantities) -> Quantities {
 #[derive(Debug, Default)]
 pub struct Figures {
     nodes: Index<String, Kept<Node>>,
-    pods: Index<(String, String), Kept<Pod>>,
+    pods: Index<PodId, Kept<Pod>>,
 }
 
 impl Figures {
@@ -226,18 +200,13 @@ pub async fn follow(member: Rest, env: Env, wake: Wake, figures: Arc<Mutex<Figur
     let name = |object: &Value| karmada_meta::object::name(object).to_owned();
     let config = |path: &str| WatchConfig::new(path).wake(&wake);
     let node = move |text: &str| parse(text).map(|node| (name(&node), Node::of(&node)));
-    let pod = move |text: &str| {
-        let pod = parse(text)?;
-        let key = (karmada_meta::object::namespace(&pod).to_owned(), name(&pod));
-        Ok((key, Pod::of(&pod)))
-    };
+    let read = Pods::default();
+    let pod = move |text: &str| parse(text).map(|pod| read.read(&pod));
     let (nodes, pods) = (config("/api/v1/nodes"), config("/api/v1/pods"));
     let mut nodes = Keeping::new(member.clone(), nodes, env.clone(), node, |key, node: &Node| {
         2 * kept::text(key) + node.elsewhere()
     });
-    let mut pods = Keeping::new(member, pods, env, pod, |(namespace, name), pod: &Pod| {
-        2 * (kept::text(namespace) + kept::text(name)) + pod.elsewhere()
-    });
+    let mut pods = Keeping::new(member, pods, env, pod, |_, pod: &Pod| pod.elsewhere());
     loop {
         tokio::select! {
             biased;
@@ -269,8 +238,9 @@ mod tests {
         }}))
     }
 
-    fn pod(node: &str, phase: &str, cpu: &str) -> Pod {
-        Pod::of(&json!({
+    fn pod(name: &str, node: &str, phase: &str, cpu: &str) -> (PodId, Pod) {
+        Pods::default().read(&json!({
+            "metadata": {"uid": format!("{name:0>32}")},
             "spec": {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": cpu}}}]},
             "status": {"phase": phase},
         }))
@@ -282,13 +252,13 @@ mod tests {
             figures.nodes.apply(Event::Upsert((name.to_owned(), Kept::nowhere(node))));
         }
         let pods = [
-            ("1", pod("a", "Running", "10500m")),
-            ("2", pod("b", "Running", "0")),
-            ("3", pod("a", "Succeeded", "9")),
-            ("4", pod("", "Pending", "1")),
+            pod("1", "a", "Running", "10500m"),
+            pod("2", "b", "Running", "0"),
+            pod("3", "a", "Succeeded", "9"),
+            pod("4", "", "Pending", "1"),
         ];
-        for (name, pod) in pods {
-            figures.pods.apply(Event::Upsert((("n".to_owned(), name.to_owned()), Kept::nowhere(pod))));
+        for (id, pod) in pods {
+            figures.pods.apply(Event::Upsert((id, Kept::nowhere(pod))));
         }
         figures
     }
