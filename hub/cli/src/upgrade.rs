@@ -157,7 +157,10 @@ impl Fleet {
         let version =
             object::annotation(cluster, extension::VERSION).and_then(|text| text.parse::<Version>().ok());
         let takes = object::annotation(cluster, extension::AGENT_UPGRADE).and_then(Report::read).is_some();
-        let Some(version) = version else { return self.off += 1 };
+        let Some(version) = version else {
+            self.off += 1;
+            return;
+        };
         if version == request.version {
             self.have += 1;
         } else if !takes {
