@@ -266,7 +266,7 @@ impl Upgrader {
     fn is_well(&self) -> bool {
         self.is_active()
             && self.half.desired().synced()
-            && self.half.queue().len() == 0
+            && self.half.queue().is_empty()
             && !self.rights.is_unheard_for(UNHEARD)
     }
 

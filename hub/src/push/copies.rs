@@ -199,7 +199,7 @@ impl Copies {
                     }
                 }
                 Some(Some(Event::Synced)) => {
-                    state.objects = listed.take().or(state.objects.take());
+                    state.objects = listed.take().or_else(|| state.objects.take());
                     turn = None;
                 }
             }

@@ -321,7 +321,9 @@ async fn what_is_kept_stands_for_members_where_it_may() {
     let proxying = to("proxying", "proxy", "system:masters").await;
     let old = "cluster b is shown as it was 3m12s ago";
     let kept = ["kept@a", "other@a", "far@a", "kept@b", "other@b", "far@b"];
-    let rows: [(SocketAddr, &str, &[&str], Option<&str>, &str); 8] = [
+    // Where it is asked, what, which objects come, how old the copies are, and what is warned of.
+    type Row<'a> = (SocketAddr, &'a str, &'a [&'a str], Option<&'a str>, &'a str);
+    let rows: [Row<'_>; 8] = [
         (cache, "/v1/pods?limit=500", &kept, Some("192"), old),
         (cache, "/v1/namespaces/n/pods?labelSelector=app%3Dweb", &["kept@a", "kept@b"], Some("192"), old),
         (proxying, "/api/v1/pods?resourceVersion=0", &kept, Some("192"), old),

@@ -198,7 +198,7 @@ impl Remote {
             prepared = self.prepare() => prepared?,
         }
         match self.config.election.clone() {
-            Some(election) => self.elected(election, &stop).await,
+            Some(election) => Box::pin(self.elected(election, &stop)).await,
             None => {
                 tracing::warn!(
                     "no leader election: a second hub on this API server would undo this one's work"
