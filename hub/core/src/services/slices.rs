@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(object::finalizers(&one).len(), 2, "the hub takes the other off");
         assert_eq!(object::label(&one, label::WORK_ID), Some("38f894f9"));
         // The hub does the same for an agent that does not.
-        let mut left = both.clone();
+        let mut left = both;
         assert!(release_multi(&mut left));
         let export = Asked { export: true, multi_cluster: false };
         assert_eq!((asked(&left), multi(&left)), (export, None));
