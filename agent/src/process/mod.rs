@@ -306,7 +306,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         };
         let guard = config.upgrade.clone().map(|upgrade| {
             let (member, hub) = (Rest::new(member_client.clone()), Rest::new(hub.clone()));
-            let guard = Guard::new(member, hub, upgrade.deployment, config.member_lease(), env.clone());
+            let guard = Guard::new(member, &hub, upgrade.deployment, config.member_lease(), env.clone());
             (guard, upgrade.aside)
         });
         let agent = Agent::new(config, hub, member_client, env.clone(), state);

@@ -51,7 +51,7 @@ struct Sight {
 
 impl Guard {
     /// A guard for the trial on a Deployment, by its namespace and name.
-    pub fn new(member: Rest, hub: Rest, deployment: (String, String), lease: String, env: Env) -> Self {
+    pub fn new(member: Rest, hub: &Rest, deployment: (String, String), lease: String, env: Env) -> Self {
         let site = Deployment::new(member.clone(), deployment);
         Self { site, member, hub: hub.with_deadline(ANSWER), lease, env }
     }

@@ -78,7 +78,7 @@ impl Pod {
         let lease = world.config_of(&member.name).member_lease();
         let env = member.machine.env().clone();
         let guard =
-            Guard::new(member.api.clone(), world.hub_over(member, &member.wire), deployment, lease, env);
+            Guard::new(member.api.clone(), &world.hub_over(member, &member.wire), deployment, lease, env);
         self.guard = Some(tokio::spawn(guard.run()));
     }
 
