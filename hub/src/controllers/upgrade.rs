@@ -243,7 +243,7 @@ impl Upgrades {
                 if !head.deleting {
                     rows.push(Row::of(head));
                 }
-                if rows.len() % BREATH == 0 {
+                if rows.len().is_multiple_of(BREATH) {
                     yield_now().await;
                 }
             }
@@ -359,7 +359,7 @@ async fn offers(rows: &[Row], wanted: Wanted<'_>) -> Vec<Option<Offer>> {
     let order = Order::of(wanted.state);
     let mut offers = Vec::with_capacity(rows.len());
     for (at, row) in rows.iter().enumerate() {
-        if at % BREATH == 0 {
+        if at.is_multiple_of(BREATH) {
             yield_now().await;
         }
         let fact = wanted.fact(&row.known()).ok();
@@ -375,7 +375,7 @@ async fn begun(request: &Request, name: &str, seed: &str, rows: &[Row]) -> State
     let wanted = Wanted { request, state: &reading };
     let mut concerned = Vec::new();
     for (at, row) in rows.iter().enumerate() {
-        if at % BREATH == 0 {
+        if at.is_multiple_of(BREATH) {
             yield_now().await;
         }
         if wanted.fact(&row.known()).is_ok() {
@@ -390,7 +390,7 @@ async fn members<'a>(rows: &'a [Row], state: &State, request: &Request) -> Vec<M
     let (order, wanted) = (Order::of(state), Wanted { request, state });
     let mut members = Vec::with_capacity(rows.len());
     for (at, row) in rows.iter().enumerate() {
-        if at % BREATH == 0 {
+        if at.is_multiple_of(BREATH) {
             yield_now().await;
         }
         members.push(Member {
@@ -409,7 +409,7 @@ async fn members<'a>(rows: &'a [Row], state: &State, request: &Request) -> Vec<M
 async fn beside(rows: &[Row], wanted: Wanted<'_>) -> Beside {
     let mut beside = Beside::default();
     for (at, row) in rows.iter().enumerate() {
-        if at % BREATH == 0 {
+        if at.is_multiple_of(BREATH) {
             yield_now().await;
         }
         let (name, about) =

@@ -58,7 +58,6 @@ impl What {
         }
     }
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
     fn is_change(&self) -> bool {
         *self == Self::Change
     }
