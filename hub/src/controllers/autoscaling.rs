@@ -81,6 +81,15 @@ const REASONS: [&str; 7] = [
     event::INVALID_METRIC_SOURCE_TYPE,
 ];
 
+/// The types of metrics, and why one cannot be had.
+const METRICS: [(&str, &str); 5] = [
+    ("Resource", event::FAILED_GET_RESOURCE_METRIC),
+    ("ContainerResource", event::FAILED_GET_CONTAINER_RESOURCE_METRIC),
+    ("Pods", event::FAILED_GET_PODS_METRIC),
+    ("Object", event::FAILED_GET_OBJECT_METRIC),
+    ("External", event::FAILED_GET_EXTERNAL_METRIC),
+];
+
 /// Scales by what Pods use.
 pub(crate) struct Autoscaling {
     context: Arc<Context>,
@@ -190,7 +199,11 @@ impl Autoscaling {
             scaled.into_iter().for_each(|(key, _)| ask.add(key));
         });
         let (again, heard, shared) = (returned.clone(), agents.clone(), Arc::downgrade(context));
+        let figures = context.figures.clone();
         context.known.clusters.listen(move |change| {
+            if change.new.is_none() {
+                figures.scaling().left(&change.key.name);
+            }
             if !heard.heed(change) {
                 return;
             }
@@ -199,10 +212,12 @@ impl Autoscaling {
             let works = context.known.works.group(&group).into_iter();
             works.for_each(|(work, _)| again.add_after(Again { work, of: None }, RETURNS));
         });
-        let (answers, env) = (agents.clone(), context.env.clone());
+        let (answers, env, figures) = (agents.clone(), context.env.clone(), context.figures.clone());
         context.known.works.listen(move |change| {
-            if let Some(cluster) = names::cluster_of_namespace(&change.key.namespace) {
-                answers.hear(cluster, change, env.now());
+            let now = env.now();
+            let cluster = names::cluster_of_namespace(&change.key.namespace);
+            if let Some(cluster) = cluster.filter(|cluster| answers.hear(cluster, change, now)) {
+                figures.scaling().told(cluster, now);
             }
         });
         let (ask, shared) = (asked.clone(), Arc::downgrade(context));
@@ -358,9 +373,13 @@ impl Autoscaling {
     async fn turn(&self, key: Key) -> Result<Next, Error> {
         if self.context.known.hpas.get(&key).is_none_or(|head| head.deleting) {
             self.kept.lock().remove(&key);
+            self.context.figures.scaling().gone(&key);
             return Ok(Next::Done);
         }
-        if let Err(error) = self.look(&key).await {
+        let timer = self.context.figures.timer();
+        let looked = self.look(&key).await;
+        self.context.figures.scaling().looked(looked.is_ok(), timer.took());
+        if let Err(error) = looked {
             tracing::debug!(federatedhpa = %key, %error, "cannot be looked at now");
         }
         Ok(Next::After(self.settings.sampling.every))
@@ -400,7 +419,10 @@ impl Autoscaling {
             news.push((true, event::SUCCESSFUL_RESCALE, rescaled(to, &why)));
         }
         let is_first = kept.clusters.is_empty();
+        let timer = self.context.figures.timer();
         let (answers, mut silent) = self.answers(key, &spec, (current, &target), &mut kept).await;
+        let pulled = timer.took();
+        self.context.figures.scaling().answers(key, answers.len() - silent.len(), silent.len());
         let clusters: Vec<Cluster<'_>> = answers
             .iter()
             .map(|Answer { given, replicas, report }| Cluster {
@@ -422,6 +444,12 @@ impl Autoscaling {
             settles.then(|| assigned as f64 / f64::from(target.binding.replicas)).filter(|c| *c > 0.0);
         let view = View { spec: &spec, current, settling, clusters: &clusters };
         let mut outcome = look::look(view, &mut kept.history, &self.settings, now);
+        let kinds =
+            METRICS.iter().filter(|(kind, _)| spec.metrics.iter().any(|metric| metric["type"] == *kind));
+        for (kind, reason) in kinds {
+            let failed = outcome.warnings.iter().any(|(warned, _)| warned == reason);
+            self.context.figures.scaling().pulled(kind, !failed, pulled);
+        }
         for (place, why) in &outcome.unmeasured {
             silent.entry(placed[*place].name.clone()).or_insert_with(|| why.clone());
         }

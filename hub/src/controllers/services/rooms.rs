@@ -2,17 +2,23 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use karmada_core::services::{
-    ServiceName,
-    room::{self, Room},
+use karmada_core::{
+    names,
+    services::{
+        ServiceName,
+        room::{self, Room},
+    },
 };
 use karmada_objects::key::Key;
 use parking_lot::{Mutex, RwLock};
 
 use super::super::Context;
-use crate::known::{
-    heads::{SliceHead, WorkHead},
-    index::Change,
+use crate::{
+    known::{
+        heads::{Carries, SliceHead, WorkHead},
+        index::Change,
+    },
+    metrics::Brings,
 };
 
 type Listener = Box<dyn Fn(Key) + Send + Sync>;
@@ -30,12 +36,26 @@ impl fmt::Debug for Rooms {
     }
 }
 
+/// What a Work does with slices.
+fn brings(head: Option<&Arc<WorkHead>>) -> Option<Brings> {
+    match head?.slice.as_ref()?.carries {
+        Carries::Collected => Some(Brings::Collected),
+        Carries::Dispatched(_) => Some(Brings::Dispatched),
+        Carries::Marker => None,
+    }
+}
+
 impl Rooms {
     /// Rooms that hear the context's Works from now on.
     pub(crate) fn new(context: &Arc<Context>) -> Arc<Self> {
         let rooms = Arc::new(Self::default());
-        let heard = Arc::clone(&rooms);
-        context.known.works.listen(move |change| heard.heed(change));
+        let (heard, figures) = (Arc::clone(&rooms), context.figures.clone());
+        context.known.works.listen(move |change| {
+            if let Some(cluster) = names::cluster_of_namespace(&change.key.namespace) {
+                figures.slices().changed(cluster, brings(change.old), brings(change.new));
+                heard.heed(change);
+            }
+        });
         rooms
     }
 
