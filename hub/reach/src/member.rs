@@ -37,6 +37,10 @@ pub trait Registry: Send + Sync + 'static {
         place: &'a Place,
         turn: Turn,
     ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>>;
+    /// What these clusters have told the hub of a metric, where they cannot be asked. Nothing, if it has asked for no such metric.
+    fn told<'a>(&'a self, _: &'a Wanted, _: &'a [String]) -> BoxFuture<'a, Result<Vec<Told>, Status>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
     /// Has the hub's own API answer, in a user's name.
     fn own<'a>(
         &'a self,
@@ -47,6 +51,30 @@ pub trait Registry: Send + Sync + 'static {
     fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>>;
     /// Asks a cluster's agent to dial by this number, in the annotation [`extension::TUNNEL_CALL`] of its Cluster.
     fn call<'a>(&'a self, cluster: &'a str, number: &'a str) -> BoxFuture<'a, Result<(), Status>>;
+}
+
+/// A metric with one value in each cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Where it is.
+    pub namespace: String,
+    /// Whose: a resource, with its group behind a dot, and a name. Nothing of an external one.
+    pub object: Option<(String, String)>,
+    /// Its name.
+    pub metric: String,
+    /// The labels of its series, as in a query.
+    pub selector: String,
+}
+
+/// What a cluster has told of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Its name.
+    pub cluster: String,
+    /// The value, in thousandths.
+    pub value: i64,
+    /// When it was sampled, by the cluster's clock.
+    pub at: String,
 }
 
 /// By what a member is reached.

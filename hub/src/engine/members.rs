@@ -18,6 +18,7 @@ use karmada_api::{
 use karmada_apiserver::{
     ApiServer, Handle,
     authn::UserInfo,
+    kinds::Kind,
     listener::to_members,
     options::{ListOptions, WriteOptions},
     registry::{Caller, Registry, Target, patch::PatchType},
@@ -25,12 +26,14 @@ use karmada_apiserver::{
 use karmada_client::Resource;
 use karmada_core::{
     affinity::Compiled,
+    autoscale::{hpa::Spec, question, told},
+    names,
     search::{Sought, is_by_name, searched},
 };
 use karmada_env::Env;
 use karmada_meta::status::Status;
-use karmada_objects::kinds::{CLUSTERS, SECRETS};
-use karmada_reach::{Place, Reach, Turn};
+use karmada_objects::kinds::{CLUSTERS, FEDERATED_HPAS, SECRETS, WORKS};
+use karmada_reach::{Place, Reach, Told, Turn, Wanted};
 use parking_lot::Mutex;
 use rustix::process::getrlimit;
 use serde::Deserialize;
@@ -142,6 +145,49 @@ impl Stored {
     }
 }
 
+/// So many FederatedHPAs are looked at that ask for one metric.
+const ALIKE: usize = 4;
+
+impl Stored {
+    /// What these clusters have told of a metric for a FederatedHPA.
+    fn told_of(&self, wanted: &Wanted, clusters: &[String]) -> Result<Vec<Told>, Status> {
+        let registry = self.registry()?;
+        let kinds = registry.kinds();
+        let find = |of: &Resource| {
+            kinds.by_resource(&of.group, &of.version, &of.plural).ok_or_else(Status::no_such_resource)
+        };
+        let object = match &wanted.object {
+            None => None,
+            Some((resource, name)) => {
+                let (resource, group) = resource.split_once('.').unwrap_or((resource.as_str(), ""));
+                let is = |kind: &&Arc<Kind>| (&*kind.gvr.group, &*kind.gvr.resource) == (group, resource);
+                let Some(kind) = kinds.iter().find(is) else { return Ok(Vec::new()) };
+                Some((group.to_owned(), kind.gvk.kind.clone(), name.clone()))
+            }
+        };
+        let sought =
+            told::Sought { object, metric: wanted.metric.clone(), selector: wanted.selector.clone() };
+        let hpas = registry.list(find(&FEDERATED_HPAS)?, &wanted.namespace, &ListOptions::default())?;
+        let asking = hpas.items.iter().filter_map(|hpa| {
+            let value: Value = serde_json::from_slice(&hpa.value).ok()?;
+            let spec = Spec::deserialize(&value["spec"]).ok()?;
+            Some((hpa.key.name.to_string(), sought.place(&spec)?, spec.metrics.len()))
+        });
+        let asking: Vec<_> = asking.take(ALIKE).collect();
+        let works = find(&WORKS)?;
+        let of = |cluster: &String| {
+            let namespace = names::execution_namespace(cluster);
+            asking.iter().find_map(|(name, place, metrics)| {
+                let name = question::work_name(&wanted.namespace, name);
+                let target = Target { kind: works, namespace: &namespace, name: &name, subresource: "" };
+                let (value, at) = told::value(&registry.read(&target)?, *place, *metrics)?;
+                Some(Told { cluster: cluster.clone(), value, at })
+            })
+        };
+        Ok(clusters.iter().filter_map(of).collect())
+    }
+}
+
 impl karmada_reach::Registry for Stored {
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
         let read = || {
@@ -179,6 +225,22 @@ impl karmada_reach::Registry for Stored {
                 stored.searching(&place)
             })
             .await;
+            found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+        })
+    }
+
+    fn told<'a>(
+        &'a self,
+        wanted: &'a Wanted,
+        clusters: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<Told>, Status>> {
+        let (stored, wanted, clusters) = (
+            Self(self.0.clone(), self.1.clone(), self.2.clone(), self.3.clone()),
+            wanted.clone(),
+            clusters.to_vec(),
+        );
+        Box::pin(async move {
+            let found = spawn_blocking(move || stored.told_of(&wanted, &clusters)).await;
             found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
         })
     }
