@@ -270,6 +270,9 @@ pub mod extension {
     pub const SAMPLING: &str = "federatedhpa.karmada.io/sampling";
     /// On the FederatedHPA in such a Work: since when the cluster is heard. One that has been away is asked anew.
     pub const HEARD_SINCE: &str = "federatedhpa.karmada.io/heard-since";
+    /// On the FederatedHPA in such a Work: asked anew when the Work had this generation, of which the answer is old. It stands until
+    /// there is another one, or that is overdue.
+    pub const ASKED: &str = "federatedhpa.karmada.io/asked";
     /// Condition of a FederatedHPA: some of its clusters are silent, or cannot measure something, so nothing is scaled down; which,
     /// and why.
     pub const CLUSTERS_SILENT: &str = "ClustersSilent";

@@ -1,4 +1,4 @@
-//! Subresources, and paths, whose requests are carried on to somebody else, as they are.
+//! Subresources, paths and groups whose requests are carried on to somebody else, as they are.
 //!
 //! ```text
 //!   front: who, as whom, may they ─► Call ─► Carrier ─► somebody else's answer, passed on
@@ -6,7 +6,8 @@
 //!                                     └ body unread, connection not yet another protocol's
 //! ```
 //!
-//! A request is judged by its method alone, as `create`, `delete`, `get`, `patch` or `update` of the subresource: what the
+//! Of a whole group each request is judged as what it is, by its verb, namespace, resource and name, and goes on with all of its
+//! path. That of a subresource is judged by its method alone, as `create`, `delete`, `get`, `patch` or `update` of the subresource: what the
 //! path says behind it is the other's business. Methods that HTTP does not have for objects are none. A request takes no seat
 //! and has no deadline here: how many there may be is the carrier's to say. It ends with what the client has shown for
 //! itself.
@@ -43,7 +44,8 @@ pub struct Call {
     pub asked_by: String,
     /// The object whose subresource is asked; empty for a path that is no resource.
     pub name: String,
-    /// What stands in the path behind the subresource, as it came: empty or with a slash in front. Empty for another path.
+    /// What stands in the path behind the subresource, as it came: empty or with a slash in front. All of it for what is asked of
+    /// a group; empty for another path.
     pub path: String,
     /// Method, headers, body, and the connection if it is to change its protocol. Of the URI the query counts.
     pub request: Request<Body>,
@@ -101,6 +103,53 @@ pub struct CarriedPath {
     pub by: Arc<dyn Carrier>,
 }
 
+/// A group of which no objects are kept here.
+#[derive(Clone)]
+pub struct CarriedGroup {
+    /// Its name.
+    pub group: &'static str,
+    /// Its versions, the preferred one first. All have the same resources.
+    pub versions: &'static [&'static str],
+    /// What discovery names. There may be others, which only who answers knows.
+    pub resources: &'static [CarriedResource],
+    /// Who does it.
+    pub by: Arc<dyn Carrier>,
+}
+
+/// A resource of a group that is carried on. It is read, and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct CarriedResource {
+    /// Plural.
+    pub name: &'static str,
+    /// The kind that discovery names.
+    pub kind: &'static str,
+    /// Whether it is in namespaces.
+    pub namespaced: bool,
+}
+
+impl CarriedResource {
+    /// Its verbs, as discovery names them.
+    pub(crate) const VERBS: [&'static str; 2] = ["get", "list"];
+}
+
+impl fmt::Debug for CarriedGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.group, self.versions)
+    }
+}
+
+impl CarriedGroup {
+    /// Whether a request is for this.
+    pub(crate) fn is_meant(&self, info: &RequestInfo) -> bool {
+        info.group == self.group && self.versions.contains(&info.version.as_str())
+    }
+
+    /// Whether discovery names what a request is about.
+    pub(crate) fn names(&self, info: &RequestInfo) -> bool {
+        self.resources.iter().any(|resource| resource.name == info.resource)
+    }
+}
+
 impl fmt::Debug for CarriedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.path)
@@ -137,6 +186,18 @@ impl Carried {
 pub(crate) struct Way {
     pub(crate) by: Arc<dyn Carrier>,
     pub(crate) stops: CancellationToken,
+    /// That of a group: with all of its path. Under which resource it is counted.
+    pub(crate) whole: Option<&'static str>,
+}
+
+impl Way {
+    /// How a request is judged that goes this way.
+    pub(crate) fn judge(&self, info: &mut RequestInfo, method: &Method) {
+        match self.whole {
+            Some(_) => info.class = Class::Carried,
+            None => judged(info, method),
+        }
+    }
 }
 
 /// What is counted and told while anything of a carried request is open.
@@ -158,7 +219,7 @@ impl Open {
 }
 
 /// A request to be carried on is judged by its method, and by nothing else.
-pub(crate) fn judged(info: &mut RequestInfo, method: &Method) {
+fn judged(info: &mut RequestInfo, method: &Method) {
     info.class = Class::Carried;
     info.verb = match *method {
         Method::GET | Method::HEAD => "get",
@@ -189,6 +250,23 @@ pub(crate) fn behind<'a>(info: &RequestInfo, path: &'a str) -> Option<&'a str> {
         rest = rest.strip_prefix(written)?;
     }
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// All of a path, if what was judged is all that stands there: see [`behind`]. Names may be written as `%XX`, but for slashes.
+pub(crate) fn whole<'a>(info: &RequestInfo, path: &'a str) -> Option<&'a str> {
+    let mut parts = vec!["", "apis", &info.group, &info.version];
+    if !info.namespace.is_empty() {
+        parts.extend(["namespaces", &info.namespace]);
+    }
+    parts.push(&info.resource);
+    if info.name_in_path {
+        parts.push(&info.name);
+    }
+    if !info.subresource.is_empty() {
+        parts.push(&info.subresource);
+    }
+    let plain = parts.join("/");
+    (info.path == plain && path.matches('/').count() == parts.len() - 1).then_some(path)
 }
 
 /// Who reads the subresource itself is sent to its root, as with kube-apiserver's proxies.
@@ -227,6 +305,30 @@ mod tests {
         ] {
             let info = RequestInfo::parse(&Method::GET, &path, &Query::parse(""));
             assert_eq!(behind(&info, &path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn all_of_a_path_is_carried_if_all_of_it_was_judged() {
+        const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
+        for (rest, want) in [
+            ("/nodes", true),
+            ("/nodes/n1", true),
+            ("/namespaces/n/pods", true),
+            ("/namespaces/n/pods/%2A/hits", true),
+            ("/namespaces/n/pods/*/a%7Cb", true),
+            ("/namespaces/n/metrics/hits", true),
+            ("/namespaces/n/pods/", false),
+            ("/namespaces/n//pods", false),
+            ("/namespaces/n%2Fpods", false),
+            ("/namespaces/n/pods/p/x/y", false),
+            ("/namespaces/n/pods/p%2Fx", false),
+            ("/watch/nodes", false),
+            ("/namespaces/n", false),
+        ] {
+            let path = format!("{GROUP}{rest}");
+            let info = RequestInfo::parse(&Method::GET, &path, &Query::parse(""));
+            assert_eq!(whole(&info, &path), want.then_some(path.as_str()), "{path}");
         }
     }
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
 use crate::{
-    carried::Carried,
+    carried::{Carried, CarriedGroup, CarriedResource},
     kinds::{Kind, Kinds, Subresource},
     negotiate::clauses,
 };
@@ -40,19 +40,29 @@ pub struct Cache {
 }
 
 /// What the documents were made of, and they.
-type Latest = (Arc<Kinds>, Arc<Vec<Carried>>, Arc<Discovery>);
+type Latest = (Made, Arc<Discovery>);
+
+/// What documents are made of.
+type Made = (Arc<Kinds>, Arc<Vec<Carried>>, Arc<Vec<CarriedGroup>>);
 
 impl Cache {
     /// The documents of `kinds`, and of what is carried on.
-    pub(crate) fn get(&self, kinds: &Arc<Kinds>, carried: &Arc<Vec<Carried>>) -> Arc<Discovery> {
+    pub(crate) fn get(
+        &self,
+        kinds: &Arc<Kinds>,
+        carried: &Arc<Vec<Carried>>,
+        groups: &Arc<Vec<CarriedGroup>>,
+    ) -> Arc<Discovery> {
         let mut latest = self.latest.lock();
+        let is_latest = |(of, and, with): &Made| {
+            Arc::ptr_eq(of, kinds) && Arc::ptr_eq(and, carried) && Arc::ptr_eq(with, groups)
+        };
         match &*latest {
-            Some((of, and, discovery)) if Arc::ptr_eq(of, kinds) && Arc::ptr_eq(and, carried) => {
-                Arc::clone(discovery)
-            }
+            Some((made, discovery)) if is_latest(made) => Arc::clone(discovery),
             _ => {
-                let discovery = Arc::new(Discovery::new(kinds, carried));
-                *latest = Some((Arc::clone(kinds), Arc::clone(carried), Arc::clone(&discovery)));
+                let discovery = Arc::new(Discovery::new(kinds, carried, groups));
+                let made = (Arc::clone(kinds), Arc::clone(carried), Arc::clone(groups));
+                *latest = Some((made, Arc::clone(&discovery)));
                 discovery
             }
         }
@@ -83,8 +93,9 @@ struct Group<'a> {
 
 impl Discovery {
     /// Renders all documents.
-    pub(crate) fn new(kinds: &Kinds, carried: &[Carried]) -> Self {
-        let groups = groups(kinds);
+    pub(crate) fn new(kinds: &Kinds, carried: &[Carried], elsewhere: &[CarriedGroup]) -> Self {
+        let mut groups = groups(kinds);
+        groups.retain(|group| elsewhere.iter().all(|other| other.group != group.name));
         let mut legacy = BTreeMap::new();
         legacy.insert(
             "/api".to_owned(),
@@ -102,15 +113,24 @@ impl Discovery {
                     resource_list(group.name, version, kinds, carried),
                 );
             }
-            if !group.name.is_empty() {
-                let document = group_document(group);
-                let mut with_kind = Map::from_iter([
-                    ("kind".to_owned(), json!("APIGroup")),
-                    ("apiVersion".to_owned(), json!("v1")),
-                ]);
-                with_kind.extend(document.clone());
-                legacy.insert(format!("/apis/{}", group.name), Value::Object(with_kind));
-                list.push(Value::Object(document));
+        }
+        let named = groups.iter().filter(|group| !group.name.is_empty());
+        let named = named.map(|group| (group.name, group.versions.iter().map(|(v, _)| *v).collect()));
+        let others = elsewhere.iter().map(|group| (group.group, group.versions.to_vec()));
+        for (name, versions) in named.chain(others) {
+            let versions: Vec<&str> = versions;
+            let document = group_document(name, &versions);
+            let mut with_kind = Map::from_iter([
+                ("kind".to_owned(), json!("APIGroup")),
+                ("apiVersion".to_owned(), json!("v1")),
+            ]);
+            with_kind.extend(document.clone());
+            legacy.insert(format!("/apis/{name}"), Value::Object(with_kind));
+            list.push(Value::Object(document));
+        }
+        for group in elsewhere {
+            for version in group.versions {
+                legacy.insert(version_path(group.group, version), resources_elsewhere(group, version));
             }
         }
         let mut paths: Vec<String> =
@@ -125,9 +145,14 @@ impl Discovery {
         let mut aggregated = BTreeMap::new();
         for version in AGGREGATED {
             aggregated.insert(("/api", version), Rendered::new(&aggregate(&core, version, carried)));
-            aggregated.insert(("/apis", version), Rendered::new(&aggregate(&named, version, carried)));
+            let mut all = aggregate(&named, version, carried);
+            if let Some(items) = all["items"].as_array_mut() {
+                items.extend(elsewhere.iter().map(aggregated_elsewhere));
+            }
+            aggregated.insert(("/apis", version), Rendered::new(&all));
         }
-        Self { legacy, aggregated, groups: groups.iter().map(|g| group_path(g.name)).collect() }
+        let others = elsewhere.iter().map(|group| group_path(group.group));
+        Self { legacy, aggregated, groups: groups.iter().map(|g| group_path(g.name)).chain(others).collect() }
     }
 
     /// The answer to a GET of `path`; `None` when it is no discovery path of this snapshot.
@@ -325,15 +350,45 @@ fn version_path(group: &str, version: &str) -> String {
     format!("{}/{version}", group_path(group))
 }
 
-fn group_document(group: &Group<'_>) -> Map<String, Value> {
-    let entry =
-        |version: &str| json!({"groupVersion": format!("{}/{version}", group.name), "version": version});
-    let versions: Vec<Value> = group.versions.iter().map(|(v, _)| entry(v)).collect();
+fn group_document(name: &str, versions: &[&str]) -> Map<String, Value> {
+    let entry = |version: &&str| json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    let versions: Vec<Value> = versions.iter().map(entry).collect();
     let mut document = Map::new();
-    document.insert("name".to_owned(), json!(group.name));
+    document.insert("name".to_owned(), json!(name));
     document.insert("preferredVersion".to_owned(), versions.first().cloned().unwrap_or_default());
     document.insert("versions".to_owned(), Value::Array(versions));
     document
+}
+
+/// `APIResourceList` of a group that is carried on.
+fn resources_elsewhere(group: &CarriedGroup, version: &str) -> Value {
+    let resources: Vec<Value> = group
+        .resources
+        .iter()
+        .map(|resource| {
+            json!({"name": resource.name, "singularName": "", "namespaced": resource.namespaced, "kind": resource.kind,
+                "verbs": CarriedResource::VERBS})
+        })
+        .collect();
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{}/{version}", group.group),
+        "resources": resources})
+}
+
+/// The same in the aggregated form.
+fn aggregated_elsewhere(group: &CarriedGroup) -> Value {
+    let resources: Vec<Value> = group
+        .resources
+        .iter()
+        .map(|resource| {
+            json!({"resource": resource.name, "responseKind": {"group": "", "version": "", "kind": resource.kind},
+                "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "singularResource": "",
+                "verbs": CarriedResource::VERBS})
+        })
+        .collect();
+    let version =
+        |version: &&str| json!({"version": version, "resources": resources, "freshness": "Current"});
+    let versions: Vec<Value> = group.versions.iter().map(version).collect();
+    json!({"metadata": {"name": group.group}, "versions": versions})
 }
 
 /// A kind's subresources, with what is carried on of it.

@@ -289,8 +289,8 @@ impl Front {
             info.class = class;
         }
         let way = answers.way(&info);
-        if way.is_some() {
-            carried::judged(&mut info, &parts.method);
+        if let Some(way) = &way {
+            way.judge(&mut info, &parts.method);
         }
         let info = &info;
         let (Known { user, by, hold }, known) = match self.identify(parts) {
@@ -455,7 +455,7 @@ impl Front {
                 if !response.status().is_success() {
                     return Ok(response);
                 }
-                let open = self.metrics.open(info);
+                let open = self.metrics.open(info, None);
                 return Ok(response.map(|body| Body::new(Held::new(body, (open, room)))));
             }
         }
@@ -497,15 +497,16 @@ impl Front {
                 "write group, version, resource and name plainly, without a namespace and without %XX";
             Status::bad_request(format!("the path of a request that is carried on is ambiguous: {plain}"))
         };
-        let behind = match info.is_resource {
-            true => carried::behind(info, path).ok_or_else(ambiguous)?,
-            false => "",
+        let behind = match (info.is_resource, way.whole) {
+            (true, Some(_)) => carried::whole(info, path).ok_or_else(ambiguous)?,
+            (true, None) => carried::behind(info, path).ok_or_else(ambiguous)?,
+            (false, _) => "",
         };
         if info.is_resource && behind.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
             return Ok(carried::to_root(path, parts.uri.query()));
         }
         let standing = parts.extensions.get::<Standing>();
-        let open = Arc::new(Open::new(self.metrics.open(info), standing.map(Standing::busy)));
+        let open = Arc::new(Open::new(self.metrics.open(info, way.whole), standing.map(Standing::busy)));
         let _ = exchange.open.set(open.clone());
         let mut request = Request::new(body);
         *request.method_mut() = parts.method.clone();

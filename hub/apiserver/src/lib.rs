@@ -28,8 +28,8 @@
 //! - Protobuf is read and not written: answers are JSON or YAML, and a client that takes nothing but protobuf gets 406. (2)
 //! - Admission webhooks are called ([`webhooks`] says what differs); a ValidatingAdmissionPolicy or
 //!   MutatingAdmissionPolicy is stored for members and not evaluated, and whoever writes one is warned.
-//! - No API aggregation, no exec, logs, proxy or binding of Kubernetes' own kinds; [`carried`] has other subresources passed
-//!   on. As there is no `pods/binding`, a Pod may be given its node by an update. (1)
+//! - No API aggregation, no exec, logs, proxy or binding of Kubernetes' own kinds; [`carried`] has other subresources and whole
+//!   groups passed on. As there is no `pods/binding`, a Pod may be given its node by an update. (1)
 //! - Services get no cluster IP, and no one is checked against a range: a template has no use for one, and a member gives
 //!   out its own. Node ports are given out, so that all members open the same. (7)
 //! - LimitRanges are completed and judged, and not applied: Pods are stored to run on members, which have limits of their own.
@@ -142,7 +142,7 @@ use crate::{
         epochs::Epochs,
     },
     authz::{Authorization, Authorizer, Roles, pushed::Pushed, rbac::Rbac},
-    carried::{Carried, CarriedPath},
+    carried::{Carried, CarriedGroup, CarriedPath},
     certificates::{Certifier, CurrentCertifier},
     encryption::Encryption,
     follow::Derived,
@@ -191,6 +191,7 @@ pub(crate) struct Inner {
     pub(crate) paths: ArcSwap<Paths>,
     pub(crate) carried: ArcSwap<Vec<Carried>>,
     pub(crate) carried_paths: ArcSwap<Vec<CarriedPath>>,
+    pub(crate) carried_groups: ArcSwap<Vec<CarriedGroup>>,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
     /// The kind that scale subresources speak.
@@ -427,6 +428,7 @@ impl ApiServer {
             paths: ArcSwap::from_pointee(paths),
             carried: ArcSwap::default(),
             carried_paths: ArcSwap::default(),
+            carried_groups: ArcSwap::default(),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
             scale: unlisted("autoscaling", "v1", "scales", "Scale"),
@@ -541,6 +543,16 @@ impl ApiServer {
     /// Has a path's requests carried on from now on.
     pub fn carry_path(&self, one: &CarriedPath) {
         self.inner.carried_paths.rcu(|all| {
+            let mut all = Vec::clone(all);
+            all.push(one.clone());
+            all
+        });
+    }
+
+    /// Has all requests of a group carried on from now on. What kinds of objects it has here, by definitions of users, is not
+    /// served any more.
+    pub fn carry_group(&self, one: &CarriedGroup) {
+        self.inner.carried_groups.rcu(|all| {
             let mut all = Vec::clone(all);
             all.push(one.clone());
             all

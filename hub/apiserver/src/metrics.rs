@@ -92,8 +92,10 @@ impl Metrics {
     }
 
     /// Counts an answer for as long as it is held.
-    pub(crate) fn open(&self, info: &RequestInfo) -> Open {
-        let gauge = self.open.get([&info.group, &info.version, &info.resource, verb(&info.verb)]);
+    /// Counts an answer that goes on, under its resource or another one.
+    pub(crate) fn open(&self, info: &RequestInfo, resource: Option<&str>) -> Open {
+        let resource = resource.unwrap_or(&info.resource);
+        let gauge = self.open.get([&info.group, &info.version, resource, verb(&info.verb)]);
         gauge.inc();
         Open(gauge)
     }
@@ -343,7 +345,7 @@ mod tests {
                 Duration::ZERO,
             );
         }
-        let open = figures.front.metrics.open(&request(&Method::GET, list));
+        let open = figures.front.metrics.open(&request(&Method::GET, list), None);
         let text = figures.page();
         let page = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let labels = [("verb", "LIST"), ("group", "apps"), ("resource", "deployments"), ("code", "200")];

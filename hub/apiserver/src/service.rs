@@ -34,7 +34,7 @@ use crate::{
     authn::{Known, UserInfo},
     authz::{Attributes, Decision},
     body, brief,
-    carried::Way,
+    carried::{CarriedGroup, Way},
     front::{Answers, Exchange},
     heavy::HEAVY,
     identify, openapi,
@@ -151,17 +151,28 @@ impl Answers for Inner {
     }
 
     fn way(&self, info: &RequestInfo) -> Option<Way> {
-        let by = if info.is_resource {
-            self.carried.load().iter().find(|one| one.is_meant(info))?.by.clone()
+        let (by, whole) = if info.is_resource {
+            let one = self.carried.load().iter().find(|one| one.is_meant(info)).map(|one| one.by.clone());
+            match one {
+                Some(by) => (by, None),
+                None => {
+                    let groups = self.groups();
+                    let group = groups.iter().find(|group| group.is_meant(info))?;
+                    let counted = group.resources.iter().find(|resource| resource.name == info.resource);
+                    (group.by.clone(), Some(counted.map_or("", |resource| resource.name)))
+                }
+            }
         } else {
-            self.carried_paths.load().iter().find(|one| one.path == info.path)?.by.clone()
+            let paths = self.carried_paths.load();
+            (paths.iter().find(|one| one.path == info.path)?.by.clone(), None)
         };
-        Some(Way { by, stops: self.shutdown.clone() })
+        Some(Way { by, stops: self.shutdown.clone(), whole })
     }
 
     fn knows(&self, info: &RequestInfo) -> bool {
         let kinds = self.registry.kinds();
         kinds.by_resource(&info.group, &info.version, &info.resource).is_some()
+            || self.groups().iter().any(|group| group.is_meant(info) && group.names(info))
     }
 
     fn body_limit(&self, info: &RequestInfo) -> usize {
@@ -181,7 +192,7 @@ impl Answers for Inner {
             return answer;
         }
         let parts = exchange.parts;
-        let discovery = self.discovery.get(&self.registry.kinds(), &self.carried.load());
+        let discovery = self.discovery.get(&self.registry.kinds(), &self.carried.load(), &self.groups());
         match discovery.respond(&info.path, &parts.headers) {
             Some(response) if matches!(parts.method, Method::GET | Method::HEAD) => {
                 Ok(response.map(Body::from))
@@ -193,6 +204,11 @@ impl Answers for Inner {
 }
 
 impl Inner {
+    /// The groups that are carried on.
+    fn groups(&self) -> Arc<Vec<CarriedGroup>> {
+        self.carried_groups.load_full()
+    }
+
     /// Documents of OpenAPI, which take a while to make.
     async fn openapi(&self, exchange: &Exchange<'_>) -> Result<Response<Body>, Status> {
         if !matches!(exchange.parts.method, Method::GET | Method::HEAD) {

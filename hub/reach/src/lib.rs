@@ -12,7 +12,8 @@
 //! member's own RBAC says what the user may do there. Of what a client sends about identity nothing gets through ([`headers`]). Answers are passed
 //! on as they come, and break off visibly where they cannot end.
 //!
-//! What is asked of the cluster `*` is asked of all ([`everywhere`]), and so is what is searched for ([`search`]).
+//! What is asked of the cluster `*` is asked of all ([`everywhere`]), and so is what is searched for ([`search`]), and
+//! what they measure ([`metrics`]).
 //!
 //! An upgrade (`exec`, `attach`, `port-forward`) is passed on only if the member has agreed to it: what was refused must
 //! not leave a connection on which the client could speak as the hub.
@@ -23,6 +24,7 @@ mod figures;
 pub mod fuzzing;
 mod headers;
 mod member;
+mod metrics;
 mod pipe;
 mod search;
 mod sessions;
@@ -52,7 +54,7 @@ use hyper_util::{
 };
 use karmada_apiserver::{
     authn::UserInfo,
-    carried::{Call, Carried, CarriedPath, Carrier},
+    carried::{Call, Carried, CarriedGroup, CarriedPath, Carrier},
 };
 use karmada_env::Env;
 use karmada_meta::status::Status;
@@ -67,7 +69,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 pub use self::{
     everywhere::Place,
     figures::Figures,
-    member::{Copied, Registry, nowhere, worked_on, worked_on_at},
+    member::{Copied, Registry, Told, Wanted, nowhere, worked_on, worked_on_at},
     search::Turn,
 };
 use self::{
@@ -196,6 +198,11 @@ impl Reach {
     /// What it counts.
     pub fn figures(&self) -> &Arc<Figures> {
         &self.0.figures
+    }
+
+    /// The groups of metrics that it answers.
+    pub fn metrics(&self) -> Vec<CarriedGroup> {
+        metrics::groups(&self.0)
     }
 
     /// The subresources that it answers.

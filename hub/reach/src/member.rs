@@ -43,6 +43,10 @@ pub trait Registry: Send + Sync + 'static {
     fn copied(&self, _cluster: &str, _place: &Place) -> Option<Copied> {
         None
     }
+    /// What these clusters have told the hub of a metric, where they cannot be asked. Nothing, if it has asked for no such metric.
+    fn told<'a>(&'a self, _: &'a Wanted, _: &'a [String]) -> BoxFuture<'a, Result<Vec<Told>, Status>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
     /// Has the hub's own API answer, in a user's name.
     fn own<'a>(
         &'a self,
@@ -68,6 +72,30 @@ pub struct Copied {
     pub objects: Vec<Arc<str>>,
     /// How long ago they were so, where they are not followed at present.
     pub age: Option<Duration>,
+}
+
+/// A metric with one value in each cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Where it is.
+    pub namespace: String,
+    /// Whose: a resource, with its group behind a dot, and a name. Nothing of an external one.
+    pub object: Option<(String, String)>,
+    /// Its name.
+    pub metric: String,
+    /// The labels of its series, as in a query.
+    pub selector: String,
+}
+
+/// What a cluster has told of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Its name.
+    pub cluster: String,
+    /// The value, in thousandths.
+    pub value: i64,
+    /// When it was sampled, by the cluster's clock.
+    pub at: String,
 }
 
 /// By what a member is reached.

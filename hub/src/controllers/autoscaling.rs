@@ -7,13 +7,16 @@
 //! ```
 //!
 //! Answers change nothing by themselves: each FederatedHPA has its turn once in a period, and the turns are spread over it. A
-//! cluster is silent whose agent is not heard, or that has not answered what is asked now; agents tell of what changes, so an
-//! answer holds as long as its agent is heard. One that was away is asked anew when it is back.
+//! cluster is silent whose agent is not heard, or that has not answered what is asked now. Agents tell of what changes, so an
+//! answer holds as long as its agent is heard and samples: one that has said nothing for long is asked once more, and so is one
+//! that was away when it is back.
 
+mod agents;
 mod answers;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -29,7 +32,7 @@ use karmada_core::{
         behavior::History,
         hpa::{Cluster, Spec},
         look::{self, ABLE, ACTIVE, Outcome, Said, Settings, View},
-        question,
+        question::{self, Asking},
     },
     names,
 };
@@ -44,10 +47,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use self::answers::{Answer, Witness, silence};
+use self::{
+    agents::Agents,
+    answers::{Answer, Witness, silence},
+};
 use super::{Context, Next, work};
 use crate::{
-    known::heads::{ClusterHead, HpaHead, SampleHead},
+    known::heads::{HpaHead, SampleHead},
     write::works::{self, Made, Maker},
 };
 
@@ -75,15 +81,39 @@ const REASONS: [&str; 7] = [
     event::INVALID_METRIC_SOURCE_TYPE,
 ];
 
+/// The types of metrics, and why one cannot be had.
+const METRICS: [(&str, &str); 5] = [
+    ("Resource", event::FAILED_GET_RESOURCE_METRIC),
+    ("ContainerResource", event::FAILED_GET_CONTAINER_RESOURCE_METRIC),
+    ("Pods", event::FAILED_GET_PODS_METRIC),
+    ("Object", event::FAILED_GET_OBJECT_METRIC),
+    ("External", event::FAILED_GET_EXTERNAL_METRIC),
+];
+
 /// Scales by what Pods use.
 pub(crate) struct Autoscaling {
     context: Arc<Context>,
     settings: Settings,
     asked: WorkQueue<Key>,
-    /// Works that ask a cluster which was away.
-    returned: WorkQueue<Key>,
+    /// Works that ask once more.
+    returned: WorkQueue<Again>,
     looked: WorkQueue<Key>,
+    agents: Arc<Agents>,
     kept: Mutex<BTreeMap<Key, Kept>>,
+}
+
+/// A Work that is to ask once more.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Again {
+    work: Key,
+    /// The generation whose answer is old; nothing where its cluster was away.
+    of: Option<i64>,
+}
+
+impl fmt::Display for Again {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} once more", self.work)
+    }
 }
 
 /// What is kept of a FederatedHPA between two looks.
@@ -139,7 +169,9 @@ impl Autoscaling {
             queue
         };
         let (asked, looked) = (queue("federatedhpa-questions"), queue("federatedhpa"));
-        let returned = queue("federatedhpa-returns");
+        let returned: WorkQueue<Again> = WorkQueue::new(context.env.clone());
+        context.figures.queue("federatedhpa-returns", &returned);
+        let agents = Arc::new(Agents::default());
         let period = settings.sampling.every;
         let (ask, look, shared) = (asked.clone(), looked.clone(), Arc::downgrade(context));
         context.known.hpas.listen(move |change| {
@@ -166,17 +198,27 @@ impl Autoscaling {
             let scaled = context.known.hpas.group(&binding.to_string());
             scaled.into_iter().for_each(|(key, _)| ask.add(key));
         });
-        let (again, shared) = (returned.clone(), Arc::downgrade(context));
+        let (again, heard, shared) = (returned.clone(), agents.clone(), Arc::downgrade(context));
+        let figures = context.figures.clone();
         context.known.clusters.listen(move |change| {
-            let since = |head: &Arc<ClusterHead>| head.heard_since();
-            let now = change.new.and_then(since);
-            if now.is_none() || change.old.and_then(since) == now {
+            if change.new.is_none() {
+                figures.scaling().left(&change.key.name);
+            }
+            if !heard.heed(change) {
                 return;
             }
             let Some(context) = shared.upgrade() else { return };
             let group = SampleHead::of_cluster(&names::execution_namespace(&change.key.name));
             let works = context.known.works.group(&group).into_iter();
-            works.for_each(|(work, _)| again.add_after(work, RETURNS));
+            works.for_each(|(work, _)| again.add_after(Again { work, of: None }, RETURNS));
+        });
+        let (answers, env, figures) = (agents.clone(), context.env.clone(), context.figures.clone());
+        context.known.works.listen(move |change| {
+            let now = env.now();
+            let cluster = names::cluster_of_namespace(&change.key.namespace);
+            if let Some(cluster) = cluster.filter(|cluster| answers.hear(cluster, change, now)) {
+                figures.scaling().told(cluster, now);
+            }
         });
         let (ask, shared) = (asked.clone(), Arc::downgrade(context));
         context.known.works.listen(move |change| {
@@ -194,7 +236,7 @@ impl Autoscaling {
                 ask.add(sample.hpa.clone());
             }
         });
-        Self { context: context.clone(), settings, asked, returned, looked, kept: Mutex::default() }
+        Self { context: context.clone(), settings, asked, returned, looked, agents, kept: Mutex::default() }
     }
 
     /// Runs until told to stop.
@@ -207,7 +249,8 @@ impl Autoscaling {
         known.namespaces.synced().await;
         tokio::join!(
             work("federatedhpa-questions", &self.asked, WORKERS, &stop, |key: Key| self.ask(key)),
-            work("federatedhpa-returns", &self.returned, WORKERS, &stop, |work: Key| self.ask_again(work)),
+            work("federatedhpa-returns", &self.returned, WORKERS, &stop, |again: Again| self
+                .ask_again(again)),
             work("federatedhpa", &self.looked, WORKERS, &stop, |key: Key| self.turn(key)),
         );
     }
@@ -236,7 +279,7 @@ impl Autoscaling {
         let (mut next, mut kept) = (Next::Done, BTreeSet::new());
         for (cluster, hpa) in clusters.iter().filter_map(|cluster| Some((cluster, live.as_ref()?))) {
             let at = Self::question(&key, cluster);
-            next = match self.ask_one(&key, hpa, cluster, &at).await? {
+            next = match self.ask_one(&key, hpa, (cluster, None), &at).await? {
                 Next::Done => next,
                 Next::After(wait) => next.sooner(wait),
             };
@@ -259,15 +302,23 @@ impl Autoscaling {
         Key::new(names::execution_namespace(cluster), question::work_name(&hpa.namespace, &hpa.name))
     }
 
-    /// Has one cluster asked.
-    async fn ask_one(&self, key: &Key, hpa: &Value, cluster: &str, at: &Key) -> Result<Next, Error> {
+    /// Has one cluster asked; anew, if the answer to a generation of its Work is old.
+    async fn ask_one(
+        &self,
+        key: &Key,
+        hpa: &Value,
+        (cluster, anew): (&str, Option<i64>),
+        at: &Key,
+    ) -> Result<Next, Error> {
         let context = &self.context;
         if context.known.namespaces.get(&Key::cluster_scoped(at.namespace.as_str())).is_none() {
             return Ok(Next::After(PATIENCE));
         }
         let since = self.heard_since(cluster, at);
+        let known = context.known.works.get(at).and_then(|head| head.sample.as_ref()?.anew);
+        let asking = Asking { cluster, since: since.as_deref(), anew: anew.max(known) };
         let build = |existing: Option<&Value>, id: &str| {
-            question::work(hpa, (cluster, since.as_deref()), self.settings.sampling, existing, id)
+            question::work(hpa, asking, self.settings.sampling, existing, id)
         };
         Ok(match works::ensure(&context.writer, at, &Maker::Hpa(key), build).await? {
             Made::Unchanged | Made::Written => Next::Done,
@@ -280,8 +331,8 @@ impl Autoscaling {
         })
     }
 
-    /// Asks a cluster anew that was away, and no other.
-    async fn ask_again(&self, work: Key) -> Result<Next, Error> {
+    /// Asks a cluster once more, and no other.
+    async fn ask_again(&self, Again { work, of }: Again) -> Result<Next, Error> {
         let known = &self.context.known;
         let sample =
             known.works.get(&work).filter(|head| !head.deleting).and_then(|head| head.sample.clone());
@@ -293,12 +344,16 @@ impl Autoscaling {
         {
             return Ok(Next::Done);
         }
-        if sample.since.as_deref() == self.heard_since(cluster, &work).as_deref() {
+        let is_done = match of {
+            Some(generation) => sample.generation != generation,
+            None => sample.since.as_deref() == self.heard_since(cluster, &work).as_deref(),
+        };
+        if is_done {
             return Ok(Next::Done);
         }
         match self.context.writer.objects.get(&FEDERATED_HPAS, &sample.hpa).await? {
             Some(hpa) if object::deletion_timestamp(&hpa).is_none() => {
-                self.ask_one(&sample.hpa, &hpa, cluster, &work).await
+                self.ask_one(&sample.hpa, &hpa, (cluster, of), &work).await
             }
             _ => Ok(Next::Done),
         }
@@ -308,7 +363,7 @@ impl Autoscaling {
     fn heard_since(&self, cluster: &str, work: &Key) -> Option<String> {
         let known = &self.context.known;
         let head = known.clusters.get(&Key::cluster_scoped(cluster));
-        match head.and_then(|head| head.heard_since()) {
+        match head.and_then(|head| self.agents.since(cluster, &head)) {
             Some(since) => Some(since.to_string()),
             None => Some(known.works.get(work)?.sample.as_ref()?.since.as_ref()?.to_string()),
         }
@@ -318,9 +373,13 @@ impl Autoscaling {
     async fn turn(&self, key: Key) -> Result<Next, Error> {
         if self.context.known.hpas.get(&key).is_none_or(|head| head.deleting) {
             self.kept.lock().remove(&key);
+            self.context.figures.scaling().gone(&key);
             return Ok(Next::Done);
         }
-        if let Err(error) = self.look(&key).await {
+        let timer = self.context.figures.timer();
+        let looked = self.look(&key).await;
+        self.context.figures.scaling().looked(looked.is_ok(), timer.took());
+        if let Err(error) = looked {
             tracing::debug!(federatedhpa = %key, %error, "cannot be looked at now");
         }
         Ok(Next::After(self.settings.sampling.every))
@@ -360,7 +419,10 @@ impl Autoscaling {
             news.push((true, event::SUCCESSFUL_RESCALE, rescaled(to, &why)));
         }
         let is_first = kept.clusters.is_empty();
+        let timer = self.context.figures.timer();
         let (answers, mut silent) = self.answers(key, &spec, (current, &target), &mut kept).await;
+        let pulled = timer.took();
+        self.context.figures.scaling().answers(key, answers.len() - silent.len(), silent.len());
         let clusters: Vec<Cluster<'_>> = answers
             .iter()
             .map(|Answer { given, replicas, report }| Cluster {
@@ -382,6 +444,12 @@ impl Autoscaling {
             settles.then(|| assigned as f64 / f64::from(target.binding.replicas)).filter(|c| *c > 0.0);
         let view = View { spec: &spec, current, settling, clusters: &clusters };
         let mut outcome = look::look(view, &mut kept.history, &self.settings, now);
+        let kinds =
+            METRICS.iter().filter(|(kind, _)| spec.metrics.iter().any(|metric| metric["type"] == *kind));
+        for (kind, reason) in kinds {
+            let failed = outcome.warnings.iter().any(|(warned, _)| warned == reason);
+            self.context.figures.scaling().pulled(kind, !failed, pulled);
+        }
         for (place, why) in &outcome.unmeasured {
             silent.entry(placed[*place].name.clone()).or_insert_with(|| why.clone());
         }

@@ -56,6 +56,13 @@ impl CronScaling {
     }
 
     async fn reconcile(&self, key: Key) -> Result<Next, Error> {
+        let timer = self.context.figures.timer();
+        let done = self.look(key).await;
+        self.context.figures.scaling().looked_at_cron(done.is_ok(), timer.took());
+        done
+    }
+
+    async fn look(&self, key: Key) -> Result<Next, Error> {
         let Some(head) = self.index().get(&key) else { return Ok(Next::Done) };
         let Some((spec, told)) = &head.says else { return Ok(Next::Done) };
         let now = Time::now(&self.context.env);
@@ -92,7 +99,13 @@ impl CronScaling {
                     "it was due while no hub was there, or held up, more than {} minutes ago",
                     cron::MISSED.as_secs() / 60
                 )),
-                false => self.scale(&key, &spec, rule).await?,
+                false => {
+                    let timer = self.context.figures.timer();
+                    let scaled = self.scale(&key, &spec, rule).await;
+                    let succeeded = matches!(scaled, Ok(None));
+                    self.context.figures.scaling().ran_rule(succeeded, timer.took());
+                    scaled?
+                }
             };
             self.tell(&live, rule, due, failure.as_deref());
             done.push(Done { due: due.clone(), at: Time::now(&self.context.env), failure });

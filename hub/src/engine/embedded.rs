@@ -114,6 +114,7 @@ impl Embedded {
         let reach = members::reach(&server, &searched, &copies, env);
         let reaching = reach.figures().clone();
         server.carry_path(&reach.tunnels());
+        reach.metrics().iter().for_each(|group| server.carry_group(group));
         reach.subresources().iter().for_each(|carried| server.carry(carried));
         let tasks = server.start().await;
         let new_templates = admission.new_templates().clone();

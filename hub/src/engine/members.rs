@@ -17,6 +17,7 @@ use karmada_api::{
 use karmada_apiserver::{
     ApiServer, Handle,
     authn::UserInfo,
+    kinds::Kind,
     listener::to_members,
     options::{ListOptions, WriteOptions},
     registry::{Caller, Registry, Target, patch::PatchType},
@@ -24,12 +25,14 @@ use karmada_apiserver::{
 use karmada_client::Resource;
 use karmada_core::{
     affinity::Compiled,
+    autoscale::{hpa::Spec, question, told},
+    names,
     search::{Sought, is_by_name},
 };
 use karmada_env::Env;
 use karmada_meta::status::Status;
-use karmada_objects::kinds::{CLUSTERS, SECRETS};
-use karmada_reach::{Copied, Place, Reach, Turn};
+use karmada_objects::kinds::{CLUSTERS, FEDERATED_HPAS, SECRETS, WORKS};
+use karmada_reach::{Copied, Place, Reach, Told, Turn, Wanted};
 use parking_lot::Mutex;
 use rustix::process::getrlimit;
 use serde::Deserialize;
@@ -56,22 +59,29 @@ type Seen = Arc<Mutex<Option<(Duration, Arc<Vec<Cluster>>)>>>;
 
 /// Reads them where they are. The server holds this, and is not held by it.
 #[derive(Clone)]
-struct Stored(Weak<Registry>, Handle, Seen, Env, Arc<Searched>, Arc<Copies>);
+struct Stored {
+    registry: Weak<Registry>,
+    handle: Handle,
+    seen: Seen,
+    env: Env,
+    searched: Arc<Searched>,
+    copies: Arc<Copies>,
+}
 
 impl Stored {
     fn of(server: &ApiServer, searched: &Arc<Searched>, copies: &Arc<Copies>, env: &Env) -> Self {
-        Self(
-            Arc::downgrade(server.registry()),
-            server.handle(),
-            Seen::default(),
-            env.clone(),
-            searched.clone(),
-            copies.clone(),
-        )
+        Self {
+            registry: Arc::downgrade(server.registry()),
+            handle: server.handle(),
+            seen: Seen::default(),
+            env: env.clone(),
+            searched: searched.clone(),
+            copies: copies.clone(),
+        }
     }
 
     fn registry(&self) -> Result<Arc<Registry>, Status> {
-        self.0.upgrade().ok_or_else(|| Status::service_unavailable("the API server is ending"))
+        self.registry.upgrade().ok_or_else(|| Status::service_unavailable("the API server is ending"))
     }
 
     fn read(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Value>, Status> {
@@ -96,7 +106,7 @@ impl Stored {
             group => format!("{group}/{}", place.version),
         };
         let sought = Sought { api_version: &api_version, kind: &kind.gvk.kind, namespace: &place.namespace };
-        let specs = self.4.by(&sought);
+        let specs = self.searched.by(&sought);
         let meant: Vec<&ClusterAffinity> = specs.iter().map(|spec| &spec.target_cluster).collect();
         if meant.is_empty() {
             return Ok(None);
@@ -119,9 +129,9 @@ impl Stored {
 
     /// All Clusters. They are read once in a while for all who search.
     fn seen(&self, registry: &Registry) -> Result<Arc<Vec<Cluster>>, Status> {
-        let mut seen = self.2.lock();
+        let mut seen = self.seen.lock();
         if let Some((_, clusters)) =
-            seen.as_ref().filter(|(since, _)| self.3.now().saturating_sub(*since) < AGE)
+            seen.as_ref().filter(|(since, _)| self.env.now().saturating_sub(*since) < AGE)
         {
             return Ok(clusters.clone());
         }
@@ -137,8 +147,51 @@ impl Stored {
             Some(cluster)
         });
         let clusters = Arc::new(clusters.collect::<Vec<_>>());
-        *seen = Some((self.3.now(), clusters.clone()));
+        *seen = Some((self.env.now(), clusters.clone()));
         Ok(clusters)
+    }
+}
+
+/// So many FederatedHPAs are looked at that ask for one metric.
+const ALIKE: usize = 4;
+
+impl Stored {
+    /// What these clusters have told of a metric for a FederatedHPA.
+    fn told_of(&self, wanted: &Wanted, clusters: &[String]) -> Result<Vec<Told>, Status> {
+        let registry = self.registry()?;
+        let kinds = registry.kinds();
+        let find = |of: &Resource| {
+            kinds.by_resource(&of.group, &of.version, &of.plural).ok_or_else(Status::no_such_resource)
+        };
+        let object = match &wanted.object {
+            None => None,
+            Some((resource, name)) => {
+                let (resource, group) = resource.split_once('.').unwrap_or((resource.as_str(), ""));
+                let is = |kind: &&Arc<Kind>| (&*kind.gvr.group, &*kind.gvr.resource) == (group, resource);
+                let Some(kind) = kinds.iter().find(is) else { return Ok(Vec::new()) };
+                Some((group.to_owned(), kind.gvk.kind.clone(), name.clone()))
+            }
+        };
+        let sought =
+            told::Sought { object, metric: wanted.metric.clone(), selector: wanted.selector.clone() };
+        let hpas = registry.list(find(&FEDERATED_HPAS)?, &wanted.namespace, &ListOptions::default())?;
+        let asking = hpas.items.iter().filter_map(|hpa| {
+            let value: Value = serde_json::from_slice(&hpa.value).ok()?;
+            let spec = Spec::deserialize(&value["spec"]).ok()?;
+            Some((hpa.key.name.to_string(), sought.place(&spec)?, spec.metrics.len()))
+        });
+        let asking: Vec<_> = asking.take(ALIKE).collect();
+        let works = find(&WORKS)?;
+        let of = |cluster: &String| {
+            let namespace = names::execution_namespace(cluster);
+            asking.iter().find_map(|(name, place, metrics)| {
+                let name = question::work_name(&wanted.namespace, name);
+                let target = Target { kind: works, namespace: &namespace, name: &name, subresource: "" };
+                let (value, at) = told::value(&registry.read(&target)?, *place, *metrics)?;
+                Some(Told { cluster: cluster.clone(), value, at })
+            })
+        };
+        Ok(clusters.iter().filter_map(of).collect())
     }
 }
 
@@ -183,7 +236,19 @@ impl karmada_reach::Registry for Stored {
     }
 
     fn copied(&self, cluster: &str, place: &Place) -> Option<Copied> {
-        self.5.of(cluster, place)
+        self.copies.of(cluster, place)
+    }
+
+    fn told<'a>(
+        &'a self,
+        wanted: &'a Wanted,
+        clusters: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<Told>, Status>> {
+        let (stored, wanted, clusters) = (self.clone(), wanted.clone(), clusters.to_vec());
+        Box::pin(async move {
+            let found = spawn_blocking(move || stored.told_of(&wanted, &clusters)).await;
+            found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+        })
     }
 
     fn own<'a>(
@@ -192,7 +257,7 @@ impl karmada_reach::Registry for Stored {
         request: Request<Body>,
     ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
         Box::pin(async move {
-            let answer = self.1.answer(user.clone(), request).await;
+            let answer = self.handle.answer(user.clone(), request).await;
             answer.ok_or_else(|| Status::service_unavailable("the API server is ending"))
         })
     }

@@ -266,12 +266,6 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
         self.state.read().groups.get(name).map_or(0, BTreeSet::len)
     }
 
-    /// The member of a group that has so many before it, in the order of keys. It is counted out: `place` is small.
-    pub(crate) fn nth_in(&self, name: &str, place: usize) -> Option<Key> {
-        let state = self.state.read();
-        state.groups.get(name)?.iter().nth(place).map(|key| Key::clone(key))
-    }
-
     /// Whether a group has members.
     pub(crate) fn has_group(&self, name: &str) -> bool {
         self.state.read().groups.contains_key(name)

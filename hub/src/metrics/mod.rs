@@ -17,6 +17,8 @@ mod judgement;
 mod propagation;
 mod pushing;
 mod rollouts;
+mod scaling;
+mod slices;
 #[cfg(test)]
 mod tests;
 
@@ -37,11 +39,11 @@ use karmada_telemetry::metrics::{Attempts, Counter, Family, Histogram, Process, 
 pub use karmada_telemetry::metrics::{CONTENT_TYPE, Page, PageSource, Sheet, Source};
 use parking_lot::RwLock;
 
-pub(crate) use self::evictions::Waiting;
 use self::{
     clusters::Clusters, evictions::Evictions, judgement::Judged, propagation::Propagation, pushing::Pushed,
-    rollouts::RollingOut,
+    rollouts::RollingOut, scaling::Scaling, slices::Slices,
 };
+pub(crate) use self::{evictions::Waiting, slices::Brings};
 
 /// The page of a hub process: the process itself and the controllers. Add the sources of the engine, if it is
 /// embedded, and [`Page::into_source`] gives what a listener is handed.
@@ -63,6 +65,8 @@ struct Inner {
     propagation: Propagation,
     rollouts: RollingOut,
     pushed: Pushed,
+    scaling: Scaling,
+    slices: Slices,
     match_policy: Histogram,
     apply_policy: Timed,
     sync_work: Timed,
@@ -120,6 +124,8 @@ impl HubFigures {
             propagation: Propagation::default(),
             rollouts: RollingOut::default(),
             pushed: Pushed::default(),
+            scaling: Scaling::default(),
+            slices: Slices::default(),
             match_policy: exponential(0.001, 2.0, 12),
             apply_policy: Timed::new(),
             sync_work: Timed::new(),
@@ -197,6 +203,14 @@ impl HubFigures {
         &self.0.pushed
     }
 
+    pub(crate) fn scaling(&self) -> &Scaling {
+        &self.0.scaling
+    }
+
+    pub(crate) fn slices(&self) -> &Slices {
+        &self.0.slices
+    }
+
     /// The detector has looked for a policy.
     pub(crate) fn matched_policy(&self, timer: &Timer<'_>) {
         self.0.match_policy.observe(timer.took().as_secs_f64());
@@ -237,6 +251,8 @@ impl HubFigures {
         self.0.evictions.clear();
         self.0.propagation.clear();
         self.0.rollouts.clear();
+        self.0.scaling.clear();
+        self.0.slices.clear();
     }
 
     /// A template's content is news: `changed` if somebody has changed it just now.
@@ -273,6 +289,8 @@ impl Source for HubFigures {
         inner.propagation.write(sheet)?;
         inner.rollouts.write(sheet)?;
         inner.pushed.write(sheet)?;
+        inner.scaling.write(sheet, each, inner.env.now())?;
+        inner.slices.write(sheet, |cluster| self.hears(cluster))?;
         inner.queues.write(sheet)?;
         sheet.one_histogram(
             "resource_match_policy_duration_seconds",

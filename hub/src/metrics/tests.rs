@@ -11,7 +11,7 @@ use serde_json::json;
 use super::*;
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 45] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 52] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
@@ -22,16 +22,21 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 45] = [
     ("cluster_pod_allocated_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_ready_node_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_ready_state", Kind::Gauge, &["member_cluster"]),
+    ("cronfederatedhpa_process_duration_seconds", Kind::Histogram, &["result"]),
+    ("cronfederatedhpa_rule_process_duration_seconds", Kind::Histogram, &["result"]),
     ("eviction_kind_total", Kind::Gauge, &["member_cluster", "resource_kind"]),
     ("eviction_processing", Kind::Counter, &["name", "result"]),
     ("eviction_processing_latency_seconds", Kind::Histogram, &["name"]),
     ("eviction_queue_depth", Kind::Gauge, &["name"]),
+    ("federatedhpa_process_duration_seconds", Kind::Histogram, &["result"]),
+    ("federatedhpa_pull_metrics_duration_seconds", Kind::Histogram, &["metricType", "result"]),
     ("karmada_hub_cluster_grace_seconds", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_cluster_held_out", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_cluster_recent_losses", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_cluster_status_stale", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_clusters", Kind::Gauge, &["state"]),
     ("karmada_hub_clusters_held_out", Kind::Gauge, &[]),
+    ("karmada_hub_endpointslices", Kind::Gauge, &["state"]),
     ("karmada_hub_evictions_held", Kind::Gauge, &["reason"]),
     ("karmada_hub_evictions_postponed", Kind::Counter, &["reason"]),
     ("karmada_hub_fence_waits", Kind::Gauge, &[]),
@@ -43,6 +48,8 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 45] = [
     ("karmada_hub_push_spared_answers", Kind::Counter, &["result"]),
     ("karmada_hub_push_starts", Kind::Counter, &[]),
     ("karmada_hub_rollouts", Kind::Gauge, &["phase"]),
+    ("karmada_hub_sample_age_seconds", Kind::Gauge, &["member_cluster"]),
+    ("karmada_hub_samples", Kind::Gauge, &["state"]),
     ("karmada_scheduler_e2e_scheduling_duration_seconds", Kind::Histogram, &["result", "schedule_type"]),
     ("karmada_scheduler_queue_incoming_bindings", Kind::Counter, &["event"]),
     ("karmada_scheduler_schedule_attempts", Kind::Counter, &["result", "schedule_type"]),
@@ -114,6 +121,9 @@ async fn everything_on_the_page_is_documented_and_the_other_way_round() {
     hub.evictions().wait(&binding(Scope::Namespaced, "web"), vec![waiting("m", true)]);
     hub.scheduled(true, false, &hub.timer());
     hub.incoming(Incoming::Added);
+    hub.scaling().looked(true, Duration::ZERO);
+    hub.scaling().pulled("Resource", true, Duration::ZERO);
+    hub.scaling().told("m", Duration::ZERO);
     hub.visits("clusters", &Counter::default());
     let page = figures(&hub);
     let shown: BTreeMap<_, _> = page
@@ -305,4 +315,66 @@ fn after_a_run_counts_stay_and_the_rest_goes() {
     assert_eq!(page.sum("cluster_ready_state", &[]), None);
     assert_eq!(page.sum("workqueue_depth", &[]), None);
     assert_eq!(page.value("policy_apply_attempts_total", &[("result", "success")]), Some(1.0));
+}
+
+#[test]
+fn what_scales_is_timed_and_how_new_its_samples_are_is_told() {
+    let (clock, hub) = world();
+    let scaling = hub.scaling();
+    let (web, api) = (Key::new("shop", "web"), Key::new("shop", "api"));
+    scaling.looked(false, Duration::from_millis(30));
+    scaling.pulled("Pods", false, Duration::from_millis(20));
+    scaling.looked_at_cron(true, Duration::from_millis(3));
+    scaling.ran_rule(false, Duration::from_millis(4));
+    scaling.answers(&web, 3, 1);
+    scaling.answers(&api, 2, 0);
+    scaling.answers(&web, 2, 2);
+    scaling.told("m", hub.0.env.now());
+    clock.advance(Duration::from_secs(9));
+    let value = |name: &str, labels: &[(&str, &str)]| figures(&hub).value(name, labels);
+    let took = |name: &str, labels: &[(&str, &str)]| value(&format!("{name}_sum"), labels);
+    assert_eq!(took("federatedhpa_process_duration_seconds", &[("result", "error")]), Some(0.03));
+    let pods = [("result", "error"), ("metricType", "Pods")];
+    assert_eq!(took("federatedhpa_pull_metrics_duration_seconds", &pods), Some(0.02));
+    assert_eq!(took("cronfederatedhpa_process_duration_seconds", &[("result", "success")]), Some(0.003));
+    assert_eq!(took("cronfederatedhpa_rule_process_duration_seconds", &[("result", "error")]), Some(0.004));
+    let samples =
+        || ["counted", "silent"].map(|state| value("karmada_hub_samples", &[("state", state)]).unwrap());
+    assert_eq!(samples(), [4.0, 2.0]);
+    scaling.gone(&web);
+    assert_eq!(samples(), [2.0, 0.0]);
+    let age = || value("karmada_hub_sample_age_seconds", &[("member_cluster", "m")]);
+    assert_eq!(age(), Some(9.0));
+    scaling.left("m");
+    assert_eq!(age(), None);
+}
+
+#[test]
+fn slices_of_a_silent_cluster_are_stale() {
+    let (_, hub) = world();
+    let cluster = |ready: &str| json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+    hub.clusters().seen("a", &cluster("True"));
+    hub.clusters().seen("b", &cluster("Unknown"));
+    let of = ["collected", "stale", "dispatched"];
+    let shown =
+        || of.map(|state| figures(&hub).value("karmada_hub_endpointslices", &[("state", state)]).unwrap());
+    assert_eq!(shown(), [0.0; 3]);
+    let (collected, dispatched) = (Some(Brings::Collected), Some(Brings::Dispatched));
+    for (cluster, old, new) in [
+        ("a", None, collected),
+        ("a", None, collected),
+        ("b", None, collected),
+        ("b", None, dispatched),
+        ("a", collected, collected),
+    ] {
+        hub.slices().changed(cluster, old, new);
+    }
+    assert_eq!(shown(), [3.0, 1.0, 1.0]);
+    hub.clusters().seen("b", &cluster("False"));
+    assert_eq!(shown(), [3.0, 0.0, 1.0], "it is heard");
+    hub.slices().changed("a", collected, None);
+    hub.slices().changed("b", dispatched, None);
+    assert_eq!(shown(), [2.0, 0.0, 0.0]);
+    hub.rest();
+    assert_eq!(shown(), [0.0; 3]);
 }

@@ -66,12 +66,16 @@ async fn answer(world: &World, member: &Member, pods: i64, each: i64) {
     tell(world, member, report).await;
 }
 
-async fn tell(world: &World, member: &Member, mut report: Value) {
-    let work = question(world, member, "web").await;
+async fn tell(world: &World, member: &Member, report: Value) {
+    tell_of(world, member, "web", report).await;
+}
+
+async fn tell_of(world: &World, member: &Member, name: &str, mut report: Value) {
+    let work = question(world, member, name).await;
     report["generation"] = json!(object::generation(&work));
     let status = json!({"status": {"manifestStatuses": [{
         "identifier": {"ordinal": 0, "group": "autoscaling.karmada.io", "version": "v1alpha1", "kind": "FederatedHPA",
-            "resource": "", "namespace": "default", "name": "web"},
+            "resource": "", "namespace": "default", "name": name},
         "status": report,
     }]}});
     let path = WORKS.subresource(Some(&member.namespace()), object::name(&work), "status");
@@ -484,5 +488,123 @@ async fn turns_are_spread_and_an_answer_is_no_turn() {
     let events = Resource::new("", "v1", "events", "Event", true);
     let all = world.list(&events, Some("default")).await;
     assert!(all.iter().all(|event| event["reason"] != "SamplesRefused"));
+    world.stop().await;
+}
+
+/// An agent that was replaced by one that does not sample leaves its last answers behind, which are as they should be.
+#[tokio::test(start_paused = true)]
+async fn an_answer_counts_while_its_agent_samples() {
+    let quick = json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}});
+    let (world, one, two) = two(8, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", quick)).await;
+    answer(&world, &one, 4, 500).await;
+    answer(&world, &two, 4, 500).await;
+    pass(&[&one, &two], 16).await;
+    let first = object::generation(&question(&world, &one, "web").await);
+    pass(&[&one, &two], 500).await;
+    assert_eq!(object::generation(&question(&world, &one, "web").await), first, "not yet");
+    pass(&[&one, &two], 150).await;
+    let work = question(&world, &one, "web").await;
+    let manifest = &work["spec"]["workload"]["manifests"][0];
+    assert_eq!(
+        object::annotation(manifest, "federatedhpa.karmada.io/asked"),
+        Some(first.to_string().as_str())
+    );
+    assert!(object::generation(&work) > first, "asked once more");
+    assert!(condition(&read(&world).await, "ClustersSilent").is_null(), "what it has said stands");
+    // One of them does so, and is asked no more for now; the other is silent.
+    answer(&world, &one, 4, 500).await;
+    pass(&[&one, &two], 150).await;
+    let told = read(&world).await;
+    let message = condition(&told, "ClustersSilent")["message"].as_str().unwrap();
+    assert!(message.contains("m2: it was asked once more") && !message.contains("m1:"), "{message}");
+    let asked = object::generation(&question(&world, &two, "web").await);
+    answer(&world, &one, 4, 10).await;
+    pass(&[&one, &two], 61).await;
+    assert_eq!(replicas(&world).await, 8, "not down");
+    assert_eq!(object::generation(&question(&world, &two, "web").await), asked, "asked once");
+    // A hub that begins anew is no more sure of it.
+    let world = world.restart().await;
+    let (one, two) = (
+        Member { rest: world.agent("m1"), name: "m1".to_owned() },
+        Member { rest: world.agent("m2"), name: "m2".to_owned() },
+    );
+    pass(&[&one, &two], 200).await;
+    assert_eq!(replicas(&world).await, 8, "still not down");
+    assert_eq!(object::generation(&question(&world, &two, "web").await), asked);
+    answer(&world, &two, 4, 10).await;
+    pass(&[&one, &two], 400).await;
+    assert_eq!(replicas(&world).await, 1);
+    world.stop().await;
+}
+
+/// One word about any workload shows that an agent samples: many of them cost the link no more.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_asked_once_for_all_its_workloads() {
+    let (world, one, two) = two(4, divided()).await;
+    let mut names = vec!["web".to_owned()];
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    for n in 0..4 {
+        let name = format!("web-{n}");
+        world.create(&deployments(), deployment(&name, 4)).await;
+        let mut hpa = hpa(&name, json!({}));
+        hpa["spec"]["scaleTargetRef"]["name"] = json!(name);
+        world.create(&FEDERATED_HPAS, hpa).await;
+        names.push(name);
+    }
+    let generations = async || {
+        let mut all = Vec::new();
+        for name in &names {
+            all.push(object::generation(&question(&world, &one, name).await));
+        }
+        all
+    };
+    for name in &names {
+        let sums = json!({"ready": {"pods": 2, "usage": 1000, "requests": 2000}});
+        let report = json!({"specReplicas": 2, "statusReplicas": 2, "metrics": [{"sums": sums}]});
+        tell_of(&world, &one, name, report.clone()).await;
+        tell_of(&world, &two, name, report).await;
+    }
+    let first = generations().await;
+    pass(&[&one, &two], 640).await;
+    let asked = generations().await;
+    let anew: Vec<usize> = (0..names.len()).filter(|n| asked[*n] != first[*n]).collect();
+    assert_eq!(anew.len(), 1, "{first:?} {asked:?}");
+    let sums = json!({"ready": {"pods": 2, "usage": 1000, "requests": 2000}});
+    let report = json!({"specReplicas": 2, "statusReplicas": 2, "metrics": [{"sums": sums}]});
+    tell_of(&world, &one, &names[anew[0]], report.clone()).await;
+    pass(&[&one, &two], 300).await;
+    assert_eq!(generations().await, asked, "the others' answers hold");
+    for name in &names {
+        let told = world.get(&FEDERATED_HPAS, "default", name).await.unwrap();
+        let message = condition(&told, "ClustersSilent")["message"].as_str().unwrap_or_default().to_owned();
+        assert!(
+            message.contains("m2: it was asked once more") && !message.contains("m1:"),
+            "{name}: {message}"
+        );
+    }
+    world.stop().await;
+}
+
+/// What Ready says may change while an agent is heard: that is no return.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_not_well_was_not_away() {
+    let (world, one, two) = two(4, divided()).await;
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    answer(&world, &one, 2, 500).await;
+    answer(&world, &two, 2, 500).await;
+    pass(&[&one, &two], 16).await;
+    let first = object::generation(&question(&world, &two, "web").await);
+    for ready in ["False", "True", "False", "True"] {
+        world.post_ready("m2", ready).await;
+        pass(&[&one, &two], 16).await;
+        assert_eq!(object::generation(&question(&world, &two, "web").await), first, "{ready}");
+        assert!(condition(&read(&world).await, "ClustersSilent").is_null(), "{ready}");
+    }
+    world.post_ready("m2", "Unknown").await;
+    pass(&[&one], 2).await;
+    world.post_ready("m2", "True").await;
+    pass(&[&one, &two], 16).await;
+    assert!(object::generation(&question(&world, &two, "web").await) > first, "it was away");
     world.stop().await;
 }

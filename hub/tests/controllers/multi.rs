@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use karmada_client::Error;
-use karmada_core::services::{Asked, ServiceName, multi, slices};
+use karmada_core::services::{Asked, ServiceName, multi, room, slices};
 use karmada_meta::object;
 use karmada_objects::kinds::{
     CLUSTERS, MULTI_CLUSTER_SERVICES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, SERVICES, WORKS,
@@ -336,7 +336,29 @@ async fn two_slices_of_one_name_live_side_by_side() {
     world.stop().await;
 }
 
-/// A cluster tells of a Service by so many Works, and further ones wait until one of them goes.
+/// A cluster whose name begins like another's may know how that one's slices are called. It cannot have their names.
+#[tokio::test(start_paused = true)]
+async fn no_cluster_takes_the_names_of_another() {
+    let world = World::start().await;
+    let (one, two) = (world.join("edge", json!({})).await, world.join("edge-eu", json!({})).await);
+    let three = world.join("m3", json!({})).await;
+    world.create(&SERVICES, service()).await;
+    world.create(&MULTI_CLUSTER_SERVICES, multi(&["edge", "edge-eu"], &["m3"])).await;
+    world.until("a marker", || async { world.get(&WORKS, "karmada-es-edge-eu", &marker()).await }).await;
+    let other = multi::other_name("edge", "eu-web-1");
+    let taken = ["web-1", "web-1-0123456789abcdef", &other, &format!("eu-{other}")];
+    for (n, name) in taken.iter().enumerate() {
+        tell(&two, &slice(name, &[&format!("10.0.1.{n}")])).await.expect("told");
+    }
+    world.until("all of them", || async { (brought(&three).await.len() == taken.len()).then_some(()) }).await;
+    tell(&one, &slice("eu-web-1", &["10.0.0.1", "10.0.0.2"])).await.expect("told");
+    let has = || async { brought(&three).await.contains(&(other.clone(), 2)).then_some(()) };
+    world.until("its own", has).await;
+    assert_eq!(brought(&three).await.len(), taken.len() + 1);
+    world.stop().await;
+}
+
+/// A cluster tells of a Service by so many endpoints, and further ones wait until others go.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_does_not_tell_at_any_length() {
     let (world, one, _, three) = three().await;
@@ -344,46 +366,51 @@ async fn a_cluster_does_not_tell_at_any_length() {
     world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1"], &["m3"])).await;
     world.until("a marker", || async { world.get(&WORKS, "karmada-es-m1", &marker()).await }).await;
     let name = |n: usize| format!("web-{n:03}");
-    for n in 1..=slices::WORKS {
-        tell(&one, &slice(&name(n), &["10.0.0.1"])).await.expect("told");
+    let full: Vec<String> = (0..slices::ENDPOINTS).map(|n| format!("10.0.{}.{}", n / 250, n % 250)).collect();
+    let full: Vec<&str> = full.iter().map(String::as_str).collect();
+    let last = room::ALL / slices::ENDPOINTS;
+    for n in 1..=last {
+        tell(&one, &slice(&name(n), &full)).await.expect("told");
     }
-    let all = || async { (brought(&three).await.len() == slices::WORKS).then_some(()) };
+    let all = || async { (brought(&three).await.len() == last).then_some(()) };
     world.until("all of them", all).await;
     let failed = |multi: &Value| condition(multi, "EndpointSliceDispatched")["status"] == "False";
     // One more, before all others in order.
     tell(&one, &slice(&name(0), &["10.0.0.1"])).await.expect("told");
     let live = world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", failed).await;
     let message = condition(&live, "EndpointSliceDispatched")["message"].as_str().unwrap();
-    assert!(
-        message.contains("tells of Service default/web by 101 Works, and the first 100 count"),
-        "{message}"
-    );
-    let has = async |n: usize| {
+    let want =
+        "tells of Service default/web by 11 Works, which take the room of 10010 endpoints, and 10000 count";
+    assert!(message.contains(want), "{message}");
+    let has = async |three: &Member, n: usize| {
         let want = format!("m1-{}", name(n));
-        brought(&three).await.iter().any(|(slice, _)| *slice == want)
+        brought(three).await.iter().any(|(slice, _)| *slice == want)
     };
-    world
-        .until("the last one waits", || async { (has(0).await && !has(slices::WORKS).await).then_some(()) })
-        .await;
-    let told = WORKS.object(Some("karmada-es-m1"), &slices::work_name("default", &name(50)));
+    assert!(!has(&three, 0).await && has(&three, last).await, "nobody is pushed out");
+    // Nor by a hub that begins anew, and does not know who was first.
+    let world = world.restart().await;
+    let agent = |name: &str| Member { rest: world.agent(name), name: name.to_owned() };
+    let (one, three) = (agent("m1"), agent("m3"));
+    tell(&one, &slice("web", &["10.0.0.1"])).await.expect("told");
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(brought(&three).await.len(), last);
+    assert!(!has(&three, 0).await && has(&three, last).await, "nobody is pushed out");
+    let told = WORKS.object(Some("karmada-es-m1"), &slices::work_name("default", &name(5)));
     one.rest.delete(&told, &json!({})).await.expect("deleted");
     let has_its_turn = || async {
         // What it had of it is to be gone first.
         three.act().await;
-        has(slices::WORKS).await.then_some(())
+        has(&three, 0).await.then_some(())
     };
     world.until("it has its turn", has_its_turn).await;
-    let well = |multi: &Value| condition(multi, "EndpointSliceDispatched")["status"] == "True";
-    world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", well).await;
-    // And of so many endpoints in each.
-    let mut long = slice(&name(1), &["10.0.0.1"]);
-    long["endpoints"] = (0..=slices::ENDPOINTS).map(|_| json!({"addresses": ["10.0.0.1"]})).collect();
-    tell(&one, &long).await.expect("told");
-    let live = world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", failed).await;
-    let message = condition(&live, "EndpointSliceDispatched")["message"].as_str().unwrap();
-    assert!(message.contains("it tells of 1001 endpoints, and 1000 is the most"), "{message}");
-    let told = WORKS.object(Some("karmada-es-m1"), &slices::work_name("default", &name(1)));
-    one.rest.delete(&told, &json!({})).await.expect("deleted");
-    world.becomes("it is gone", &MULTI_CLUSTER_SERVICES, "default", "web", well).await;
+    // A slice that is too large is none, and takes no room.
+    let mut large = full.clone();
+    large.push("10.9.9.9");
+    tell(&one, &slice(&name(1), &large)).await.expect("told");
+    let large = |multi: &Value| {
+        let message = condition(multi, "EndpointSliceDispatched")["message"].as_str().unwrap_or_default();
+        message.contains("it tells of 1001 endpoints, and 1000 is the most")
+    };
+    world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", large).await;
     world.stop().await;
 }

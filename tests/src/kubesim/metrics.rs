@@ -7,17 +7,19 @@ use karmada_env::Env;
 use karmada_meta::{object, time::Time};
 use serde_json::{Value, json};
 
-/// The definition of PodMetrics.
-fn definition() -> Value {
+/// The definition of PodMetrics or NodeMetrics.
+fn definition(plural: &str, kind: &str, scope: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": "pods.metrics.k8s.io",
+            "name": format!("{plural}.metrics.k8s.io"),
             "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
         },
         "spec": {
-            "group": "metrics.k8s.io", "scope": "Namespaced",
-            "names": {"plural": "pods", "singular": "podmetrics", "kind": "PodMetrics", "listKind": "PodMetricsList"},
+            "group": "metrics.k8s.io", "scope": scope,
+            "names": {
+                "plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List"),
+            },
             "versions": [{
                 "name": "v1beta1", "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
@@ -26,12 +28,16 @@ fn definition() -> Value {
     })
 }
 
-/// Has a member serve metrics of Pods. There are none yet.
+/// Has a member serve metrics of Pods and nodes. There are none yet.
 ///
 /// # Errors
 /// When the member refuses.
 pub async fn install(member: &Rest) -> Result<(), Error> {
-    member.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition()).await.map(drop)
+    for (plural, kind, scope) in [("pods", "PodMetrics", "Namespaced"), ("nodes", "NodeMetrics", "Cluster")] {
+        let definition = definition(plural, kind, scope);
+        member.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await?;
+    }
+    Ok(())
 }
 
 /// Says what the Pods of an app use: so many thousandths of a core each, measured now. Answers how many there are.

@@ -14,7 +14,7 @@ use karmada_tests::{
 use crate::reference::{cell, page};
 
 /// The families that have labels, and which. All others are one series, but for a histogram's `le`.
-const LABELS: [(&str, &str); 56] = [
+const LABELS: [(&str, &str); 63] = [
     ("apiserver_admission_webhook_request", "name, type, operation, code, rejected"),
     ("apiserver_audit_error", "plugin"),
     ("apiserver_audit_level", "level"),
@@ -37,10 +37,14 @@ const LABELS: [(&str, &str); 56] = [
     ("cluster_ready_node_number", "member_cluster"),
     ("cluster_ready_state", "member_cluster"),
     ("cluster_sync_status_duration_seconds", "member_cluster"),
+    ("cronfederatedhpa_process_duration_seconds", "result"),
+    ("cronfederatedhpa_rule_process_duration_seconds", "result"),
     ("eviction_kind_total", "member_cluster, resource_kind"),
     ("eviction_processing", "name, result"),
     ("eviction_processing_latency_seconds", "name"),
     ("eviction_queue_depth", "name"),
+    ("federatedhpa_process_duration_seconds", "result"),
+    ("federatedhpa_pull_metrics_duration_seconds", "result, metricType"),
     ("karmada_apiserver_refused_requests", "reason"),
     ("karmada_apiserver_unauthenticated_requests", "reason"),
     ("karmada_build_info", "git_version, compiler, platform"),
@@ -52,6 +56,7 @@ const LABELS: [(&str, &str); 56] = [
     ("karmada_hub_cluster_status_stale", "member_cluster"),
     ("karmada_hub_clusters", "state"),
     ("karmada_hub_connections_ended", "reason"),
+    ("karmada_hub_endpointslices", "state"),
     ("karmada_hub_evictions_held", "reason"),
     ("karmada_hub_evictions_postponed", "reason"),
     ("karmada_hub_handshakes", "class"),
@@ -61,6 +66,8 @@ const LABELS: [(&str, &str); 56] = [
     ("karmada_hub_member_bytes", "user"),
     ("karmada_hub_propagation_duration_seconds", "operation"),
     ("karmada_hub_rollouts", "phase"),
+    ("karmada_hub_sample_age_seconds", "member_cluster"),
+    ("karmada_hub_samples", "state"),
     ("karmada_hub_tunnel_bytes", "cluster, direction"),
     ("karmada_hub_tunnel_calls", "outcome"),
     ("karmada_scheduler_e2e_scheduling_duration_seconds", "result, schedule_type"),

@@ -4,6 +4,7 @@
 
 mod commands;
 mod karmadactl;
+mod top;
 
 use std::{
     path::{Path, PathBuf},

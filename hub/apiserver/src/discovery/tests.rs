@@ -35,7 +35,7 @@ fn discovery(extra: Vec<Kind>) -> Discovery {
         let rules = rules::built_in(&spec.group, &spec.resource, false);
         Kind::new(spec, rules, Arc::clone(&shape), None)
     });
-    Discovery::new(&Kinds::new(built_in.chain(extra).map(Arc::new)), &[])
+    Discovery::new(&Kinds::new(built_in.chain(extra).map(Arc::new)), &[], &[])
 }
 
 fn get(discovery: &Discovery, path: &str, accept: &str) -> (u16, String, Value) {
@@ -163,4 +163,61 @@ fn both_forms_name_the_same_resources() {
             assert_eq!(got, wanted, "{path}");
         }
     }
+}
+
+/// What somebody else answers is named like what is kept here, and instead of a definition of the same group.
+#[test]
+fn a_group_that_is_carried_on_is_discovered() {
+    struct Nobody;
+    impl crate::carried::Carrier for Nobody {
+        fn carry(
+            &self,
+            _: crate::carried::Call,
+        ) -> futures::future::BoxFuture<'static, Result<Response<axum::body::Body>, Status>> {
+            Box::pin(std::future::ready(Err(Status::no_such_resource())))
+        }
+    }
+    let of = |group, versions, resources| CarriedGroup { group, versions, resources, by: Arc::new(Nobody) };
+    let pods = CarriedResource { name: "pods", kind: "PodMetrics", namespaced: true };
+    let nodes = CarriedResource { name: "nodes", kind: "NodeMetrics", namespaced: false };
+    let resources: &'static [CarriedResource] = Box::leak(Box::new([nodes, pods]));
+    let groups = [
+        of("metrics.k8s.io", &["v1beta1"], resources),
+        of("custom.metrics.k8s.io", &["v1beta2", "v1beta1"], &[]),
+        of("example.com", &["v2"], &[]),
+    ];
+    let kinds = Kinds::new(custom("Namespaced", &["v1"]).into_iter().map(Arc::new));
+    let discovery = Discovery::new(&kinds, &[], &groups);
+    let body = |path: &str, accept: &str| get(&discovery, path, accept).2;
+    let versions: Vec<String> = body("/apis", "")["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|group| group["versions"].as_array().unwrap())
+        .map(|version| version["groupVersion"].as_str().unwrap().to_owned())
+        .collect();
+    let want = [
+        "metrics.k8s.io/v1beta1",
+        "custom.metrics.k8s.io/v1beta2",
+        "custom.metrics.k8s.io/v1beta1",
+        "example.com/v2",
+    ];
+    assert_eq!(versions, want);
+    assert_eq!(
+        body("/apis/custom.metrics.k8s.io", "")["preferredVersion"]["groupVersion"],
+        "custom.metrics.k8s.io/v1beta2"
+    );
+    let list = body("/apis/metrics.k8s.io/v1beta1", "");
+    assert_eq!(
+        (&list["kind"], &list["groupVersion"]),
+        (&json!("APIResourceList"), &json!("metrics.k8s.io/v1beta1"))
+    );
+    let pods = json!({"name": "pods", "singularName": "", "namespaced": true, "kind": "PodMetrics", "verbs": ["get", "list"]});
+    assert_eq!(list["resources"][1], pods);
+    assert_eq!(body("/apis/custom.metrics.k8s.io/v1beta1", "")["resources"], json!([]));
+    assert_eq!(get(&discovery, "/apis/metrics.k8s.io/v1", "").0, 404);
+    let aggregated = body("/apis", V2);
+    let first = &aggregated["items"][0];
+    assert_eq!(first["metadata"]["name"], "metrics.k8s.io");
+    assert_eq!(first["versions"][0]["resources"][0]["scope"], "Cluster");
 }

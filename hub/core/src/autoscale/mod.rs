@@ -8,6 +8,7 @@
 //!   hub:    reports, what each cluster was given ─ trust ─▶ those that count
 //!           reports of all clusters ─ hpa, metrics ─▶ what is asked for ─ behavior ─▶ replicas
 //!           all of that in one look ─ look ─▶ replicas, conditions, events
+//!           reports ─ told ─▶ whoever else asks for a metric
 //! ```
 
 pub mod behavior;
@@ -19,4 +20,5 @@ pub mod question;
 pub mod report;
 pub mod sample;
 pub mod schedule;
+pub mod told;
 pub mod trust;

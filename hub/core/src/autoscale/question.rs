@@ -79,11 +79,21 @@ pub fn asked(hpa: &Value) -> [&Value; 2] {
     [&hpa["spec"]["scaleTargetRef"], &hpa["spec"]["metrics"]]
 }
 
-/// The Work that asks a cluster, which is heard since that time: one that has been away is asked anew, since what it has said
-/// before is of another time. `existing` is the one that is there.
+/// Whom a Work asks, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asking<'a> {
+    /// The cluster.
+    pub cluster: &'a str,
+    /// Since when it is heard: one that has been away is asked anew, since what it has said before is of another time.
+    pub since: Option<&'a str>,
+    /// The generation of the Work whose answer is old, if the same is asked once more.
+    pub anew: Option<i64>,
+}
+
+/// The Work that asks a cluster. `existing` is the one that is there.
 pub fn work(
     hpa: &Value,
-    (cluster, since): (&str, Option<&str>),
+    asking: Asking<'_>,
     sampling: Sampling,
     existing: Option<&Value>,
     new_id: &str,
@@ -92,7 +102,9 @@ pub fn work(
     let mut work = existing.cloned().unwrap_or_else(|| {
         json!({
             "apiVersion": Work::API_VERSION, "kind": Work::KIND,
-            "metadata": {"name": work_name(namespace, name), "namespace": names::execution_namespace(cluster)},
+            "metadata": {
+                "name": work_name(namespace, name), "namespace": names::execution_namespace(asking.cluster),
+            },
             "spec": {},
         })
     });
@@ -110,17 +122,42 @@ pub fn work(
     if sampling != Sampling::default() {
         object::set_annotation(&mut manifest, extension::SAMPLING, sampling.text());
     }
-    if let Some(since) = since {
+    if let Some(since) = asking.since {
         object::set_annotation(&mut manifest, extension::HEARD_SINCE, since);
     }
-    work::finish(&mut work, manifest);
+    let known = existing.and_then(anew);
+    let mut finish = |anew: Option<i64>| {
+        let mut manifest = manifest.clone();
+        if let Some(anew) = anew {
+            object::set_annotation(&mut manifest, extension::ASKED, anew.to_string());
+        }
+        work::finish(&mut work, manifest);
+        work.pointer(MANIFEST) == existing.and_then(|work| work.pointer(MANIFEST))
+    };
+    // Where something else is asked every answer is new.
+    let is_same = finish(known);
+    let anew = match existing {
+        Some(_) if is_same => known.max(asking.anew),
+        Some(_) => None,
+        None => asking.anew,
+    };
+    if anew != known {
+        finish(anew);
+    }
     work["spec"]["suspendDispatching"] = json!(true);
     work
 }
 
+const MANIFEST: &str = "/spec/workload/manifests/0";
+
 /// Since when its cluster was heard when a Work asked.
 pub fn heard_since(work: &Value) -> Option<&str> {
-    object::annotation(work.pointer("/spec/workload/manifests/0")?, extension::HEARD_SINCE)
+    object::annotation(work.pointer(MANIFEST)?, extension::HEARD_SINCE)
+}
+
+/// The generation of a Work which asked the same, if it asks once more.
+pub fn anew(work: &Value) -> Option<i64> {
+    object::annotation(work.pointer(MANIFEST)?, extension::ASKED)?.parse().ok()
 }
 
 /// The FederatedHPA that a Work's annotations name: namespace and name.
@@ -214,9 +251,13 @@ mod tests {
         })
     }
 
+    fn m1(since: Option<&str>) -> Asking<'_> {
+        Asking { cluster: "m1", since, anew: None }
+    }
+
     #[test]
     fn a_cluster_is_asked_what_is_scaled_and_by_what() {
-        let work = work(&hpa(), ("m1", None), Sampling::default(), None, "id");
+        let work = work(&hpa(), m1(None), Sampling::default(), None, "id");
         assert_eq!(object::name(&work), work_name("demo", "web"));
         assert_eq!(object::namespace(&work), "karmada-es-m1");
         assert_eq!(named(&work), Some(("demo", "web")));
@@ -237,18 +278,18 @@ mod tests {
 
     #[test]
     fn bounds_are_no_question_and_a_work_that_is_right_stays() {
-        let existing = work(&hpa(), ("m1", None), Sampling::default(), None, "id");
+        let existing = work(&hpa(), m1(None), Sampling::default(), None, "id");
         let mut other = hpa();
         other["spec"]["maxReplicas"] = json!(40);
-        assert_eq!(work(&other, ("m1", None), Sampling::default(), Some(&existing), "new"), existing);
+        assert_eq!(work(&other, m1(None), Sampling::default(), Some(&existing), "new"), existing);
         other["spec"]["metrics"][0]["resource"]["name"] = json!("memory");
-        assert_ne!(work(&other, ("m1", None), Sampling::default(), Some(&existing), "new"), existing);
+        assert_ne!(work(&other, m1(None), Sampling::default(), Some(&existing), "new"), existing);
     }
 
     /// Its generation is in its spec, so that what was answered before does not count.
     #[test]
     fn a_cluster_that_was_away_is_asked_anew() {
-        let ask = |since, existing| work(&hpa(), ("m1", since), Sampling::default(), existing, "id");
+        let ask = |since, existing| work(&hpa(), m1(since), Sampling::default(), existing, "id");
         let first = ask(Some("2026-11-25T10:00:00Z"), None);
         assert_eq!(heard_since(&first), Some("2026-11-25T10:00:00Z"));
         assert_eq!(ask(Some("2026-11-25T10:00:00Z"), Some(&first)), first);
@@ -259,12 +300,37 @@ mod tests {
         assert_eq!(Question::read(manifest), Question::read(&first["spec"]["workload"]["manifests"][0]));
     }
 
+    /// The same question once more is another generation of its spec; that stays until something else is asked.
+    #[test]
+    fn the_same_may_be_asked_once_more() {
+        let ask = |metric: &str, since, anew, existing: Option<&Value>| {
+            let mut hpa = hpa();
+            hpa["spec"]["metrics"][0]["resource"]["name"] = json!(metric);
+            let asking = Asking { cluster: "m1", since, anew };
+            work(&hpa, asking, Sampling::default(), existing, "id")
+        };
+        let first = ask("cpu", None, None, None);
+        assert_eq!(anew(&first), None);
+        let once_more = ask("cpu", None, Some(1), Some(&first));
+        assert_eq!(anew(&once_more), Some(1));
+        assert_ne!(once_more["spec"], first["spec"]);
+        let question = |work: &Value| Question::read(work.pointer(MANIFEST).unwrap());
+        assert_eq!(question(&once_more), question(&first));
+        // What is known stays, also where the index is behind.
+        assert_eq!(ask("cpu", None, None, Some(&once_more)), once_more);
+        assert_eq!(ask("cpu", None, Some(1), None), once_more);
+        assert_eq!(anew(&ask("cpu", None, Some(2), Some(&once_more))), Some(2));
+        // Every answer to something else is new.
+        assert_eq!(anew(&ask("memory", None, Some(1), Some(&once_more))), None);
+        assert_eq!(anew(&ask("cpu", Some("2026-11-25T10:00:00Z"), Some(1), Some(&once_more))), None);
+    }
+
     #[test]
     fn how_it_is_sampled_is_said_where_it_is_not_as_usual() {
         let settings =
             Settings { initialization: Duration::from_secs(60), readiness: Duration::from_millis(1500) };
         let sampling = Sampling { every: Duration::from_secs(5), settings };
-        let work = work(&hpa(), ("m1", None), sampling, None, "id");
+        let work = work(&hpa(), m1(None), sampling, None, "id");
         let mut manifest = work["spec"]["workload"]["manifests"][0].clone();
         assert_eq!(Question::read(&manifest).unwrap().sampling, sampling);
         object::set_annotation(

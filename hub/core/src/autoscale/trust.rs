@@ -3,6 +3,7 @@
 //! ```text
 //!   Work on the cluster, after overrides ─▶ Given ─▶ a report counts for no more Pods, and each for what its template asks for
 //!   what the report says, what was given, the clock ─▶ Evidence ─▶ it still tells how things are, or its cluster is silent
+//!   any report of the cluster's, the clock ─▶ Pulse ─▶ its agent samples, or is to be asked, or its cluster is silent
 //! ```
 //!
 //! A cluster may say that its own Pods are busy or idle. It must not outweigh the others by Pods that it was not given, by
@@ -133,6 +134,78 @@ impl Evidence {
     }
 }
 
+/// After so long without a word of an agent's sampling it is asked for one.
+pub const RENEWS: Duration = Duration::from_secs(600);
+/// And has so long to say it.
+pub const ANSWERS: Duration = Duration::from_secs(120);
+
+/// Whether the agent of a cluster samples at all.
+///
+/// Agents tell what changes, so one that says nothing may have nothing to say. Or it does not sample any more: it was replaced by
+/// one that does not, and its last words stand as they are. One answer to any question of the hub's shows that it does, and what
+/// it has told of all its workloads holds. So a cluster is asked once in ten minutes, however many workloads it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// When it said something last.
+    told: Duration,
+    /// Nothing was heard of it yet: what it has said was found.
+    found: bool,
+    /// Since when an answer is due.
+    asked: Option<Duration>,
+    /// And was already when that was found.
+    overdue: bool,
+}
+
+/// How an agent's sampling stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// It has said something lately, or has time to.
+    Alive,
+    /// It is to be asked.
+    Due,
+    /// It was asked, and has not answered in time.
+    Silent,
+}
+
+impl Pulse {
+    /// That of an agent whose last words are found now. When they were said nobody knows.
+    pub fn found(now: Duration) -> Self {
+        Self { told: now, found: true, asked: None, overdue: false }
+    }
+
+    /// Something new was told of any workload.
+    pub fn told(&mut self, now: Duration) {
+        *self = Self { found: false, ..Self::found(now) };
+    }
+
+    /// It is asked.
+    pub fn asked(&mut self, now: Duration) {
+        self.asked.get_or_insert(now);
+    }
+
+    /// It owes an answer. One that owed it before anybody looked had its time: it needs seconds, if it samples.
+    pub fn owes(&mut self, now: Duration) {
+        if self.asked.is_none() {
+            (self.asked, self.overdue) = (Some(now), self.found);
+        }
+    }
+
+    /// How it stands.
+    pub fn beat(&self, now: Duration) -> Beat {
+        match self.asked {
+            Some(asked) if self.overdue || now.saturating_sub(asked) > ANSWERS => Beat::Silent,
+            Some(_) => Beat::Alive,
+            None if now.saturating_sub(self.told) >= RENEWS => Beat::Due,
+            None => Beat::Alive,
+        }
+    }
+}
+
+/// How many clusters of a workload are asked anew in one look.
+pub fn asked_at_once(clusters: usize) -> usize {
+    clusters / 20 + 16
+}
+
 /// What counts of a cluster's sums. Where requests are what use is held against, each Pod weighs what its template asks for, and
 /// uses the part of that which it uses of what it asks for on the member. Use counts up to a multiple of the target.
 pub fn weighed(mut sums: Sums, target: Target, request: Option<i64>) -> Sums {
@@ -253,6 +326,54 @@ mod tests {
         }
         let keeps = Given { retains: true, ..given(&Value::Null, 2) };
         assert_eq!(evidence.weigh(&of(9, "f"), &keeps, s(99_999), s(120)), Some(9));
+    }
+
+    /// One that says nothing new is asked, and silent when it does not answer; any word is an answer.
+    #[test]
+    fn an_agent_that_says_nothing_is_asked_whether_it_samples() {
+        let s = Duration::from_secs;
+        enum Does {
+            Nothing,
+            Asked,
+            Told,
+            Owes,
+        }
+        use Does::{Asked, Nothing, Owes, Told};
+        let rows = [
+            ("just found", Nothing, 0, Beat::Alive),
+            ("a while", Nothing, 599, Beat::Alive),
+            ("ten minutes", Nothing, 600, Beat::Due),
+            ("asked", Asked, 610, Beat::Alive),
+            ("owes that", Owes, 620, Beat::Alive),
+            ("asked for another workload", Asked, 700, Beat::Alive),
+            ("has time", Nothing, 730, Beat::Alive),
+            ("has not answered", Nothing, 731, Beat::Silent),
+            ("asked again", Asked, 740, Beat::Silent),
+            ("an hour", Nothing, 4_000, Beat::Silent),
+            ("answers", Told, 4_010, Beat::Alive),
+            ("a while", Nothing, 4_609, Beat::Alive),
+            ("ten minutes", Nothing, 4_610, Beat::Due),
+            ("changed by itself", Told, 4_620, Beat::Alive),
+            ("owes something since", Owes, 4_630, Beat::Alive),
+            ("has not answered", Nothing, 4_751, Beat::Silent),
+        ];
+        let mut pulse = Pulse::found(s(0));
+        for (what, does, now, want) in rows {
+            match does {
+                Nothing => {}
+                Asked => pulse.asked(s(now)),
+                Told => pulse.told(s(now)),
+                Owes => pulse.owes(s(now)),
+            }
+            assert_eq!(pulse.beat(s(now)), want, "{what}, at {now}");
+        }
+        // A question that was not answered when the hub began has had its time.
+        let mut pulse = Pulse::found(s(0));
+        pulse.owes(s(1));
+        assert_eq!(pulse.beat(s(1)), Beat::Silent);
+        pulse.told(s(2));
+        assert_eq!(pulse.beat(s(2)), Beat::Alive);
+        assert_eq!([0, 19, 20, 1000].map(asked_at_once), [16, 16, 17, 66]);
     }
 
     #[test]

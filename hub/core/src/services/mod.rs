@@ -17,6 +17,7 @@
 pub mod collect;
 pub mod import;
 pub mod multi;
+pub mod room;
 pub mod slices;
 
 /// The group of ServiceExports and ServiceImports.

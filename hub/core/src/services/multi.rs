@@ -182,9 +182,10 @@ pub fn dispatched_name(provider: &str, slice: &str) -> String {
     format!("{provider}-{slice}")
 }
 
-/// Another name of it, where Karmada's is taken: `edge` with a slice `eu-web-1` and `edge-eu` with `web-1` have the same one.
+/// Another name of it, where Karmada's is taken: `edge` with a slice `eu-web-1` and `edge-eu` with `web-1` have the same one. It
+/// is nobody else's, whatever they call their slices: see [`slices::other_imported_name`].
 pub fn other_name(provider: &str, slice: &str) -> String {
-    format!("{}-{}", dispatched_name(provider, slice), slices::mark(provider, slice))
+    format!("provided.{provider}.{slice}")
 }
 
 /// The name of the Work that brings a slice of that name to a consumer. It says which provider's it is, unlike Karmada's: providers

@@ -40,8 +40,6 @@ pub const ENDPOINTS: usize = 1000;
 pub const ADDRESSES: usize = 100;
 /// A slice has so many ports at most.
 pub const PORTS: usize = 100;
-/// So many Works of one cluster about one Service count: with a hundred endpoints in each, as is usual, ten thousand Pods.
-pub const WORKS: usize = 100;
 
 /// The Service that a slice is of; nothing of one that Karmada has made, or that is of none.
 pub fn service(slice: &Value) -> Option<ServiceName> {
@@ -214,13 +212,11 @@ pub fn imported_name(cluster: &str, slice: &str) -> String {
 }
 
 /// Another name of it, where Karmada's is taken: `edge` with a slice `eu-web-1` and `edge-eu` with `web-1` have the same one.
+///
+/// No cluster can name its slices so that it takes another's: names of clusters have no dots, so this is nobody else's, and never
+/// Karmada's name of anything.
 pub fn other_imported_name(cluster: &str, slice: &str) -> String {
-    format!("{}-{}", imported_name(cluster, slice), mark(cluster, slice))
-}
-
-/// What tells the slices of clusters apart whose names do not.
-pub(super) fn mark(cluster: &str, slice: &str) -> String {
-    format!("{:016x}", names::fnv64a(format!("{cluster}/{slice}").as_bytes()))
+    format!("imported.{cluster}.{slice}")
 }
 
 /// The hub's slice of one that a cluster has told, under [`imported_name`] or the other one.
@@ -445,7 +441,7 @@ mod tests {
         let (one, two) = (("edge", "eu-web-1"), ("edge-eu", "web-1"));
         assert_eq!(imported_name(one.0, one.1), imported_name(two.0, two.1));
         assert_ne!(other_imported_name(one.0, one.1), other_imported_name(two.0, two.1));
-        assert!(other_imported_name(one.0, one.1).starts_with("imported-edge-eu-web-1-"));
+        assert_eq!(other_imported_name(one.0, one.1), "imported.edge.eu-web-1");
     }
 
     #[test]

@@ -241,6 +241,19 @@ fn mark(out: &mut Vec<u8>, object: &str, cluster: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// An object of a member's, marked.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn object(cluster: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let no_object = |error: serde_json::Error| format!("it is no object: {error}");
+    let Sound = serde_json::from_slice(bytes).map_err(no_object)?;
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let mut out = Vec::with_capacity(bytes.len());
+    mark(&mut out, text, cluster)?;
+    Ok(out)
+}
+
 /// What stands in an object, as it came.
 #[derive(Default)]
 struct Members<'a>(Vec<(String, &'a RawValue)>);
@@ -358,7 +371,10 @@ impl<'de> Deserialize<'de> for Sound {
 }
 
 /// Shows the parts of a list one after another; null has none.
-fn each<'a>(list: &'a RawValue, part: impl FnMut(&'a RawValue) -> Result<(), String>) -> Result<(), String> {
+pub(super) fn each<'a>(
+    list: &'a RawValue,
+    part: impl FnMut(&'a RawValue) -> Result<(), String>,
+) -> Result<(), String> {
     struct Each<F>(F);
     impl<'de, F: FnMut(&'de RawValue) -> Result<(), String>> Visitor<'de> for Each<F> {
         type Value = ();

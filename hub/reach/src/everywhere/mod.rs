@@ -13,6 +13,7 @@ mod asked;
 mod copies;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+pub(super) mod measured;
 mod merge;
 
 pub use self::asked::Place;
@@ -78,6 +79,8 @@ enum Missing {
     Refused(u16, String),
     /// It was not heard.
     Unheard(String),
+    /// It was not heard, and what it reported at that time counts.
+    Reported(String),
     /// Nothing of the whole is of use any more.
     TooMuch(Box<Status>),
 }
@@ -99,6 +102,8 @@ struct Question<'a> {
     asker: &'a Asker,
     among: &'a Among,
     path: String,
+    /// What is asked of a member that does not know the path.
+    other: Option<String>,
     query: String,
     accept: &'static str,
 }
@@ -153,17 +158,10 @@ pub(super) async fn carry(
     if asked == Asked::Own {
         return own(shared, call).await;
     }
-    let full = |_| Status::too_many_requests("too many requests to all clusters are under way; try again", 1);
-    let request = shared.room.requests.clone().try_acquire_owned().map_err(full)?;
-    let mine = shared.sessions.begin_few(&call.asked_by, ALL, OF_ONE)?;
+    let place = shared.place(&call)?;
     let ends = std::mem::replace(&mut call.ends, Box::pin(std::future::pending()));
     let mut ends = ends;
-    let asker = Asker {
-        user: call.user.clone(),
-        asked_by: call.asked_by.clone(),
-        audit_id: call.audit_id.clone(),
-        held: call.held.clone(),
-    };
+    let asker = Asker::of(&call);
     let accept = asked::form(call.request.headers());
     let (path, query) = (call.path.as_str(), query.as_deref());
     let asking = async {
@@ -179,7 +177,7 @@ pub(super) async fn carry(
         found = asking => found?,
         () = &mut ends => return Err(Status::service_unavailable("the connection is ending")),
     };
-    drop((request, mine));
+    drop(place);
     match found {
         Found::Answer(answer) => Ok(answer),
         Found::On(name, silent) => {
@@ -187,6 +185,27 @@ pub(super) async fn carry(
             warn(answer.headers_mut(), &silent);
             Ok(answer)
         }
+    }
+}
+
+impl Asker {
+    fn of(call: &Call) -> Self {
+        Self {
+            user: call.user.clone(),
+            asked_by: call.asked_by.clone(),
+            audit_id: call.audit_id.clone(),
+            held: call.held.clone(),
+        }
+    }
+}
+
+impl Shared {
+    /// A place among the requests to all clusters, for as long as it is kept.
+    fn place(&self, call: &Call) -> Result<impl Send + use<>, Status> {
+        let full =
+            |_| Status::too_many_requests("too many requests to all clusters are under way; try again", 1);
+        let request = self.room.requests.clone().try_acquire_owned().map_err(full)?;
+        Ok((request, self.sessions.begin_few(&call.asked_by, ALL, OF_ONE)?))
     }
 }
 
@@ -224,6 +243,15 @@ pub(super) async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, S
     Ok(answer.map(|body| Body::from_stream(super::watched(body, None, ends))))
 }
 
+/// Parts of a list by their clusters, what they take of the room for answers, and whose is missing.
+struct Portions {
+    all: Vec<(String, merge::Portion)>,
+    held: Vec<OwnedSemaphorePermit>,
+    silent: Silent,
+    /// Of which what the hub keeps was taken.
+    kept: copies::Kept,
+}
+
 /// One list of all.
 async fn list(
     shared: &Arc<Shared>,
@@ -233,8 +261,21 @@ async fn list(
     query: Option<&str>,
     accept: &'static str,
 ) -> Result<Response<Body>, Status> {
+    let portions = portions(shared, asker, among, path, query, accept).await?;
+    whole(shared, asker, among, portions).await
+}
+
+/// What each has of a list.
+async fn portions(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    among: &Among,
+    path: &str,
+    query: Option<&str>,
+    accept: &'static str,
+) -> Result<Portions, Status> {
     let query = asked::for_each(query).map_err(Status::bad_request)?;
-    let question = Question { shared, asker, among, path: path.to_owned(), query, accept };
+    let question = Question { shared, asker, among, path: path.to_owned(), other: None, query, accept };
     let room = Arc::new(Semaphore::new(ANSWER));
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
@@ -280,16 +321,27 @@ async fn list(
     }
     silent.sort_by(|(a, _), (b, _)| a.cmp(b));
     answers.sort_by(|(a, _), (b, _)| a.cmp(b));
-    if answers.is_empty() {
-        return Err(nobody(&silent));
-    }
-    let (mut portions, mut held) = (Vec::new(), Vec::new());
+    let (mut all, mut held) = (Vec::new(), Vec::new());
     for (name, (portion, permits)) in answers {
-        portions.push((name, portion));
+        all.push((name, portion));
         held.extend(permits);
     }
+    Ok(Portions { all, held, silent, kept })
+}
+
+/// All of them as one.
+async fn whole(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    among: &Among,
+    portions: Portions,
+) -> Result<Response<Body>, Status> {
+    let Portions { all, held, mut silent, kept } = portions;
+    if all.is_empty() {
+        return Err(nobody(&silent));
+    }
     let versions = among.versions();
-    let joined = spawn_blocking(move || merge::join(portions, versions)).await;
+    let joined = spawn_blocking(move || merge::join(all, versions)).await;
     let (bytes, others) = joined.map_err(|error| Status::internal(error.to_string()))?;
     let other = |name| (name, Missing::Unheard("its answer has another form".to_owned()));
     silent.extend(others.into_iter().map(other));
@@ -368,6 +420,7 @@ async fn whose(
         asker,
         among,
         path: path.to_owned(),
+        other: None,
         query: String::new(),
         accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
     };
@@ -476,6 +529,14 @@ impl Question<'_> {
 
     /// Asks one.
     async fn of(&self, name: &str) -> Result<Response<Body>, Missing> {
+        match (self.at(name, &self.path).await, &self.other) {
+            (Err(Missing::Refused(404, _)), Some(other)) => self.at(name, other).await,
+            (answer, _) => answer,
+        }
+    }
+
+    /// Asks one for a path.
+    async fn at(&self, name: &str, path: &str) -> Result<Response<Body>, Missing> {
         let uri = match self.query.as_str() {
             "" => "/".to_owned(),
             query => format!("/?{query}"),
@@ -486,7 +547,7 @@ impl Question<'_> {
             user: self.asker.user.clone(),
             asked_by: self.asker.asked_by.clone(),
             name: name.to_owned(),
-            path: self.path.clone(),
+            path: path.to_owned(),
             request: request.body(Body::empty()).map_err(unsent)?,
             audit_id: self.asker.audit_id.clone(),
             held: self.asker.held.clone(),
@@ -530,7 +591,7 @@ fn nobody(silent: &Silent) -> Status {
 /// Who has not answered, and why, in short.
 fn unheard(silent: &Silent) -> String {
     let mut all = silent.iter().filter_map(|(name, missing)| match missing {
-        Missing::Refused(403 | 404, _) | Missing::TooMuch(_) => None,
+        Missing::Refused(403 | 404, _) | Missing::TooMuch(_) | Missing::Reported(_) => None,
         Missing::Refused(_, why) | Missing::Unheard(why) => Some((name, why)),
     });
     let mut words = String::new();
@@ -559,10 +620,15 @@ fn warn(headers: &mut HeaderMap, silent: &Silent) {
     let mut missing = silent.iter().filter_map(|(name, missing)| match missing {
         // It has none of that kind.
         Missing::Refused(404, _) | Missing::TooMuch(_) => None,
-        Missing::Refused(_, why) | Missing::Unheard(why) => Some((name, why)),
+        Missing::Refused(_, why) | Missing::Unheard(why) => {
+            Some(format!("cluster {name} is missing: {}", text::line(why, WORDS)))
+        }
+        Missing::Reported(at) => {
+            Some(format!("cluster {name} has not answered: what it reported at {at} counts"))
+        }
     });
-    for (name, why) in missing.by_ref().take(NAMED) {
-        add(&format!("cluster {name} is missing: {}", text::line(why, WORDS)));
+    for words in missing.by_ref().take(NAMED) {
+        add(&words);
     }
     match missing.count() {
         0 => {}

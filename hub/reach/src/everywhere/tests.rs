@@ -57,6 +57,20 @@ impl Registry for Many {
         Some(Copied { api_version, kind, revision, objects, age })
     }
 
+    fn told<'a>(
+        &'a self,
+        wanted: &'a crate::Wanted,
+        clusters: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<crate::Told>, Status>> {
+        let is_asked = wanted.metric == "reported";
+        let of = |cluster: &String| crate::Told {
+            cluster: cluster.clone(),
+            value: 2500,
+            at: "2026-11-25T09:00:00Z".to_owned(),
+        };
+        Box::pin(ready(Ok(clusters.iter().filter(|_| is_asked).map(of).collect())))
+    }
+
     fn own<'a>(
         &'a self,
         user: &'a UserInfo,
@@ -386,7 +400,7 @@ async fn what_is_put_together_is_bounded() {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
             Err(Missing::TooMuch(status)) => Err(status.code()),
             Err(Missing::Refused(code, _)) => Err(code),
-            Err(Missing::Unheard(_)) => Err(0),
+            Err(Missing::Unheard(_) | Missing::Reported(_)) => Err(0),
         }
     };
     let (bytes, held) = read(3000, 4).await.unwrap();
@@ -396,4 +410,233 @@ async fn what_is_put_together_is_bounded() {
     drop(held);
     assert_eq!(all.available_permits(), 6);
     assert!(read(4000, 4).await.is_ok());
+}
+
+/// A member that answers by these paths, without their query.
+async fn measures(name: &'static str, answers: Vec<(&'static str, Value)>, log: &Log) -> String {
+    let (log, answers) = (log.clone(), Arc::new(answers));
+    let address = serve(move |request| {
+        let user = request.headers()["impersonate-user"].to_str().unwrap().to_owned();
+        log.lock().push(format!("{name} {} {} {user}", request.method(), request.uri()));
+        let found = answers.iter().find(|(path, _)| *path == request.uri().path());
+        let none = json!({"kind": "Status", "status": "Failure", "code": 404, "message": "not found"});
+        let (code, said) = found.map_or((404, &none), |(_, said)| (200, said));
+        let mut response = Response::new(Body::from(said.to_string()));
+        *response.status_mut() = StatusCode::from_u16(code).unwrap();
+        Box::pin(ready(response))
+    })
+    .await;
+    format!("http://{address}")
+}
+
+fn pod_metrics(names: &[&str]) -> Value {
+    let items: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"metadata": {"name": name, "namespace": "n"}, "containers": [{"name": "c", "usage": {"cpu": "1m"}}]}))
+        .collect();
+    json!({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": items})
+}
+
+fn hits(value: &str) -> Value {
+    json!({"kind": "MetricValueList", "apiVersion": "custom.metrics.k8s.io/v1beta2", "metadata": {}, "items": [
+        {"describedObject": {"kind": "Service", "namespace": "n", "name": "web"}, "metric": {"name": "hits"},
+            "timestamp": "2026-11-25T10:00:00Z", "value": value}]})
+}
+
+/// A hub with a group of metrics and two members that measure, one that does not, and one that is not there.
+async fn measured(group: &str, log: &Log) -> SocketAddr {
+    const RESOURCES: &str = "/apis/metrics.k8s.io/v1beta1";
+    const PODS: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods";
+    const POD: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods/x";
+    const BOTH: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods/both";
+    const HITS: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/services/web/hits";
+    const OLDER: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/n/services/web/hits";
+    const QUEUE: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/queue";
+    let queue = |value: &str| {
+        json!({"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "metadata": {},
+            "items": [{"metricName": "queue", "metricLabels": {"a": "b"}, "value": value}]})
+    };
+    let pod = |name: &str| {
+        let mut pod = pod_metrics(&[name])["items"][0].clone();
+        (pod["kind"], pod["apiVersion"]) = (json!("PodMetrics"), json!("metrics.k8s.io/v1beta1"));
+        pod
+    };
+    let (one, two) = (pod_metrics(&["x", "both"]), pod_metrics(&["both"]));
+    let mut older = hits("500m");
+    older["items"][0]["metricName"] = json!("hits");
+    let a =
+        vec![(PODS, one), (POD, pod("x")), (BOTH, pod("both")), (HITS, hits("1500m")), (QUEUE, queue("3"))];
+    let b = vec![(PODS, two), (BOTH, pod("both")), (OLDER, older), (QUEUE, queue("4"))];
+    assert!(PODS.starts_with(RESOURCES));
+    let members = BTreeMap::from([
+        ("a", measures("a", a, log).await),
+        ("b", measures("b", b, log).await),
+        ("c", measures("c", Vec::new(), log).await),
+        ("d", "http://127.0.0.1:1".to_owned()),
+    ]);
+    let reach = Reach::new(Arc::new(Many(members)), 100, Env::system());
+    let groups = reach.metrics();
+    answering(groups.iter().find(|one| one.group == group).unwrap().by.clone(), "").await
+}
+
+#[tokio::test]
+async fn what_pods_use_is_asked_of_all_members() {
+    let log = Log::default();
+    let hub = measured("metrics.k8s.io", &log).await;
+    const PODS: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods";
+    let (code, list) = ask(hub, request("GET", &format!("{PODS}?labelSelector=k%3Dv&limit=5"))).await;
+    assert_eq!(
+        (code, items(&list)),
+        (StatusCode::OK, ["x@a", "both@a", "both@b"].map(str::to_owned).to_vec())
+    );
+    assert_eq!(list["body"]["kind"], "PodMetricsList");
+    let warnings = list["warnings"].as_str().unwrap();
+    assert!(warnings.contains("cluster d is missing") && warnings.lines().count() == 1, "{warnings}");
+    assert!(log.lock().contains(&format!("c GET {PODS}?labelSelector=k%3Dv jane")), "{log:?}");
+
+    let (code, one) = ask(hub, request("GET", &format!("{PODS}/x"))).await;
+    assert_eq!(code, StatusCode::OK, "{one}");
+    let meta = &one["body"]["metadata"];
+    assert_eq!(
+        (&meta["name"], &meta["annotations"]["resource.karmada.io/query-from-cluster"]),
+        (&json!("x"), &json!("a"))
+    );
+    assert!(one["warnings"].as_str().unwrap().contains("cluster d is missing"));
+    for (method, path, code, says) in [
+        (
+            "GET",
+            "/namespaces/n/pods/both",
+            409,
+            r#"Operation cannot be fulfilled on pods "both": the pod(both) found in more than one clusters"#,
+        ),
+        (
+            "GET",
+            "/namespaces/n/pods/none",
+            404,
+            r#"pods.metrics.k8s.io "none" not found; these clusters have not answered: d: "#,
+        ),
+        ("GET", "/nodes", 503, "no cluster has answered: d: "),
+        ("GET", "/services", 404, "could not find the requested resource"),
+        ("GET", "/namespaces/n/nodes", 404, "could not find the requested resource"),
+        ("GET", "/namespaces/n/pods/x/log", 404, "could not find the requested resource"),
+        ("GET", "/namespaces/n/pods?watch=1", 405, ""),
+        ("DELETE", "/namespaces/n/pods/x", 405, ""),
+        ("POST", "/namespaces/n/pods", 405, ""),
+    ] {
+        let (got, said) = ask(hub, request(method, &format!("/apis/metrics.k8s.io/v1beta1{path}"))).await;
+        let message = said["body"]["message"].as_str().unwrap_or_default();
+        assert!(
+            got == code && message.starts_with(says) || message.contains(says) && got == code,
+            "{method} {path}: {got} {said}"
+        );
+    }
+    assert!(!log.lock().iter().any(|line| !line.contains(" GET ")), "members are read alone: {log:?}");
+}
+
+#[tokio::test]
+async fn custom_metrics_of_one_name_are_added_up() {
+    let log = Log::default();
+    let hub = measured("custom.metrics.k8s.io", &log).await;
+    let path =
+        |version: &str| format!("/apis/custom.metrics.k8s.io/{version}/namespaces/n/services/web/hits");
+    let (code, list) = ask(hub, request("GET", &path("v1beta2"))).await;
+    assert_eq!(code, StatusCode::OK, "{list}");
+    let items = list["body"]["items"].as_array().unwrap();
+    assert_eq!(
+        (items.len(), &items[0]["value"], &items[0]["metric"]["name"]),
+        (1, &json!("2"), &json!("hits"))
+    );
+    assert!(list["warnings"].as_str().unwrap().contains("cluster d is missing"));
+    let (_, list) = ask(hub, request("GET", &path("v1beta1"))).await;
+    assert_eq!(
+        (&list["body"]["items"][0]["value"], &list["body"]["items"][0]["metricName"]),
+        (&json!("2"), &json!("hits"))
+    );
+    for (method, path, code, says) in [
+        ("GET", path("v1beta2").replace("hits", "misses"), 503, "no cluster has answered: d"),
+        ("GET", "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/services".to_owned(), 404, ""),
+        ("PUT", path("v1beta2"), 405, ""),
+    ] {
+        let (got, said) = ask(hub, request(method, &path)).await;
+        let message = said["body"]["message"].as_str().unwrap_or_default();
+        assert!(got == code && message.contains(says), "{method} {path}: {got} {said}");
+    }
+    let members = BTreeMap::from([("c", measures("c", Vec::new(), &log).await)]);
+    let reach = Reach::new(Arc::new(Many(members)), 100, Env::system());
+    let hub = answering(reach.metrics().remove(1).by.clone(), "").await;
+    let (got, said) = ask(hub, request("GET", &path("v1beta2"))).await;
+    assert_eq!(
+        (got, &said["body"]["message"]),
+        (StatusCode::NOT_FOUND, &json!("the server could not find the metric hits for services"))
+    );
+}
+
+#[tokio::test]
+async fn external_metrics_are_the_series_of_all() {
+    let hub = measured("external.metrics.k8s.io", &Log::default()).await;
+    let path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/queue?labelSelector=a%3Db";
+    let (code, list) = ask(hub, request("GET", path)).await;
+    assert_eq!(code, StatusCode::OK, "{list}");
+    let values: Vec<&str> = list["body"]["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["value"].as_str().unwrap())
+        .collect();
+    assert_eq!((&list["body"]["kind"], values), (&json!("ExternalMetricValueList"), vec!["3", "4"]));
+    assert!(list["warnings"].as_str().unwrap().contains("cluster d is missing"));
+    let (code, _) = ask(hub, request("GET", "/apis/external.metrics.k8s.io/v1beta1/queue")).await;
+    assert_eq!(code, StatusCode::NOT_FOUND);
+}
+
+/// A cluster that cannot be asked counts with what it has reported, where the hub has it report that.
+#[tokio::test]
+async fn what_was_reported_stands_in_for_who_does_not_answer() {
+    let log = Log::default();
+    let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/services/web/reported";
+    let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/reported";
+    let queue = json!({"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "metadata": {},
+        "items": [{"metricName": "reported", "metricLabels": {}, "value": "1"}]});
+    let members = || async {
+        BTreeMap::from([
+            ("a", measures("a", vec![(custom, hits("500m")), (external, queue.clone())], &log).await),
+            ("d", "http://127.0.0.1:1".to_owned()),
+        ])
+    };
+    let of = |reach: &Reach, group: &str| {
+        reach.metrics().iter().find(|one| one.group == group).unwrap().by.clone()
+    };
+    let reach = Reach::new(Arc::new(Many(members().await)), 100, Env::system());
+    let (customs, externals) = (
+        answering(of(&reach, "custom.metrics.k8s.io"), "").await,
+        answering(of(&reach, "external.metrics.k8s.io"), "").await,
+    );
+    let values = |list: &Value| -> Vec<String> {
+        let items = list["body"]["items"].as_array().unwrap().iter();
+        items.map(|item| item["value"].as_str().unwrap().to_owned()).collect()
+    };
+    let warning = "cluster d has not answered: what it reported at 2026-11-25T09:00:00Z counts";
+    for (hub, path, want) in [(customs, custom, vec!["3"]), (externals, external, vec!["1", "2500m"])] {
+        let (code, list) = ask(hub, request("GET", path)).await;
+        assert_eq!(
+            (code, values(&list)),
+            (StatusCode::OK, want.iter().map(|one| (*one).to_owned()).collect()),
+            "{list}"
+        );
+        assert!(list["warnings"].as_str().unwrap().contains(warning), "{list}");
+    }
+    let (_, list) = ask(customs, request("GET", custom)).await;
+    assert_eq!(list["body"]["items"][0]["timestamp"], "2026-11-25T09:00:00Z", "as old as the oldest of it");
+    // Where nobody else has it, too; but not of all objects.
+    let reach = Reach::new(
+        Arc::new(Many(BTreeMap::from([("d", "http://127.0.0.1:1".to_owned())]))),
+        100,
+        Env::system(),
+    );
+    let customs = answering(of(&reach, "custom.metrics.k8s.io"), "").await;
+    let (code, list) = ask(customs, request("GET", custom)).await;
+    assert_eq!((code, values(&list)), (StatusCode::OK, vec!["2500m".to_owned()]), "{list}");
+    assert_eq!(list["body"]["items"][0]["describedObject"]["name"], "web");
+    let (code, _) = ask(customs, request("GET", &custom.replace("/web/", "/*/"))).await;
+    assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
 }

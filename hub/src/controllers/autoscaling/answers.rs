@@ -21,14 +21,14 @@ use karmada_core::{
         hpa::Spec,
         question,
         report::Report,
-        trust::{Evidence, Given, Lately},
+        trust::{Beat, Evidence, Given, Lately, asked_at_once},
     },
     names,
 };
 use karmada_objects::{key::Key, kinds::WORKS, scope::BindingKey};
 use serde_json::{Value, json};
 
-use super::{Autoscaling, COMPONENT, Kept, SETTLES, Target};
+use super::{Again, Autoscaling, COMPONENT, Kept, SETTLES, Target};
 
 /// Works of a workload that are read at a time.
 const AT_ONCE: usize = 16;
@@ -90,10 +90,11 @@ impl Autoscaling {
         let given: Vec<_> = stream::iter(given).buffered(AT_ONCE).collect().await;
         let now = self.context.env.now();
         let (mut answers, mut silent) = (Vec::new(), BTreeMap::new());
+        let mut may_ask = asked_at_once(binding.clusters.len());
         for (placed, (content, given)) in binding.clusters.iter().zip(given) {
             let witness = kept.clusters.entry(placed.name.clone()).or_default();
             witness.given = Some((content, Arc::clone(&given)));
-            let told = self.told(key, placed, (&given, spec), witness, now);
+            let told = self.told(key, placed, (&given, spec), witness, (now, &mut may_ask));
             let told = told.map_err(|why| silent.insert(placed.name.clone(), why)).ok();
             let (replicas, report) = match told {
                 Some((replicas, report)) => (replicas, Some(report)),
@@ -156,7 +157,7 @@ impl Autoscaling {
         placed: &TargetCluster,
         (given, spec): (&Given, &Spec),
         witness: &mut Witness,
-        now: Duration,
+        (now, may_ask): (Duration, &mut usize),
     ) -> Result<(i64, Arc<Report>), String> {
         let known = &self.context.known;
         let at = Key::new(
@@ -165,7 +166,7 @@ impl Autoscaling {
         );
         let cluster = known.clusters.get(&Key::cluster_scoped(placed.name.as_str()));
         let cluster = cluster.ok_or("there is no such cluster")?;
-        let since = cluster.heard_since().ok_or("nothing is heard of it")?;
+        let since = self.agents.since(&placed.name, &cluster).ok_or("nothing is heard of it")?;
         let work = known.works.get(&at).filter(|work| !work.deleting);
         let sample = work.as_ref().and_then(|work| work.sample.as_ref()).filter(|sample| sample.hpa == *key);
         let answered = sample.and_then(|sample| Some((sample, sample.told.as_ref()?)));
@@ -174,8 +175,19 @@ impl Autoscaling {
             return Err(format!("it is heard again since {since}, and has not answered yet"));
         }
         let report = told.clone()?;
-        if report.generation != sample.generation {
+        let is_newest = report.generation == sample.generation;
+        if !is_newest && sample.anew != Some(report.generation) {
             return Err("it has not answered yet what is asked now".to_owned());
+        }
+        let beat = self.agents.beat(&placed.name, !is_newest, now);
+        if beat != Beat::Alive && is_newest && *may_ask > 0 {
+            *may_ask -= 1;
+            self.agents.asked(&placed.name, now);
+            self.returned.add(Again { work: at.clone(), of: Some(sample.generation) });
+        }
+        if beat == Beat::Silent {
+            return Err("it was asked once more and has not answered: its agent may be Karmada's, or older"
+                .to_owned());
         }
         let pods = match given.retains {
             true => given.pods().max(i64::from(spec.max_replicas).saturating_mul(2)),

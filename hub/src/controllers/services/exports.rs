@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{Context, Next, work},
-    at_the_edge, counts,
+    rooms::Rooms,
     said::Said,
 };
 use crate::known::heads::{BindingHead, ImportedHead, SliceHead};
@@ -35,6 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Makes the hub's slices of exported Services.
 pub(crate) struct Exports {
     context: Arc<Context>,
+    rooms: Arc<Rooms>,
     /// Works, by their keys, also such as are gone.
     queue: WorkQueue<Key>,
     said: Said,
@@ -50,21 +51,20 @@ fn exports(head: &BindingHead) -> Option<ServiceName> {
 
 impl Exports {
     /// A controller that hears the context's Works, bindings and slices from now on.
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
+    pub(crate) fn new(context: &Arc<Context>, rooms: &Arc<Rooms>) -> Self {
         let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
         context.figures.queue("endpointslice", &queue);
-        let (told, shared) = (queue.clone(), Arc::downgrade(context));
+        let told = queue.clone();
         context.known.works.listen(move |change| {
             let sides = [change.old, change.new].into_iter().flatten();
             let concerns = sides.filter_map(|head| head.slice.as_ref()).any(|slice| slice.is_exported());
             let differs = change.differs(|head| &head.content) || change.differs(|head| &head.deleting);
             if concerns && differs {
                 told.add(change.key.clone());
-                if let Some(context) = shared.upgrade() {
-                    at_the_edge(&context, change).into_iter().for_each(|work| told.add(work));
-                }
             }
         });
+        let placed = queue.clone();
+        rooms.listen(move |work| placed.add(work));
         let (bound, shared) = (queue.clone(), Arc::downgrade(context));
         context.known.bindings.namespaced.listen(move |change| {
             let Some(service) = exports(change.last()) else { return };
@@ -79,7 +79,7 @@ impl Exports {
         context.known.imported.listen(move |change| made.add(change.last().work.clone()));
         let again = queue.clone();
         context.resync.tell(&context.known.imported, move |_, head| again.add(head.work.clone()));
-        Self { context: context.clone(), queue, said: Said::default() }
+        Self { context: context.clone(), rooms: rooms.clone(), queue, said: Said::default() }
     }
 
     /// Runs until told to stop.
@@ -115,7 +115,7 @@ impl Exports {
                 "cluster {cluster} does not export Service {service}: no ServiceExport of that name is bound there"
             ));
         }
-        counts(&self.context, &Key::of(work), cluster, &service)?;
+        self.rooms.counts(&self.context, &Key::of(work), (cluster, &service))?;
         let told = slices::told(work, &service)?;
         let made = |slice: &Value| {
             let name = self.name(&Key::of(work), (cluster, &service), object::name(slice));

@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{Context, Next, work},
-    at_the_edge,
+    rooms::Rooms,
     said::Said,
 };
 use crate::{
@@ -61,6 +61,7 @@ const COMPONENT: &str = component::MULTI_CLUSTER_SERVICE;
 /// Sees to MultiClusterServices.
 pub(crate) struct Multi {
     context: Arc<Context>,
+    rooms: Arc<Rooms>,
     served: WorkQueue<Key>,
     /// Collected Works, by their keys, also such as are gone.
     dispatched: WorkQueue<Key>,
@@ -98,7 +99,7 @@ fn name_of(key: &Key) -> ServiceName {
 
 impl Multi {
     /// A controller that hears the context's MultiClusterServices, Works, clusters and templates from now on.
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
+    pub(crate) fn new(context: &Arc<Context>, rooms: &Arc<Rooms>) -> Self {
         let queue = |name: &'static str| {
             let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
             context.figures.queue(name, &queue);
@@ -117,7 +118,6 @@ impl Multi {
         let again = served.clone();
         context.resync.tell(&context.known.multi, move |key, _| again.add(key.clone()));
         let (dispatch, tell, serve) = (dispatched.clone(), told.clone(), served.clone());
-        let shared = Arc::downgrade(context);
         context.known.works.listen(move |change| {
             let differs = change.differs(|head| &head.content) || change.differs(|head| &head.deleting);
             let sides = [change.old, change.new].into_iter().flatten().filter(|_| differs);
@@ -133,10 +133,9 @@ impl Multi {
                     .iter()
                     .for_each(|service| tell.add_after(key_of(service), Duration::from_millis(200)));
             }
-            if let Some(context) = shared.upgrade() {
-                at_the_edge(&context, change).into_iter().for_each(|work| dispatch.add(work));
-            }
         });
+        let placed = dispatched.clone();
+        rooms.listen(move |work| placed.add(work));
         let (serve, shared) = (served.clone(), Arc::downgrade(context));
         context.known.clusters.listen(move |change| {
             let of = |head: &Arc<ClusterHead>| (head.deleting, head.serves_slices());
@@ -174,7 +173,19 @@ impl Multi {
         });
         let (context, said) = (context.clone(), Said::default());
         let (wrong, refused, left) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { context, served, dispatched, told, heard, wrong, refused, left, returned, said }
+        Self {
+            context,
+            rooms: rooms.clone(),
+            served,
+            dispatched,
+            told,
+            heard,
+            wrong,
+            refused,
+            left,
+            returned,
+            said,
+        }
     }
 
     /// Runs until told to stop.
@@ -184,6 +195,8 @@ impl Multi {
         known.works.synced().await;
         known.clusters.synced().await;
         known.namespaces.synced().await;
+        // What is in use has its room.
+        known.imported.synced().await;
         tokio::join!(
             work("multiclusterservice", &self.served, WORKERS, &stop, |key: Key| self.serve(key)),
             work("endpointslice-dispatch", &self.dispatched, WORKERS, &stop, |key: Key| self.dispatch(key)),

@@ -49,6 +49,8 @@ pub(crate) struct SampleHead {
     pub generation: i64,
     /// Since when its cluster was heard when it asked.
     pub since: Option<Box<str>>,
+    /// The generation that asked the same, if it asks once more.
+    pub anew: Option<i64>,
     /// The answer, if there is one that can be read.
     pub told: Option<Result<Arc<Report>, String>>,
 }
@@ -62,6 +64,7 @@ impl SampleHead {
             hpa: Key::new(namespace, name),
             generation: object::generation(work),
             since: question::heard_since(work).map(Into::into),
+            anew: question::anew(work),
             told: status.map(|status| Report::read(status).map(Arc::new)),
         }))
     }

@@ -35,6 +35,8 @@ pub(crate) struct SliceHead {
     pub multi: Option<ServiceName>,
     /// How many endpoints of its slices take requests.
     pub ready: usize,
+    /// How many endpoints they have.
+    pub endpoints: usize,
     /// Something was made of it for a ServiceExport, or may have been.
     pub holds_export: bool,
     /// And for a MultiClusterService.
@@ -59,12 +61,12 @@ impl SliceHead {
             }
         };
         let manifests = work.pointer("/spec/workload/manifests").and_then(Value::as_array);
-        let ready = match carries {
-            Carries::Marker => 0,
-            _ => manifests.into_iter().flatten().map(|slice| slices::ready(slice).len()).sum(),
-        };
+        let manifests = manifests.filter(|_| carries != Carries::Marker).into_iter().flatten();
+        let count = |slice: &Value| slice["endpoints"].as_array().map_or(0, Vec::len);
+        let (ready, endpoints) = manifests
+            .fold((0, 0), |(ready, all), slice| (ready + slices::ready(slice).len(), all + count(slice)));
         let export = slices::exported(work);
-        Some(Box::new(Self { carries, export, multi, ready, holds_export, holds_multi }))
+        Some(Box::new(Self { carries, export, multi, ready, endpoints, holds_export, holds_multi }))
     }
 
     /// Whether something is made of it for a ServiceExport.
@@ -97,9 +99,10 @@ impl SliceHead {
         format!("tells {namespace}")
     }
 
-    /// The group of the Works by which a cluster tells of one Service.
-    pub(crate) fn of_service_in(namespace: &str, service: &ServiceName) -> String {
-        format!("tells {namespace} {service}")
+    /// The Services that its cluster tells of by it.
+    pub(crate) fn told(&self) -> impl Iterator<Item = &ServiceName> {
+        let services = [self.export.as_ref(), self.multi.as_ref()].into_iter().flatten();
+        services.filter(|_| self.carries == Carries::Collected)
     }
 
     /// Its groups, in a namespace.
@@ -109,11 +112,7 @@ impl SliceHead {
         let mut groups: Vec<String> = of.into_iter().flatten().collect();
         match &self.carries {
             Carries::Dispatched(source) => groups.push(Self::of_source(source)),
-            Carries::Collected => {
-                let told = services.into_iter().flatten();
-                groups.extend(told.map(|service| Self::of_service_in(namespace, service)));
-                groups.extend(self.multi.as_ref().map(|_| Self::of_cluster(namespace)));
-            }
+            Carries::Collected => groups.extend(self.multi.as_ref().map(|_| Self::of_cluster(namespace))),
             Carries::Marker => {}
         }
         groups

@@ -15,10 +15,7 @@ use karmada_meta::object;
 use karmada_objects::{Part, key::Key, kinds::WORKS};
 use serde_json::Value;
 
-use super::{
-    super::{super::Next, counts},
-    Multi, PATIENCE, key_of,
-};
+use super::{super::super::Next, Multi, PATIENCE, key_of};
 use crate::{
     known::heads::{Carries, MultiHead, SliceHead, WorkHead},
     write::works::{self, Made, Maker},
@@ -68,7 +65,8 @@ impl Multi {
         if !spec.is_cross_cluster() || !spec.is_provided_by(provider) {
             return Err(format!("cluster {provider} is no provider of MultiClusterService {service}"));
         }
-        counts(&self.context, source, provider, &service)
+        self.rooms
+            .counts(&self.context, source, (provider, &service))
             .and_then(|()| slices::told(live, &service).map(drop))
             .inspect_err(|why| {
                 self.refused.lock().insert(source.clone(), key_of(&service));

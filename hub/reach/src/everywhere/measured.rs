@@ -1,0 +1,545 @@
+//! What members measure, as one: the groups of Kubernetes' metrics.
+//!
+//! ```text
+//!   metrics.k8s.io ───────────▶ lists become one; an object is that of the one cluster which has it
+//!   custom.metrics.k8s.io ────▶ what has one name in several clusters is added up, as with Karmada's metrics adapter
+//!   external.metrics.k8s.io ──▶ the series of all: whoever scales by them adds them up
+//! ```
+//!
+//! Members are asked in the user's name, like by the cluster `*`, within the same bounds. Those that do not answer are named in
+//! a Warning. One that has no such API has nothing to say. Of one that cannot be asked what it has reported for a FederatedHPA
+//! counts: that is one value for an object, or an external metric.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, header};
+use karmada_apiserver::carried::Call;
+use karmada_meta::{gvk::GroupResource, quantity::Quantity, status::Status, time::Time};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue};
+use tokio::{sync::Semaphore, task::spawn_blocking};
+
+use super::{
+    super::{Shared, Told, Wanted},
+    Among, Asker, Missing, Question, Silent,
+    asked::{self, Asked, Place},
+    list, merge, nobody, portions, unheard, warn, whole, within,
+};
+
+/// The most of one answer that is taken apart, in KiB.
+const APART: usize = 1 << 10;
+/// And of all answers to one request.
+const ALL_APART: usize = 8 << 10;
+/// So many values are added up for one request at most.
+const VALUES: usize = 50_000;
+
+/// Which of the groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measured {
+    /// `metrics.k8s.io`
+    Resources,
+    /// `custom.metrics.k8s.io`
+    Custom,
+    /// `external.metrics.k8s.io`
+    External,
+}
+
+/// Answers what is asked of such a group.
+pub(crate) async fn carry(
+    shared: &Arc<Shared>,
+    mut call: Call,
+    of: Measured,
+) -> Result<Response<Body>, Status> {
+    let query = call.request.uri().query().map(str::to_owned);
+    let asked = asked::read(call.request.method(), &call.path, query.as_deref());
+    let asked = asked.ok().filter(|_| call.request.method() == Method::GET);
+    let asked = asked.ok_or_else(Status::method_not_allowed_here)?;
+    let place = asked::place(&call.path).ok_or_else(Status::no_such_resource)?;
+    let room = shared.place(&call)?;
+    let mut ends = std::mem::replace(&mut call.ends, Box::pin(std::future::pending()));
+    let asker = Asker::of(&call);
+    let (path, query) = (call.path.as_str(), query.as_deref());
+    let accept = asked::form(call.request.headers());
+    let asking = async {
+        match (of, &asked) {
+            (Measured::Resources, _) if !is_measured(&place) => Err(Status::no_such_resource()),
+            (Measured::Resources, Asked::List) => {
+                list(shared, &asker, &Among::All, path, query, accept).await
+            }
+            (Measured::Resources, Asked::Object(object)) if object == path => {
+                one(shared, &asker, &place, path).await
+            }
+            (Measured::External, Asked::List) if !place.namespace.is_empty() => {
+                series(shared, &asker, &place, path, query).await
+            }
+            (Measured::Custom, Asked::Object(_)) => match Metric::of(&place, path) {
+                Some(metric) => sums(shared, &asker, &metric, path, query).await,
+                None => Err(Status::no_such_resource()),
+            },
+            _ => Err(Status::no_such_resource()),
+        }
+    };
+    let answer = tokio::select! {
+        answer = asking => answer,
+        () = &mut ends => Err(Status::service_unavailable("the connection is ending")),
+    };
+    drop(room);
+    answer
+}
+
+fn is_measured(place: &Place) -> bool {
+    match place.resource.as_str() {
+        "pods" => true,
+        "nodes" => place.namespace.is_empty(),
+        _ => false,
+    }
+}
+
+/// What is measured of an object, which one cluster has.
+async fn one(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    place: &Place,
+    path: &str,
+) -> Result<Response<Body>, Status> {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let room = Arc::new(Semaphore::new(ALL_APART));
+    let question = question(shared, asker, path, None, String::new());
+    let read = |cluster: String, answer: Response<Body>| {
+        let (room, all) = (room.clone(), shared.room.kibibytes.clone());
+        async move {
+            let (bytes, held) = within(answer.into_body(), &room, &all).await?;
+            let marked = merge::object(&cluster, &bytes).map_err(Missing::Unheard)?;
+            Ok((marked, held))
+        }
+    };
+    let (mut found, silent) = question.ask(read).await?;
+    let kind = GroupResource { group: place.group.clone(), resource: place.resource.clone() };
+    if found.len() > 1 {
+        let what = place.resource.trim_end_matches('s');
+        let of_core = GroupResource { group: String::new(), resource: place.resource.clone() };
+        let why = format!("the {what}({name}) found in more than one clusters");
+        return Err(Status::conflict(&of_core, name, why));
+    }
+    match found.pop() {
+        Some((_, (bytes, _held))) => Ok(answer(shared, asker, bytes, &silent)),
+        None => Err(absent(Status::not_found(&kind, name), &silent)),
+    }
+}
+
+/// That there is nothing, as far as those say that have answered.
+fn absent(nothing: Status, silent: &Silent) -> Status {
+    if silent.iter().any(|(_, missing)| matches!(missing, Missing::Refused(403, _))) {
+        return nobody(silent);
+    }
+    match unheard(silent) {
+        words if words.is_empty() => nothing,
+        words => {
+            let message = format!("{}; these clusters have not answered: {words}", nothing.message);
+            Status { message, ..nothing }
+        }
+    }
+}
+
+fn question<'a>(
+    shared: &'a Arc<Shared>,
+    asker: &'a Asker,
+    path: &str,
+    other: Option<String>,
+    query: String,
+) -> Question<'a> {
+    let path = path.to_owned();
+    Question { shared, asker, among: &Among::All, path, other, query, accept: "application/json" }
+}
+
+fn answer(shared: &Shared, asker: &Asker, bytes: Vec<u8>, silent: &Silent) -> Response<Body> {
+    let bytes = Bytes::from(bytes);
+    shared.figures.user(&asker.asked_by).inc_by(bytes.len() as u64);
+    let mut answer = Response::new(Body::from(bytes));
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    warn(answer.headers_mut(), silent);
+    answer
+}
+
+/// What clusters have reported of a metric that were not heard; those are silent no more.
+async fn reported(shared: &Shared, wanted: &Wanted, silent: &mut Silent) -> Result<Vec<Told>, Status> {
+    let unheard = silent.iter().filter(|(_, missing)| matches!(missing, Missing::Unheard(_)));
+    let unheard: Vec<String> = unheard.map(|(name, _)| name.clone()).collect();
+    if unheard.is_empty() {
+        return Ok(Vec::new());
+    }
+    let told = shared.registry.told(wanted, &unheard).await?;
+    for (name, missing) in silent {
+        if let Some(told) = told.iter().find(|told| told.cluster == *name) {
+            *missing = Missing::Reported(told.at.clone());
+        }
+    }
+    Ok(told)
+}
+
+/// The value of a query's parameter, decoded.
+fn parameter(query: Option<&str>, name: &str) -> String {
+    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    pairs.find(|(key, _)| key == name).map_or_else(String::new, |(_, value)| value.into_owned())
+}
+
+/// The series of an external metric.
+async fn series(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    place: &Place,
+    path: &str,
+    query: Option<&str>,
+) -> Result<Response<Body>, Status> {
+    let mut portions = portions(shared, asker, &Among::All, path, query, "application/json").await?;
+    let wanted = Wanted {
+        namespace: place.namespace.clone(),
+        object: None,
+        metric: place.resource.clone(),
+        selector: parameter(query, "labelSelector"),
+    };
+    for told in reported(shared, &wanted, &mut portions.silent).await? {
+        let item = json!({"metricName": wanted.metric, "metricLabels": {}, "timestamp": told.at,
+            "value": milli(told.value)});
+        let list = json!({"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1",
+            "metadata": {}, "items": [item]});
+        let portion = merge::read(&told.cluster, list.to_string().as_bytes()).map_err(Status::internal)?;
+        portions.all.push((told.cluster, portion));
+    }
+    portions.all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    whole(shared, asker, &Among::All, portions).await
+}
+
+/// Thousandths, as a quantity has them.
+fn milli(value: i64) -> String {
+    match value % 1000 {
+        0 => (value / 1000).to_string(),
+        _ => format!("{value}m"),
+    }
+}
+
+/// The versions of `custom.metrics.k8s.io`. A member may have either.
+const CUSTOM: [&str; 2] = ["v1beta2", "v1beta1"];
+
+/// A custom metric as a path names it.
+#[derive(Debug, PartialEq, Eq)]
+struct Metric<'a> {
+    /// Whose: `pods`, `deployments.apps`, `namespaces`.
+    of: &'a str,
+    /// The object's name; a star is any.
+    object: &'a str,
+    namespace: &'a str,
+    /// Its name.
+    name: &'a str,
+    version: &'a str,
+}
+
+impl<'a> Metric<'a> {
+    fn of(place: &'a Place, path: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (of, object, name) = match parts.get(3..)? {
+            ["namespaces", object, "metrics", name] => ("namespaces", *object, *name),
+            ["namespaces", _, of, object, name] => (*of, *object, *name),
+            [of, object, name] if *of != "namespaces" => (*of, *object, *name),
+            _ => return None,
+        };
+        Some(Self { of, object, namespace: &place.namespace, name, version: &place.version })
+    }
+}
+
+/// A value of a custom metric, in either version.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Value {
+    described_object: Described,
+    metric: Option<Named>,
+    metric_name: String,
+    timestamp: Option<String>,
+    #[serde(alias = "window")]
+    window_seconds: Option<i64>,
+    value: String,
+    selector: Option<Box<RawValue>>,
+}
+
+impl Value {
+    /// One that a cluster has reported.
+    fn reported(metric: &Metric<'_>, at: String, value: String) -> Self {
+        let described_object = Described {
+            namespace: metric.namespace.to_owned(),
+            name: metric.object.to_owned(),
+            ..Described::default()
+        };
+        let metric_name = metric.name.to_owned();
+        Self { described_object, metric_name, timestamp: Some(at), value, ..Self::default() }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Described {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    api_version: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Named {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selector: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Values<'a> {
+    #[serde(default)]
+    kind: String,
+    #[serde(borrow, default)]
+    items: Option<&'a RawValue>,
+}
+
+/// What several clusters say of one object.
+struct Sum {
+    first: Value,
+    value: Quantity,
+}
+
+/// Reads a member's values of a metric. `left` says how many may be read.
+fn values(bytes: &[u8], left: &AtomicUsize) -> Result<Vec<(Value, Quantity)>, Missing> {
+    let unheard = |why: String| Missing::Unheard(why);
+    let read: Result<Values<'_>, _> = serde_json::from_slice(bytes);
+    let Values { kind, items } = read.map_err(|error| unheard(format!("it is no list: {error}")))?;
+    if kind != "MetricValueList" {
+        return Err(unheard(format!("it is no list of values, but of kind {kind:?}")));
+    }
+    let (mut all, mut too_many) = (Vec::new(), false);
+    let mut add = |part: &RawValue| {
+        too_many = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err();
+        if too_many {
+            return Err(String::new());
+        }
+        let value: Value =
+            serde_json::from_str(part.get()).map_err(|error| format!("a value cannot be read: {error}"))?;
+        let quantity = value.value.parse::<Quantity>();
+        let quantity =
+            quantity.map_err(|error| format!("the value of {}: {error}", value.described_object.name))?;
+        all.push((value, quantity));
+        Ok(())
+    };
+    match items.map_or(Ok(()), |items| merge::each(items, &mut add)) {
+        Ok(()) => Ok(all),
+        Err(_) if too_many => Err(Missing::TooMuch(Box::new(Status::too_large(format!(
+            "all clusters have more than {VALUES} values of this metric: ask for one namespace, or by labels"
+        ))))),
+        Err(why) => Err(unheard(why)),
+    }
+}
+
+/// What all say of each object, added up: a metric is one in its cluster, and may be in several.
+fn added(all: Vec<(Value, Quantity)>) -> Vec<Sum> {
+    let mut sums: BTreeMap<(String, String), Sum> = BTreeMap::new();
+    for (value, quantity) in all {
+        let Described { namespace, name, .. } = value.described_object.clone();
+        let described = (namespace, name);
+        match sums.get_mut(&described) {
+            Some(sum) => {
+                sum.value += quantity;
+                // It is as old as what is oldest of it.
+                let time = |value: &Value| value.timestamp.as_ref()?.parse::<Time>().ok();
+                if time(&value).is_some_and(|new| time(&sum.first).is_none_or(|known| new < known)) {
+                    sum.first.timestamp = value.timestamp;
+                }
+            }
+            None => drop(sums.insert(described, Sum { first: value, value: quantity })),
+        }
+    }
+    sums.into_values().collect()
+}
+
+/// The list as a version has it.
+fn written(version: &str, sums: Vec<Sum>) -> Vec<u8> {
+    let item = |Sum { first, value }: Sum| {
+        let named = first.metric.unwrap_or(Named { name: first.metric_name, selector: first.selector });
+        let mut item = match version {
+            "v1beta1" => {
+                json!({"metricName": named.name, "window": first.window_seconds, "selector": named.selector})
+            }
+            _ => json!({"metric": named, "windowSeconds": first.window_seconds}),
+        };
+        item["describedObject"] = json!(first.described_object);
+        item["timestamp"] = json!(first.timestamp);
+        item["value"] = json!(value.to_string());
+        if let Some(item) = item.as_object_mut() {
+            item.retain(|field, value| field == "timestamp" || !value.is_null());
+        }
+        item
+    };
+    let items: Vec<serde_json::Value> = sums.into_iter().map(item).collect();
+    json!({"kind": "MetricValueList", "apiVersion": format!("custom.metrics.k8s.io/{version}"), "metadata": {}, "items": items})
+        .to_string()
+        .into_bytes()
+}
+
+/// A custom metric of all clusters.
+async fn sums(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    metric: &Metric<'_>,
+    path: &str,
+    query: Option<&str>,
+) -> Result<Response<Body>, Status> {
+    let query = asked::for_each(query).map_err(Status::bad_request)?;
+    let other = CUSTOM.iter().find(|version| **version != metric.version);
+    let before = format!("/{}/", metric.version);
+    let other = other.map(|version| path.replacen(&before, &format!("/{version}/"), 1));
+    let wanted = Wanted {
+        namespace: metric.namespace.to_owned(),
+        object: Some((metric.of.to_owned(), metric.object.to_owned())),
+        metric: metric.name.to_owned(),
+        selector: parameter(Some(&query), "metricLabelSelector"),
+    };
+    let question = question(shared, asker, path, other, query);
+    let (room, left) = (Arc::new(Semaphore::new(ALL_APART)), Arc::new(AtomicUsize::new(VALUES)));
+    let read = |_, answer: Response<Body>| {
+        let (room, left, all) = (room.clone(), left.clone(), shared.room.kibibytes.clone());
+        async move {
+            let (bytes, held) = within(answer.into_body(), &room, &all).await?;
+            if bytes.len() > APART << 10 {
+                return Err(Missing::Unheard(format!("it answers more than {APART} KiB")));
+            }
+            let read = spawn_blocking(move || values(&bytes, &left)).await;
+            Ok((read.map_err(|error| Missing::Unheard(error.to_string()))??, held))
+        }
+    };
+    let (found, mut silent) = question.ask(read).await?;
+    let (mut all, mut held) = (Vec::new(), Vec::new());
+    if metric.object != "*" {
+        for told in reported(shared, &wanted, &mut silent).await? {
+            let value = milli(told.value);
+            let Ok(quantity) = value.parse::<Quantity>() else { continue };
+            all.push((Value::reported(metric, told.at, value), quantity));
+        }
+    }
+    if found.is_empty()
+        && all.is_empty()
+        && silent.iter().any(|(_, missing)| !matches!(missing, Missing::Refused(404, _)))
+    {
+        return Err(nobody(&silent));
+    }
+    // What is measured now says best whose it is.
+    for (_, (values, permits)) in found.into_iter().rev() {
+        all.splice(0..0, values);
+        held.extend(permits);
+    }
+    if all.is_empty() {
+        let message = format!("the server could not find the metric {} for {}", metric.name, metric.of);
+        return Err(absent(Status { message, ..Status::no_such_resource() }, &silent));
+    }
+    let version = metric.version.to_owned();
+    let bytes = spawn_blocking(move || written(&version, added(all))).await;
+    drop(held);
+    let bytes = bytes.map_err(|error| Status::internal(error.to_string()))?;
+    Ok(answer(shared, asker, bytes, &silent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left() -> AtomicUsize {
+        AtomicUsize::new(VALUES)
+    }
+
+    fn place(path: &str) -> Place {
+        asked::place(path).unwrap()
+    }
+
+    #[test]
+    fn a_custom_metric_is_named_by_its_path() {
+        for (path, want) in [
+            ("/namespaces/n/pods/*/hits", Some(("pods", "hits"))),
+            ("/namespaces/n/deployments.apps/web/hits", Some(("deployments.apps", "hits"))),
+            ("/namespaces/n/metrics/hits", Some(("namespaces", "hits"))),
+            ("/nodes/n1/load", Some(("nodes", "load"))),
+            ("/namespaces/n/pods", None),
+            ("/namespaces/n/pods/p", None),
+            ("/nodes/n1", None),
+        ] {
+            let path = format!("/apis/custom.metrics.k8s.io/v1beta2{path}");
+            let place = place(&path);
+            let found = Metric::of(&place, &path).map(|metric| (metric.of, metric.name));
+            assert_eq!(found, want, "{path}");
+        }
+    }
+
+    #[test]
+    fn values_of_either_version_are_added_up_and_written_in_one() {
+        let newer = json!({"kind": "MetricValueList", "apiVersion": "custom.metrics.k8s.io/v1beta2", "metadata": {}, "items": [
+            {"describedObject": {"kind": "Pod", "namespace": "n", "name": "b", "apiVersion": "/v1"},
+                "metric": {"name": "hits", "selector": {"matchLabels": {"a": "b"}}},
+                "timestamp": "2026-11-25T10:00:05Z", "windowSeconds": 60, "value": "1500m"},
+            {"describedObject": {"kind": "Pod", "namespace": "n", "name": "a", "apiVersion": "/v1"},
+                "metric": {"name": "hits", "selector": null}, "timestamp": null, "value": "2"},
+        ]});
+        let older = json!({"kind": "MetricValueList", "apiVersion": "custom.metrics.k8s.io/v1beta1", "metadata": {}, "items": [
+            {"describedObject": {"kind": "Pod", "namespace": "n", "name": "b", "apiVersion": "v1"}, "metricName": "hits",
+                "timestamp": "2026-11-25T10:00:01Z", "window": 30, "value": "500m", "selector": {"matchLabels": {"a": "b"}}},
+        ]});
+        let all = |lists: [&serde_json::Value; 2]| {
+            let read = lists.iter().map(|list| values(list.to_string().as_bytes(), &left()));
+            read.map(|values| values.ok().unwrap()).collect::<Vec<_>>().concat()
+        };
+        let read = |version: &str, sums| -> serde_json::Value {
+            serde_json::from_slice(&written(version, sums)).unwrap()
+        };
+        let list = read("v1beta2", added(all([&newer, &older])));
+        assert_eq!(list["apiVersion"], "custom.metrics.k8s.io/v1beta2");
+        assert_eq!(list["items"].as_array().unwrap().len(), 2);
+        let (a, b) = (&list["items"][0], &list["items"][1]);
+        assert_eq!((&a["describedObject"]["name"], &a["value"]), (&json!("a"), &json!("2")));
+        assert_eq!(a["metric"], json!({"name": "hits"}));
+        assert_eq!((&b["value"], &b["timestamp"]), (&json!("2"), &json!("2026-11-25T10:00:01Z")));
+        assert_eq!(b["metric"], json!({"name": "hits", "selector": {"matchLabels": {"a": "b"}}}));
+        assert_eq!(b["windowSeconds"], 60);
+        let list = read("v1beta1", added(all([&older, &newer])));
+        let b = &list["items"][1];
+        assert_eq!((&b["metricName"], &b["window"], &b["value"]), (&json!("hits"), &json!(30), &json!("2")));
+        assert_eq!(b["selector"], json!({"matchLabels": {"a": "b"}}));
+        assert!(b.get("metric").is_none() && list["items"][0].get("selector").is_none());
+    }
+
+    #[test]
+    fn what_is_no_list_of_values_is_none_and_there_are_so_many() {
+        let value = json!({"describedObject": {"name": "a"}, "value": "1"});
+        let list = |kind: &str, items: serde_json::Value| json!({"kind": kind, "items": items}).to_string();
+        let read = |text: String, most: usize| match values(text.as_bytes(), &AtomicUsize::new(most)) {
+            Ok(values) => Ok(values.len()),
+            Err(Missing::TooMuch(status)) => Err(status.code().to_string()),
+            Err(Missing::Unheard(why) | Missing::Refused(_, why) | Missing::Reported(why)) => Err(why),
+        };
+        assert_eq!(read(list("MetricValueList", json!([value, value])), 2), Ok(2));
+        assert_eq!(read(list("MetricValueList", json!(null)), 2), Ok(0));
+        assert_eq!(read(list("MetricValueList", json!([value, value, value])), 2), Err("413".to_owned()));
+        for (text, why) in [
+            (list("PodList", json!([])), "no list of values"),
+            ("[".to_owned(), "no list"),
+            (list("MetricValueList", json!([{"value": "much"}])), "the value of "),
+            (list("MetricValueList", json!([{"value": 7}])), "cannot be read"),
+        ] {
+            assert!(read(text.clone(), 9).is_err_and(|error| error.contains(why)), "{text}");
+        }
+    }
+}
