@@ -525,10 +525,7 @@ async fn what_pods_use_is_asked_of_all_members() {
     ] {
         let (got, said) = ask(hub, request(method, &format!("/apis/metrics.k8s.io/v1beta1{path}"))).await;
         let message = said["body"]["message"].as_str().unwrap_or_default();
-        assert!(
-            got == code && message.contains(says),
-            "{method} {path}: {got} {said}"
-        );
+        assert!(got == code && message.contains(says), "{method} {path}: {got} {said}");
     }
     assert!(!log.lock().iter().any(|line| !line.contains(" GET ")), "members are read alone: {log:?}");
 }
