@@ -218,7 +218,8 @@ impl Copies {
     /// By which name a member has a kind; waits until it has it.
     async fn find(&self, followed: &Followed, rest: &Rest) -> Resource {
         let mut backoff = Backoff::new(ABSENT);
-        let (group, version) = followed.api_version.split_once('/').unwrap_or(("", &followed.api_version));
+        let (group, version) =
+            followed.api_version.split_once('/').unwrap_or(("", followed.api_version.as_str()));
         let path =
             if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
         loop {
