@@ -4,7 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
 
 use std::{
+    io::{BufRead as _, BufReader},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -16,13 +21,14 @@ use karmada_client::{
 use karmada_tests::{
     fleet::{Binaries, Fleet, Options, cluster_path, server_of},
     kubelet,
-    link::Mode,
+    link::{Mode, Slow},
     wait::{PATIENCE, eventually, until},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
     time::Instant,
 };
 
@@ -424,28 +430,214 @@ async fn ends(child: &mut Child) -> ExitStatus {
     .await
 }
 
+/// A session with a Pod of the member's, by a connection of its own.
+async fn session(fleet: &Fleet, what: &str) -> Box<dyn Io> {
+    let (stream, head) = asked_for(fleet, what).await;
+    assert!(head.starts_with("http/1.1 101 "), "{head}\n{}", fleet.logs());
+    assert!(head.contains("upgrade: websocket") && !head.contains("karmada-"), "{head}");
+    stream
+}
+
+/// The same, whatever is answered: its head.
+async fn asked_for(fleet: &Fleet, what: &str) -> (Box<dyn Io>, String) {
+    let upgrade = "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: AAAA\r\nsec-websocket-version: 13\r\n\
+                   sec-websocket-protocol: v5.channel.k8s.io\r\n";
+    asks(fleet, what, upgrade).await
+}
+
+async fn asks(fleet: &Fleet, what: &str, headers: &str) -> (Box<dyn Io>, String) {
+    let endpoint = Kubeconfig::load(&fleet.kubeconfig).unwrap().endpoint(None).unwrap();
+    let mut stream = direct::connect(&endpoint, |_| None).await.unwrap();
+    let path = format!("{}/api/v1/namespaces/n/pods/p/{what}", proxy(fleet));
+    let request = format!("GET {path} HTTP/1.1\r\nhost: hub\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("headers end"));
+    }
+    (stream, String::from_utf8_lossy(&head).to_ascii_lowercase())
+}
+
+/// Some bytes, others for each seed.
+fn noise(seed: u32, length: usize) -> Vec<u8> {
+    let words = (0..).flat_map(|n: u32| (n ^ seed).wrapping_mul(2_654_435_761).to_le_bytes());
+    words.take(length).collect()
+}
+
+/// Says something in a session that says back what it hears; whether that came back.
+async fn echoes(stream: &mut (impl Io + ?Sized), seed: u32, length: usize) -> std::io::Result<()> {
+    let sent = noise(seed, length);
+    let (mut from, mut to) = tokio::io::split(stream);
+    let mut heard = vec![0; length];
+    let says = async {
+        to.write_all(&sent).await?;
+        to.flush().await
+    };
+    tokio::try_join!(says, from.read_exact(&mut heard))?;
+    assert!(heard == sent, "what came back is what was sent");
+    Ok(())
+}
+
+/// 256 kbit/s and 300 ms there and back, before which a router keeps ten seconds of what one connection sends.
+const THIN: Slow = Slow {
+    latency: Duration::from_millis(150),
+    bytes_per_second: 32_000,
+    queue: Duration::from_secs(10),
+    stalls: None,
+};
+
+/// Longer than it takes to find that nothing comes any more: pings every 11 s, for which 6 s are waited.
+const DEAD: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_on_a_thin_link_lose_nothing_and_end_when_it_brings_nothing_one_way() {
+    let Some(fleet) = fleet("thin", &["--tunnel=full", "--tunnel-masters"]).await else { return };
+    told(&fleet, "full").await;
+    with_kubelet(&fleet).await;
+    let member = &fleet.members[0];
+    member.link.set(Mode::Slow(THIN));
+    // A log takes all of the link, and nobody's session waits for it.
+    let (mut log, head) = asks(&fleet, "log?follow=true&limitBytes=1000000000", "").await;
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    let read = Arc::new(AtomicU64::new(0));
+    let count = read.clone();
+    let reading = tokio::spawn(async move {
+        let mut chunk = vec![0; 16 << 10];
+        while let Ok(more @ 1..) = log.read(&mut chunk).await {
+            count.fetch_add(more as u64, Ordering::Relaxed);
+        }
+    });
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/{}", member.name);
+    let renewed = async || fleet.api.get(&lease).await.unwrap()["spec"]["renewTime"].clone();
+    let (before, begun) = (renewed().await, Instant::now());
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        sessions.push(session(&fleet, "attach?stdin=true").await);
+    }
+    let all = sessions.iter_mut().zip(1..).map(|(stream, seed)| echoes(&mut **stream, seed, 32 << 10));
+    futures::future::try_join_all(all).await.unwrap();
+    println!("four sessions of 32 KiB each way beside a log in {:?}", begun.elapsed());
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    eventually("the Lease to be renewed beside them", PATIENCE, || async {
+        let now = renewed().await;
+        if now != before && read.load(Ordering::Relaxed) > 64 << 10 { Ok(()) } else { Err(now.to_string()) }
+    })
+    .await;
+    let cluster = fleet.api.get(&cluster_path(&member.name)).await.unwrap();
+    let ready = cluster["status"]["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Ready");
+    assert_eq!(ready.unwrap()["status"], "True", "{cluster}");
+    for mode in [Mode::LoseUp, Mode::LoseDown] {
+        let mut open = session(&fleet, "attach?stdin=true").await;
+        echoes(&mut *open, 9, 1 << 10).await.unwrap();
+        member.link.set(mode);
+        let begun = Instant::now();
+        let ended = tokio::time::timeout(PATIENCE, open.read(&mut [0])).await.expect("it ends");
+        assert!(matches!(ended, Ok(0) | Err(_)), "{mode:?}: {ended:?}");
+        println!("{mode:?}: the session has ended after {:?}", begun.elapsed());
+        assert!(begun.elapsed() < DEAD, "{mode:?}: {:?}", begun.elapsed());
+        // Those that were open on the other way round, and the log, end as well.
+        for stream in &mut sessions {
+            let ended = tokio::time::timeout(DEAD, stream.read(&mut [0])).await.expect("it ends");
+            assert!(matches!(ended, Ok(0) | Err(_)), "{mode:?}: {ended:?}");
+        }
+        sessions.clear();
+        member.link.set(Mode::Slow(THIN));
+        eventually("sessions to go again", PATIENCE, || async {
+            let (mut stream, head) = asked_for(&fleet, "attach?stdin=true").await;
+            if !head.starts_with("http/1.1 101 ") {
+                return Err(head);
+            }
+            let echoed = tokio::time::timeout(DEAD, echoes(&mut *stream, 7, 1 << 10)).await;
+            echoed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+        })
+        .await;
+    }
+    tokio::time::timeout(PATIENCE, reading).await.expect("the log has ended").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_connections_to_a_port_of_a_member_bring_what_was_sent() {
+    let Some(fleet) = fleet("ports", &["--tunnel=full", "--tunnel-masters"]).await else { return };
+    told(&fleet, "full").await;
+    with_kubelet(&fleet).await;
+    let member = &fleet.members[0];
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+                     "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    member.api.post("/api/v1/namespaces/default/pods", &pod).await.unwrap();
+    // A port of the Pod, which is one of this machine's, says back what it hears.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let open = Arc::new(AtomicU64::new(0));
+    let count = open.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let count = count.clone();
+            count.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+                count.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    let mut forwarding = Command::new(env!("CARGO_BIN_EXE_fleet"))
+        .args(["karmada-hub", "port-forward", "--kubeconfig"])
+        .arg(&fleet.kubeconfig)
+        .args([&member.name, "web", &format!(":{port}")])
+        .stdout(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut line, mut out) = (String::new(), BufReader::new(forwarding.stdout.take().unwrap()));
+    out.read_line(&mut line).unwrap();
+    let local =
+        line.strip_prefix("Forwarding from ").and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
+    let begun = Instant::now();
+    for round in 0..2_u32 {
+        let mut all = tokio::task::JoinSet::new();
+        for n in 0..CONNECTIONS {
+            let local = local.clone();
+            all.spawn(async move {
+                let mut stream = TcpStream::connect(local).await?;
+                // Some end early, amid what they have sent; the others notice nothing of it.
+                if n % 8 == 7 {
+                    stream.write_all(&noise(n, 100_000)).await?;
+                    return Ok(0);
+                }
+                echoes(&mut stream, n + round * CONNECTIONS, EACH).await?;
+                Ok::<_, std::io::Error>(EACH)
+            });
+        }
+        let mut bytes = 0;
+        while let Some(one) = all.join_next().await {
+            bytes += one.unwrap().unwrap_or_else(|error| panic!("{error}\n{}", fleet.logs()));
+        }
+        assert_eq!(bytes, EACH * (CONNECTIONS - CONNECTIONS / 8) as usize);
+        // And nothing of them stays on the member.
+        eventually("all connections to end there", PATIENCE, || async {
+            match open.load(Ordering::SeqCst) {
+                0 => Ok(()),
+                left => Err(format!("{left} are open")),
+            }
+        })
+        .await;
+    }
+    println!("2 times {CONNECTIONS} connections of {EACH} bytes each way in {:?}", begun.elapsed());
+    forwarding.kill().unwrap();
+    forwarding.wait().unwrap();
+}
+
+/// At a time, and so many bytes each way.
+const CONNECTIONS: u32 = 48;
+const EACH: usize = 256 << 10;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_goes_by_the_tunnel_and_ends_with_the_link() {
     let Some(fleet) = fleet("session", &["--tunnel=full", "--tunnel-masters"]).await else { return };
     told(&fleet, "full").await;
     let member = &fleet.members[0];
     with_kubelet(&fleet).await;
-    let endpoint = Kubeconfig::load(&fleet.kubeconfig).unwrap().endpoint(None).unwrap();
-    let mut stream = direct::connect(&endpoint, |_| None).await.unwrap();
-    let request = format!(
-        "GET {}/api/v1/namespaces/n/pods/p/attach?stdin=true HTTP/1.1\r\nhost: hub\r\nconnection: Upgrade\r\n\
-         upgrade: websocket\r\nsec-websocket-key: AAAA\r\nsec-websocket-version: 13\r\n\
-         sec-websocket-protocol: v5.channel.k8s.io\r\n\r\n",
-        proxy(&fleet)
-    );
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.expect("headers end"));
-    }
-    let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
-    assert!(head.starts_with("http/1.1 101 "), "{head}\n{}", fleet.logs());
-    assert!(head.contains("upgrade: websocket") && !head.contains("karmada-"), "{head}");
+    let stream = session(&fleet, "attach?stdin=true").await;
     // 20 MB, whatever is in them, both ways.
     let sent: Vec<u8> =
         (0..5_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
