@@ -157,6 +157,14 @@ async fn what_a_workload_uses_is_told_when_it_is_asked_for_and_is_news() {
     let agent = world.active_agent().await;
     sleep(60 * SECOND).await;
     assert_eq!(reports(&world), before);
+    // Asked once more, it answers at once.
+    let path = format!("/apis/work.karmada.io/v1alpha1/namespaces/{NAMESPACE}/works/question");
+    let mut live = work(&world).await;
+    live["spec"]["workload"]["manifests"][0]["metadata"]["annotations"] =
+        json!({"federatedhpa.karmada.io/asked": "1"});
+    let asked = world.hub.put(&path, &live).await.unwrap()["metadata"]["generation"].clone();
+    becomes(&world, "an answer", 2 * SECOND, |told| told["generation"] == asked).await;
+    assert_eq!(reports(&world), before + 1);
     let path = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods";
     world.member_wire.answer(
         format!("GET {path}"),
