@@ -14,7 +14,7 @@ use karmada_tests::{
 use crate::reference::{cell, page};
 
 /// The families that have labels, and which. All others are one series, but for a histogram's `le`.
-const LABELS: [(&str, &str); 63] = [
+const LABELS: [(&str, &str); 65] = [
     ("apiserver_admission_webhook_request", "name, type, operation, code, rejected"),
     ("apiserver_audit_error", "plugin"),
     ("apiserver_audit_level", "level"),
@@ -65,9 +65,11 @@ const LABELS: [(&str, &str); 63] = [
     ("karmada_hub_lease_age_seconds", "member_cluster"),
     ("karmada_hub_member_bytes", "user"),
     ("karmada_hub_propagation_duration_seconds", "operation"),
+    ("karmada_hub_push_spared_answers", "result"),
     ("karmada_hub_rollouts", "phase"),
     ("karmada_hub_sample_age_seconds", "member_cluster"),
     ("karmada_hub_samples", "state"),
+    ("karmada_hub_search_parts", "from"),
     ("karmada_hub_tunnel_bytes", "cluster, direction"),
     ("karmada_hub_tunnel_calls", "outcome"),
     ("karmada_scheduler_e2e_scheduling_duration_seconds", "result, schedule_type"),
