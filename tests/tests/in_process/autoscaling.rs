@@ -149,7 +149,7 @@ async fn a_duplicated_workload_counts_once_for_all_its_clusters() {
 
 /// Bytes of a link on which nothing happens, with something to sample.
 #[tokio::test(start_paused = true)]
-async fn what_does_not_change_costs_the_link_nothing() {
+async fn what_does_not_change_costs_the_link_a_question_in_ten_minutes() {
     let world = world(173, samples::deployment_policy("web", &["member1", "member2"])).await;
     under(&world, [1000, 1000], 60).await;
     let link = &world.members[0].wire;
@@ -164,7 +164,8 @@ async fn what_does_not_change_costs_the_link_nothing() {
     under(&world, [1000, 1000], 60).await;
     assert_eq!(replicas(&world).await, 4);
     let with = spent(600).await;
-    assert!(with < before + before / 50, "{with} bytes in ten minutes, and {before} without");
+    // Once in this time the agent is asked whether it still samples.
+    assert!(with < before + 1200, "{with} bytes in ten minutes, and {before} without");
     let quiet = async || match replicas(&world).await {
         4 => Ok(()),
         other => Err(other),
