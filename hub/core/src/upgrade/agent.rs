@@ -50,6 +50,10 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
             Part::Neither => say(Stands::Refused, "somebody has changed the version of the agent meanwhile"),
         };
     }
+    if let Some(open) = trial.filter(|trial| trial.is_open()) {
+        // What it remembers of the way back is written over by no other trial.
+        return Act::Say(Stands::Waiting, format!("version {} is still on trial", open.version));
+    }
     if offer.returns {
         if wanted != *own.version {
             return say(Stands::Returned, "another version runs already");
@@ -99,6 +103,7 @@ mod tests {
         };
         let (new, back) = (offer("0.6.0", false), offer("0.6.0", true));
         let again = Offer { begun: new.begun.next(), ..new.clone() };
+        let other = Offer { begun: again.begun, ..offer("0.6.1", false) };
         let (far, odd) = (offer("0.9.0", false), offer("latest", false));
         let open = trial();
         let taken = Trial { taken: Some(open.since), ..open.clone() };
@@ -125,6 +130,25 @@ mod tests {
                 false,
                 Some(&open),
                 say(Stands::Trying, "it is fetched and started"),
+            ),
+            // One after the other, whichever runs.
+            (
+                Some(&again),
+                "0.5.0",
+                Mode::On,
+                false,
+                false,
+                Some(&open),
+                say(Stands::Waiting, "version 0.6.0 is still on trial"),
+            ),
+            (
+                Some(&other),
+                "0.6.0",
+                Mode::On,
+                false,
+                false,
+                Some(&taken),
+                say(Stands::Waiting, "version 0.6.0 is still on trial"),
             ),
             (
                 Some(&new),
