@@ -118,7 +118,7 @@ impl Upgrader {
     pub(crate) async fn run(self) {
         let mut cluster = self.view.subscribe();
         let Ok(version) = self.version.parse::<Version>() else { return };
-        let mut seen = Seen::default();
+        let (mut seen, mut in_trouble) = (Seen::default(), false);
         loop {
             let on_trial = seen.trial.as_ref().is_none_or(|trial| trial.as_ref().is_some_and(Trial::is_open));
             let changed = async {
@@ -128,10 +128,16 @@ impl Upgrader {
                 }
             };
             let first = seen.trial.is_none();
+            let pause = match on_trial {
+                _ if in_trouble => LOOK,
+                true if first => Duration::ZERO,
+                true => ON_TRIAL,
+                false => LOOK,
+            };
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = tokio::time::sleep(if first { Duration::ZERO } else if on_trial { ON_TRIAL } else { LOOK }) => {}
+                () = tokio::time::sleep(pause) => {}
             }
             let offer = self.view.get().and_then(|cluster| {
                 let text = object::annotation(&cluster, extension::AGENT_OFFER)?;
@@ -139,7 +145,9 @@ impl Upgrader {
                     .inspect_err(|error| tracing::warn!(%error, "the hub's offer cannot be read"))
                     .ok()
             });
-            match self.look(&version, offer.as_ref(), &mut seen).await {
+            let looked = self.look(&version, offer.as_ref(), &mut seen).await;
+            in_trouble = matches!(looked, Err(Trouble::Lasting(_)));
+            match looked {
                 Ok(()) => {}
                 Err(Trouble::Passing(error)) => {
                     tracing::debug!(%error, "the agent's own Deployment cannot be read or changed");
@@ -148,8 +156,8 @@ impl Upgrader {
                     }
                 }
                 Err(Trouble::Lasting(why)) => {
-                    // Whoever mends that is not noticed otherwise.
-                    seen.trial = Some(None);
+                    // What is not known, or on trial, stays so until the Deployment says something else. Whoever runs it by hand,
+                    // and was offered nothing, need not hear of it.
                     self.say(offer.as_ref(), Stands::Refused, why);
                 }
             }
@@ -175,14 +183,7 @@ impl Upgrader {
                 Act::Begin | Act::GoBack => {}
             }
         }
-        let live = match self.site.read().await {
-            // Somebody who runs it by hand, and was offered nothing, need not hear of it.
-            Err(Trouble::Lasting(_)) if offer.is_none() => {
-                seen.trial = Some(None);
-                return Ok(());
-            }
-            live => live?,
-        };
+        let live = self.site.read().await?;
         let trial = deployment::trial(&live);
         seen.trial = Some(trial.clone());
         let now = Time::now(&self.env);
