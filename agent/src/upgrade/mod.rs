@@ -24,7 +24,7 @@ use karmada_api::consts::extension;
 use karmada_client::{Error, Rest};
 use karmada_core::upgrade::{
     About, Mode, Offer, Report, Stands, Version,
-    agent::{Act, Own, decide},
+    agent::{Act, Own, decide, remembered},
     trial::{Ended, Part, Proof, Trial},
 };
 use karmada_env::Env;
@@ -173,7 +173,7 @@ impl Upgrader {
             // The Deployment is asked only where something is to be done with it.
             match decide(offer, own, known.as_ref()) {
                 Act::Nothing => {
-                    self.say_nothing();
+                    self.remember(version, known.as_ref());
                     return Ok(());
                 }
                 Act::Say(stands, why) => {
@@ -192,7 +192,7 @@ impl Upgrader {
         }
         let trial = seen.trial.clone().flatten();
         match decide(offer, own, trial.as_ref()) {
-            Act::Nothing => self.say_nothing(),
+            Act::Nothing => self.remember(version, trial.as_ref()),
             Act::Say(stands, why) => self.say(offer, stands, why),
             Act::Begin | Act::GoBack if !self.is_active() => {
                 self.say(offer, Stands::Waiting, "the agent does not act for the cluster now".to_owned());
@@ -277,9 +277,9 @@ impl Upgrader {
         self.view.get().is_some_and(annotated)
     }
 
-    fn say_nothing(&self) {
+    fn remember(&self, version: &Version, trial: Option<&Trial>) {
         if let Some(report) = &mut *self.told.0.lock() {
-            report.about = None;
+            report.about = remembered(version, trial);
         }
     }
 

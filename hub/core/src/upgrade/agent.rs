@@ -1,7 +1,7 @@
 //! What an agent does about an offer.
 
 use super::{
-    Mode, Offer, Stands, Version, next_step,
+    About, Mode, Offer, Stands, Version, next_step,
     trial::{Ended, Part, Trial},
 };
 
@@ -74,6 +74,18 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
         Some(why) => Act::Say(Stands::Waiting, why),
         None => Act::Begin,
     }
+}
+
+/// What it says while it is offered nothing: what became of the last trial, for a hub that has not heard that yet.
+pub fn remembered(own: &Version, trial: Option<&Trial>) -> Option<About> {
+    let trial = trial?;
+    let (stands, why) = match trial.ended {
+        None => (Stands::Trying, ""),
+        Some(Ended::Returned) => (Stands::Returned, trial.why.as_str()),
+        Some(Ended::Committed) if trial.part(own) == Part::New => (Stands::Committed, ""),
+        Some(Ended::Committed) => return None,
+    };
+    Some(About { version: trial.version.clone(), begun: trial.begun, stands, why: why.to_owned() })
 }
 
 /// What is waited for.
@@ -211,6 +223,17 @@ mod tests {
             let version: Version = version.parse().unwrap();
             let own = Own { version: &version, mode, held: is_held.then_some("held: fair"), windows };
             assert_eq!(decide(offer, own, trial), want, "{offer:?} {version} {mode} {trial:?}");
+        }
+        for (version, trial, want) in [
+            ("0.5.0", None, None),
+            ("0.6.0", Some(&taken), Some(Stands::Trying)),
+            ("0.6.0", Some(&committed), Some(Stands::Committed)),
+            ("0.5.0", Some(&committed), None),
+            ("0.5.0", Some(&returned), Some(Stands::Returned)),
+        ] {
+            let said = remembered(&version.parse().unwrap(), trial);
+            assert_eq!(said.as_ref().map(|about| about.stands), want, "{version} {trial:?}");
+            assert!(said.is_none_or(|about| about.version == "0.6.0" && about.begun == new.begun));
         }
         let version: Version = "0.5.0".parse().unwrap();
         for (mode, want) in [(Mode::Off, "--upgrade=off"), (Mode::Windows, "the Cluster has none")] {
