@@ -67,6 +67,13 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
     if wanted == *own.version {
         return say(Stands::Committed, "");
     }
+    if tried.is_some() {
+        // Once is enough here too: whoever manages the Deployment is not fought with.
+        return say(
+            Stands::Refused,
+            "it had been taken, and somebody has put back another version since: abort and resume, or a new request, tries again",
+        );
+    }
     if let Some(why) = next_step(own.version, &wanted) {
         return Act::Say(Stands::Refused, why);
     }
@@ -131,6 +138,20 @@ mod tests {
             (Some(&new), "0.5.0", Mode::Windows, true, true, None, say(Stands::Waiting, "held: fair")),
             (Some(&new), "0.6.0", Mode::On, true, false, None, say(Stands::Committed, "")),
             (Some(&new), "0.6.0", Mode::On, false, false, Some(&committed), say(Stands::Committed, "")),
+            (
+                Some(&new),
+                "0.5.0",
+                Mode::On,
+                false,
+                false,
+                Some(&committed),
+                say(
+                    Stands::Refused,
+                    "it had been taken, and somebody has put back another version since: abort and resume, or a new request, \
+                     tries again",
+                ),
+            ),
+            (Some(&again), "0.5.0", Mode::On, false, false, Some(&committed), Act::Begin),
             // Once is enough, until a person begins another attempt.
             (Some(&new), "0.5.0", Mode::On, false, false, Some(&returned), say(Stands::Returned, "why")),
             (Some(&again), "0.5.0", Mode::On, false, false, Some(&returned), Act::Begin),
