@@ -197,6 +197,9 @@ impl Upgrader {
             Act::Begin | Act::GoBack if !self.is_active() => {
                 self.say(offer, Stands::Waiting, "the agent does not act for the cluster now".to_owned());
             }
+            Act::Begin | Act::GoBack if self.rights.is_unheard_for(UNHEARD) || !self.view.is_believed() => {
+                self.say(offer, Stands::Waiting, "the hub is asked first".to_owned());
+            }
             Act::Begin => {
                 let Some(offer) = offer else { return Ok(()) };
                 let trial = self.site.begin(&live, offer, version, now).await?;
