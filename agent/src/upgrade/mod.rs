@@ -128,11 +128,12 @@ impl Upgrader {
                 }
             };
             let first = seen.trial.is_none();
-            let pause = match on_trial {
-                _ if in_trouble => LOOK,
-                true if first => Duration::ZERO,
-                true => ON_TRIAL,
-                false => LOOK,
+            let pause = if in_trouble || !on_trial {
+                LOOK
+            } else if first {
+                Duration::ZERO
+            } else {
+                ON_TRIAL
             };
             tokio::select! {
                 biased;
