@@ -318,7 +318,10 @@ impl Upgrades {
             }
             match running.next().await {
                 // One that cannot be written holds up no others.
-                Some(written) => failed = failed.or(written.err()),
+                Some(Err(error)) => {
+                    failed.get_or_insert(error);
+                }
+                Some(Ok(())) => {}
                 None => break,
             }
         }
