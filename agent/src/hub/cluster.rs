@@ -123,6 +123,11 @@ impl ClusterView {
         self.current.borrow().clone()
     }
 
+    /// Whether the hub at the other end is believed: what is done for good waits for that.
+    pub(crate) fn is_believed(&self) -> bool {
+        self.trust.is_sure()
+    }
+
     pub(crate) fn subscribe(&self) -> latest::Receiver<Option<Arc<Value>>> {
         self.current.subscribe()
     }

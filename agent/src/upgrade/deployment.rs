@@ -76,6 +76,13 @@ impl Deployment {
         if live["spec"]["paused"] == true {
             return Err(Trouble::Lasting(format!("the Deployment {} is paused", self.name)));
         }
+        if trial(live).is_some_and(|trial| trial.is_open()) || live["spec"]["minReadySeconds"] == BESIDE {
+            return Err(Trouble::Lasting(format!(
+                "the Deployment {} stands as for a trial (minReadySeconds {BESIDE}), so what ran before would be forgotten: let \
+                 that trial end, or put strategy, minReadySeconds and progressDeadlineSeconds back",
+                self.name
+            )));
+        }
         let (_, old) = image(live)?;
         let new = wanted_image(old, offer).map_err(Trouble::Lasting)?;
         let kept: Map<String, Value> =

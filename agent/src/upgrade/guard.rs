@@ -47,6 +47,8 @@ struct Sight {
     renewed: (String, Duration),
     looked: Duration,
     kept: Duration,
+    /// The trial with what was used of its time, which is kept less often than it is counted.
+    trial: Option<Trial>,
 }
 
 impl Guard {
@@ -59,7 +61,7 @@ impl Guard {
     /// Looks until the trial has ended.
     pub async fn run(self) -> Outcome {
         let now = self.env.now();
-        let mut sight = Sight { renewed: (String::new(), now), looked: now, kept: now };
+        let mut sight = Sight { renewed: (String::new(), now), looked: now, kept: now, trial: None };
         loop {
             tokio::time::sleep(LOOK).await;
             match self.look(&mut sight).await {
@@ -93,10 +95,17 @@ impl Guard {
         let linked = self.hub.get_bytes("/version", "application/json").await.is_ok();
         let lives = self.lives(sight).await;
         let now = self.env.now();
+        if let Some(seen) = sight.trial.as_ref().filter(|seen| seen.since == trial.since) {
+            trial.linked = trial.linked.max(seen.linked);
+            trial.lifeless = seen.lifeless;
+        }
+        let passed = now.saturating_sub(sight.looked);
+        // Whole seconds count; the rest of one does so the next time.
+        sight.looked = now.saturating_sub(Duration::from_nanos(passed.subsec_nanos().into()));
         // A machine that slept was no use to anybody.
-        let time = now.saturating_sub(sight.looked).min(LOOK + ANSWER * 2);
-        sight.looked = now;
-        if let Some(why) = trial.spend(time, linked, lives) {
+        let over = trial.spend(passed.min(LOOK + ANSWER * 2), linked, lives);
+        sight.trial = Some(trial.clone());
+        if let Some(why) = over {
             tracing::warn!(version = %trial.version, %why, "the trial is over: what was before comes back");
             self.site.go_back(&live, trial, why).await?;
             return Ok(Some(Outcome::Returned));

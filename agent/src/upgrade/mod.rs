@@ -24,7 +24,7 @@ use karmada_api::consts::extension;
 use karmada_client::{Error, Rest};
 use karmada_core::upgrade::{
     About, Mode, Offer, Report, Stands, Version,
-    agent::{Act, Own, decide},
+    agent::{Act, Own, decide, remembered},
     trial::{Ended, Part, Proof, Trial},
 };
 use karmada_env::Env;
@@ -118,7 +118,7 @@ impl Upgrader {
     pub(crate) async fn run(self) {
         let mut cluster = self.view.subscribe();
         let Ok(version) = self.version.parse::<Version>() else { return };
-        let mut seen = Seen::default();
+        let (mut seen, mut in_trouble) = (Seen::default(), false);
         loop {
             let on_trial = seen.trial.as_ref().is_none_or(|trial| trial.as_ref().is_some_and(Trial::is_open));
             let changed = async {
@@ -128,10 +128,17 @@ impl Upgrader {
                 }
             };
             let first = seen.trial.is_none();
+            let pause = if in_trouble || !on_trial {
+                LOOK
+            } else if first {
+                Duration::ZERO
+            } else {
+                ON_TRIAL
+            };
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = tokio::time::sleep(if first { Duration::ZERO } else if on_trial { ON_TRIAL } else { LOOK }) => {}
+                () = tokio::time::sleep(pause) => {}
             }
             let offer = self.view.get().and_then(|cluster| {
                 let text = object::annotation(&cluster, extension::AGENT_OFFER)?;
@@ -139,7 +146,9 @@ impl Upgrader {
                     .inspect_err(|error| tracing::warn!(%error, "the hub's offer cannot be read"))
                     .ok()
             });
-            match self.look(&version, offer.as_ref(), &mut seen).await {
+            let looked = self.look(&version, offer.as_ref(), &mut seen).await;
+            in_trouble = matches!(looked, Err(Trouble::Lasting(_)));
+            match looked {
                 Ok(()) => {}
                 Err(Trouble::Passing(error)) => {
                     tracing::debug!(%error, "the agent's own Deployment cannot be read or changed");
@@ -148,8 +157,8 @@ impl Upgrader {
                     }
                 }
                 Err(Trouble::Lasting(why)) => {
-                    // Whoever mends that is not noticed otherwise.
-                    seen.trial = Some(None);
+                    // What is not known, or on trial, stays so until the Deployment says something else. Whoever runs it by hand,
+                    // and was offered nothing, need not hear of it.
                     self.say(offer.as_ref(), Stands::Refused, why);
                 }
             }
@@ -165,7 +174,7 @@ impl Upgrader {
             // The Deployment is asked only where something is to be done with it.
             match decide(offer, own, known.as_ref()) {
                 Act::Nothing => {
-                    self.say_nothing();
+                    self.remember(version, known.as_ref());
                     return Ok(());
                 }
                 Act::Say(stands, why) => {
@@ -175,14 +184,7 @@ impl Upgrader {
                 Act::Begin | Act::GoBack => {}
             }
         }
-        let live = match self.site.read().await {
-            // Somebody who runs it by hand, and was offered nothing, need not hear of it.
-            Err(Trouble::Lasting(_)) if offer.is_none() => {
-                seen.trial = Some(None);
-                return Ok(());
-            }
-            live => live?,
-        };
+        let live = self.site.read().await?;
         let trial = deployment::trial(&live);
         seen.trial = Some(trial.clone());
         let now = Time::now(&self.env);
@@ -191,10 +193,13 @@ impl Upgrader {
         }
         let trial = seen.trial.clone().flatten();
         match decide(offer, own, trial.as_ref()) {
-            Act::Nothing => self.say_nothing(),
+            Act::Nothing => self.remember(version, trial.as_ref()),
             Act::Say(stands, why) => self.say(offer, stands, why),
             Act::Begin | Act::GoBack if !self.is_active() => {
                 self.say(offer, Stands::Waiting, "the agent does not act for the cluster now".to_owned());
+            }
+            Act::Begin | Act::GoBack if self.rights.is_unheard_for(UNHEARD) || !self.view.is_believed() => {
+                self.say(offer, Stands::Waiting, "the hub is asked first".to_owned());
             }
             Act::Begin => {
                 let Some(offer) = offer else { return Ok(()) };
@@ -276,9 +281,9 @@ impl Upgrader {
         self.view.get().is_some_and(annotated)
     }
 
-    fn say_nothing(&self) {
+    fn remember(&self, version: &Version, trial: Option<&Trial>) {
         if let Some(report) = &mut *self.told.0.lock() {
-            report.about = None;
+            report.about = remembered(version, trial);
         }
     }
 

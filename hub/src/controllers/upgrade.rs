@@ -309,7 +309,7 @@ impl Upgrades {
         let mut changes = changes
             .map(|(row, offer)| (row.name().to_owned(), offer.map(|offer| offer.write())))
             .take(WRITES + 1);
-        let (mut running, mut started) = (FuturesUnordered::new(), 0);
+        let (mut running, mut started, mut failed) = (FuturesUnordered::new(), 0, None);
         loop {
             while running.len() < AT_A_TIME && started < WRITES {
                 let Some((name, offer)) = changes.next() else { break };
@@ -317,9 +317,16 @@ impl Upgrades {
                 running.push(put(self.context.writer.objects.clone(), name, offer));
             }
             match running.next().await {
-                Some(written) => written?,
+                // One that cannot be written holds up no others.
+                Some(Err(error)) => {
+                    failed.get_or_insert(error);
+                }
+                Some(Ok(())) => {}
                 None => break,
             }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         Ok(if changes.next().is_some() { Next::After(Duration::ZERO) } else { Next::Done })
     }
@@ -351,7 +358,10 @@ async fn put(objects: Objects, name: String, offer: Option<String>) -> Result<()
         }
         true
     };
-    objects.modify(&CLUSTERS, &Key::cluster_scoped(name), Part::Main, change).await.map(drop)
+    let written = objects.modify(&CLUSTERS, &Key::cluster_scoped(name.as_str()), Part::Main, change).await;
+    written
+        .inspect_err(|error| tracing::warn!(cluster = %name, %error, "the Cluster's offer of a version cannot be written"))
+        .map(drop)
 }
 
 /// What each cluster is to be offered.

@@ -13,7 +13,10 @@ use karmada_tests::{
     samples::condition_of,
 };
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::SECOND;
@@ -22,6 +25,7 @@ const OBJECT: &str = "/api/v1/namespaces/karmada-system/configmaps/agent-upgrade
 const OWN: &str = "/apis/apps/v1/namespaces/karmada-system/deployments/karmada-agent";
 const OFFER: &str = "hub.karmada.io/agent-upgrade";
 const REPORT: &str = "agent.karmada.io/upgrade";
+const TRIAL: &str = "agent.karmada.io/upgrade-trial";
 const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(6 * 3600);
@@ -209,6 +213,22 @@ async fn stands(world: &World, at: usize) -> String {
     report["about"]["stands"].as_str().unwrap_or_default().to_owned()
 }
 
+/// Waits until the trial on some member has this field.
+async fn trial_until(world: &World, field: &str) {
+    let deadline = Instant::now() + LONG;
+    while Instant::now() < deadline {
+        for member in &world.members {
+            let own = member.api.get(OWN).await.unwrap();
+            let trial = own["metadata"]["annotations"][TRIAL].as_str().unwrap_or("{}");
+            if serde_json::from_str::<Value>(trial).unwrap().get(field).is_some() {
+                return;
+            }
+        }
+        sleep(SECOND).await;
+    }
+    panic!("no trial has {field:?}");
+}
+
 /// Plays a test while the members' Pods run.
 async fn with_pods(world: &World, fate: impl Fn(&str) -> Fate + Copy, play: impl Future<Output = ()>) {
     let pods = join_all((0..world.members.len()).map(|at| run_pods(world, at, fate)));
@@ -288,6 +308,11 @@ async fn what_runs_and_does_not_reach_the_hub_is_returned_by_its_guard() {
     let play = async {
         are_known(&world).await;
         ask(&world, NEW, "25% soak=0; 100% soak=0", "").await;
+        trial_until(&world, "taken").await;
+        let taken = Instant::now();
+        trial_until(&world, "ended").await;
+        let took = taken.elapsed();
+        assert!((HOUR / 6..HOUR / 4).contains(&took), "{took:?}");
         let said = says(&world, "GateBroken").await;
         assert!(said.contains("within 10m0s in which the hub could be reached"), "{said}");
         assert_eq!(versions(&world).await, ["0.1.0"; 4]);

@@ -26,7 +26,8 @@ pub enum UpgradeVerb {
     Resume(UpgradeWord),
     /// Offer the version to no more clusters; those that have it keep it.
     Abort(UpgradeWord),
-    /// Have the clusters that have the version go back to what they had before.
+    /// Have the clusters that have the version go back to what they had before. Nothing guards that: what they had before is put
+    /// back as it is, and stays. To go back on trial, ask for the version before: upgrade agents --to VERSION --allow-downgrade.
     Return(UpgradeWord),
 }
 

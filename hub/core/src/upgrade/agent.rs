@@ -1,7 +1,7 @@
 //! What an agent does about an offer.
 
 use super::{
-    Mode, Offer, Stands, Version, next_step,
+    About, Mode, Offer, Stands, Version, next_step,
     trial::{Ended, Part, Trial},
 };
 
@@ -50,6 +50,10 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
             Part::Neither => say(Stands::Refused, "somebody has changed the version of the agent meanwhile"),
         };
     }
+    if let Some(open) = trial.filter(|trial| trial.is_open()) {
+        // What it remembers of the way back is written over by no other trial.
+        return Act::Say(Stands::Waiting, format!("version {} is still on trial", open.version));
+    }
     if offer.returns {
         if wanted != *own.version {
             return say(Stands::Returned, "another version runs already");
@@ -63,6 +67,13 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
     if wanted == *own.version {
         return say(Stands::Committed, "");
     }
+    if tried.is_some() {
+        // Once is enough here too: whoever manages the Deployment is not fought with.
+        return say(
+            Stands::Refused,
+            "it had been taken, and somebody has put back another version since: abort and resume, or a new request, tries again",
+        );
+    }
     if let Some(why) = next_step(own.version, &wanted) {
         return Act::Say(Stands::Refused, why);
     }
@@ -70,6 +81,18 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
         Some(why) => Act::Say(Stands::Waiting, why),
         None => Act::Begin,
     }
+}
+
+/// What it says while it is offered nothing: what became of the last trial, for a hub that has not heard that yet.
+pub fn remembered(own: &Version, trial: Option<&Trial>) -> Option<About> {
+    let trial = trial?;
+    let (stands, why) = match trial.ended {
+        None => (Stands::Trying, ""),
+        Some(Ended::Returned) => (Stands::Returned, trial.why.as_str()),
+        Some(Ended::Committed) if trial.part(own) == Part::New => (Stands::Committed, ""),
+        Some(Ended::Committed) => return None,
+    };
+    Some(About { version: trial.version.clone(), begun: trial.begun, stands, why: why.to_owned() })
 }
 
 /// What is waited for.
@@ -99,6 +122,7 @@ mod tests {
         };
         let (new, back) = (offer("0.6.0", false), offer("0.6.0", true));
         let again = Offer { begun: new.begun.next(), ..new.clone() };
+        let other = Offer { begun: again.begun, ..offer("0.6.1", false) };
         let (far, odd) = (offer("0.9.0", false), offer("latest", false));
         let open = trial();
         let taken = Trial { taken: Some(open.since), ..open.clone() };
@@ -114,6 +138,20 @@ mod tests {
             (Some(&new), "0.5.0", Mode::Windows, true, true, None, say(Stands::Waiting, "held: fair")),
             (Some(&new), "0.6.0", Mode::On, true, false, None, say(Stands::Committed, "")),
             (Some(&new), "0.6.0", Mode::On, false, false, Some(&committed), say(Stands::Committed, "")),
+            (
+                Some(&new),
+                "0.5.0",
+                Mode::On,
+                false,
+                false,
+                Some(&committed),
+                say(
+                    Stands::Refused,
+                    "it had been taken, and somebody has put back another version since: abort and resume, or a new request, \
+                     tries again",
+                ),
+            ),
+            (Some(&again), "0.5.0", Mode::On, false, false, Some(&committed), Act::Begin),
             // Once is enough, until a person begins another attempt.
             (Some(&new), "0.5.0", Mode::On, false, false, Some(&returned), say(Stands::Returned, "why")),
             (Some(&again), "0.5.0", Mode::On, false, false, Some(&returned), Act::Begin),
@@ -125,6 +163,25 @@ mod tests {
                 false,
                 Some(&open),
                 say(Stands::Trying, "it is fetched and started"),
+            ),
+            // One after the other, whichever runs.
+            (
+                Some(&again),
+                "0.5.0",
+                Mode::On,
+                false,
+                false,
+                Some(&open),
+                say(Stands::Waiting, "version 0.6.0 is still on trial"),
+            ),
+            (
+                Some(&other),
+                "0.6.0",
+                Mode::On,
+                false,
+                false,
+                Some(&taken),
+                say(Stands::Waiting, "version 0.6.0 is still on trial"),
             ),
             (
                 Some(&new),
@@ -187,6 +244,17 @@ mod tests {
             let version: Version = version.parse().unwrap();
             let own = Own { version: &version, mode, held: is_held.then_some("held: fair"), windows };
             assert_eq!(decide(offer, own, trial), want, "{offer:?} {version} {mode} {trial:?}");
+        }
+        for (version, trial, want) in [
+            ("0.5.0", None, None),
+            ("0.6.0", Some(&taken), Some(Stands::Trying)),
+            ("0.6.0", Some(&committed), Some(Stands::Committed)),
+            ("0.5.0", Some(&committed), None),
+            ("0.5.0", Some(&returned), Some(Stands::Returned)),
+        ] {
+            let said = remembered(&version.parse().unwrap(), trial);
+            assert_eq!(said.as_ref().map(|about| about.stands), want, "{version} {trial:?}");
+            assert!(said.is_none_or(|about| about.version == "0.6.0" && about.begun == new.begun));
         }
         let version: Version = "0.5.0".parse().unwrap();
         for (mode, want) in [(Mode::Off, "--upgrade=off"), (Mode::Windows, "the Cluster has none")] {

@@ -96,7 +96,9 @@ impl Wanted<'_> {
             }));
         }
         let offer = known.offer.as_ref();
-        if offer.is_some_and(|offer| offer.version == *name && Some(offer.begun) == begun && !offer.returns) {
+        let returned = self.state.phase == Phase::Returned;
+        let is_ours = |offer: &Offer| offer.version == *name && Some(offer.begun) == begun;
+        if offer.is_some_and(|offer| is_ours(offer) && (returned || !offer.returns)) {
             return Ok(Fact::New(Seen::Unsaid));
         }
         if known.pushed {
@@ -127,7 +129,9 @@ impl Wanted<'_> {
         let begun = self.begun()?;
         let began = match fact {
             Fact::Unconcerned => return None,
-            Fact::Old | Fact::New(Seen::Unsaid | Seen::Held) => false,
+            Fact::Old => false,
+            // It may have begun, and not have said so yet.
+            Fact::New(Seen::Unsaid | Seen::Held) => self.state.phase == Phase::Returned,
             Fact::New(Seen::Unwell | Seen::Well | Seen::Failed) => true,
         };
         let revision = self.state.revision.as_str();
@@ -240,6 +244,13 @@ mod tests {
         let returned = state(Phase::Returned, 1);
         let wanted = Wanted { request: &request, state: &returned };
         assert_eq!((wanted.fact(&back), wanted.offer(0, Fact::Old)), (Ok(Fact::Old), None));
+        // One that has not answered yet is asked until it does.
+        let offered =
+            Offer { version: "0.6.0".into(), begun: at(BEGAN), image: String::new(), returns: true };
+        for version in ["0.5.0", "0.6.0"] {
+            let silent = Known { offer: Some(offered.clone()), ..old(version) };
+            assert_eq!(wanted.fact(&silent), Ok(Fact::New(Seen::Unsaid)));
+        }
         // What has joined since gets it in the end.
         let state = state(Phase::Complete, 1);
         let wanted = Wanted { request: &request, state: &state };
@@ -269,7 +280,9 @@ mod tests {
             (Phase::Returned, 0, well, Some(true)),
             (Phase::Returned, 0, trying, Some(true)),
             (Phase::Returned, 0, failed, None),
-            (Phase::Returned, 0, waiting, None),
+            (Phase::Returned, 0, waiting, Some(true)),
+            (Phase::Returned, 0, Fact::New(Seen::Unsaid), Some(true)),
+            (Phase::Returned, 0, not_yet, None),
             (Phase::Complete, 1, not_yet, Some(false)),
             (Phase::Complete, 1, Fact::Unconcerned, None),
         ];

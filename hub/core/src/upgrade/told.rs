@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use karmada_meta::time::Time;
+use karmada_meta::{text, time::Time};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// No annotation is longer.
@@ -129,7 +129,12 @@ impl Offer {
 impl Report {
     /// Reads an annotation; an agent that says something else says nothing.
     pub fn read(text: &str) -> Option<Self> {
-        read(text).ok()
+        let mut report: Self = read(text).ok()?;
+        if let Some(about) = &mut report.about {
+            // It is shown on the terminals of the hub's operators.
+            about.why = text::line(&about.why, REASON);
+        }
+        Some(report)
     }
 
     /// As it stands in the annotation.
@@ -175,6 +180,10 @@ mod tests {
         assert_eq!(read.on("0.6.1", begun), None);
         assert_eq!(read.on("0.6.0", begun.next()), None);
         assert_eq!(Report::read("{\"mode\":\"always\"}"), None);
+        let mut hostile = report;
+        hostile.about.as_mut().unwrap().why = "x\nComplete: y\u{1b}[2J".to_owned();
+        let why = Report::read(&hostile.write()).unwrap().about.unwrap().why;
+        assert!(why.starts_with("x Complete: y") && !why.contains(char::is_control), "{why:?}");
         assert!(
             Offer::read(&format!("{{\"version\":\"{}\"}}", "9".repeat(LONGEST)))
                 .unwrap_err()
