@@ -250,8 +250,10 @@ impl Keeper {
             let renewed = match renewed {
                 // Some accounts may get, create and update Leases alone: they send all of it.
                 Err(error) if error.is_forbidden() && !kept.may_not_patch => {
-                    kept.may_not_patch = true;
-                    member.put_for_revision(&path, &lease).await
+                    let put = member.put_for_revision(&path, &lease).await;
+                    // Otherwise it may update nothing just now, which may pass.
+                    kept.may_not_patch = put.is_ok();
+                    put
                 }
                 renewed => renewed,
             };

@@ -57,6 +57,8 @@ pub(crate) struct ClusterView {
     id: OnceLock<String>,
     /// The Cluster has been seen to be ours since the last connection was made.
     sure: AtomicBool,
+    /// The hub has shown it with a time of deletion: then somebody wants it gone.
+    leaving: AtomicBool,
     /// Hears when the hub turns out to be another.
     fence: Arc<Fence>,
     /// Hears when the Cluster lets changes be made.
@@ -86,6 +88,7 @@ impl ClusterView {
             trust,
             id: OnceLock::new(),
             sure: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             fence,
             holds,
             current,
@@ -153,6 +156,7 @@ impl ClusterView {
                 }
                 made_anew = object::uid(known) != object::uid(&cluster);
             }
+            self.leaving.store(object::deletion_timestamp(&cluster).is_some(), Ordering::Release);
             if !overtaken {
                 self.says(&cluster);
             }
@@ -234,11 +238,11 @@ impl ClusterView {
         self.sure.store(false, Ordering::Release);
     }
 
-    /// There is no Cluster: it was deleted, or the hub is one that never had it, where it is registered again. What that one
-    /// knows less is found by whoever hears its Works.
+    /// There is no Cluster: it was deleted, or the hub is one that never had it, where it is registered again if it is held
+    /// for that. What that one knows less is found by whoever hears its Works.
     async fn is_absent(&self) -> Result<(), Error> {
-        // Whoever has left is not called back.
-        let older = match self.rights.is_withdrawn() {
+        // Whoever has left, or is about to, is not called back.
+        let older = match self.rights.is_withdrawn() || self.leaving.load(Ordering::Acquire) {
             true => None,
             false => self.trust.knows_less().await?,
         };
@@ -335,6 +339,9 @@ impl ClusterView {
                         listed = true;
                         if self.get().is_some_and(|known| object::uid(&known) == object::uid(&news)) {
                             self.says(&news);
+                            if object::deletion_timestamp(&news).is_some() {
+                                self.leaving.store(true, Ordering::Release);
+                            }
                         }
                         *self.unseen.lock() = Some(news);
                         if self.is_behind() {

@@ -112,8 +112,7 @@ impl HubHalf {
             .gives_way_to(move || !words.queue().is_empty())
             .paid_by(move |bytes| spending.take(bytes, Matter::Event));
         let (name, hears) = (config.cluster.clone(), (Arc::clone(half.fence()), Arc::clone(half.holds())));
-        let (namespace, desired) = (config.execution_namespace(), Arc::clone(half.desired()));
-        let trust = Arc::new(Trust::new(hub.clone(), namespace, desired, config.hub_back.clone()));
+        let trust = Arc::new(Trust::new(hub.clone(), Arc::clone(half.desired()), &config));
         let view = ClusterView::new(hub.clone(), name, (rights.clone(), Arc::clone(&trust)), hears, cluster);
         let view = Arc::new(view);
         Self {

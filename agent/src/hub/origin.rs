@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::outbox::works;
+use crate::config::AgentConfig;
 
 /// What is remembered of the hub, beyond the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -250,6 +251,8 @@ pub(crate) struct Trust {
     hub: Rest,
     namespace: String,
     desired: Arc<Desired>,
+    /// One that knows less waits to be confirmed.
+    doubts: bool,
     /// By what it is known.
     known: Mutex<Option<Familiar>>,
 }
@@ -265,16 +268,17 @@ pub(super) struct Familiar {
 }
 
 impl Trust {
-    pub(crate) fn new(hub: Rest, namespace: String, desired: Arc<Desired>, back: Wake) -> Self {
+    pub(crate) fn new(hub: Rest, desired: Arc<Desired>, config: &AgentConfig) -> Self {
         Self {
             life: latest::Sender::default(),
             why: Mutex::default(),
-            back,
+            back: config.hub_back.clone(),
             sure: Mutex::default(),
             question: Wake::new(),
             hub,
-            namespace,
+            namespace: config.execution_namespace(),
             desired,
+            doubts: config.doubt_older_hubs,
             known: Mutex::default(),
         }
     }
@@ -305,11 +309,18 @@ impl Trust {
     }
 
     /// Asks the hub whether it knows less than this agent does, before it is believed that something is not there any more.
-    /// Says why if it does.
+    /// Says why if it does, and is to be held for that. With our Cluster a stock server may have taken the right to list
+    /// Works: whoever may not ask has nothing to hold against it.
     pub(super) async fn knows_less(&self) -> Result<Option<String>, Error> {
         let Some(Familiar { origin, life, recalled }) = self.known.lock().clone() else { return Ok(None) };
+        if !self.doubts {
+            return Ok(None);
+        }
         let newest = self.desired.newest(life, recalled);
-        let answer = origin.ask(&self.hub, &self.namespace, true).await?;
+        let answer = match origin.ask(&self.hub, &self.namespace, true).await {
+            Err(error) if error.is_forbidden() || error.is_not_found() => return Ok(None),
+            answer => answer?,
+        };
         let before = Before { newest, outlived: life != self.desired.life(), another: None };
         Ok(origin.judge(before, &answer).map(|older| older.why))
     }

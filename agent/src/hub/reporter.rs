@@ -136,7 +136,7 @@ impl Reporter {
         let mut view = self.view.subscribe();
         let mut kinds = self.half.discovery().changes();
         let mut kinds_due: Option<Instant> = None;
-        rights.reporting().await;
+        self.reporting(rights).await;
         self.first_lists().await;
         // The Cluster was read by whoever registered.
         back.clear();

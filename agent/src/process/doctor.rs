@@ -301,7 +301,7 @@ async fn credential(args: &Args, member: Option<Rest>) -> (Option<Credential>, F
     };
     let begins = |credential: &Credential| credential.issued.as_ref().map(|issued| issued.from);
     if let Some(keep) = keep {
-        match keep.load().await.map(|kept| kept.kubeconfig) {
+        match keep.look().await {
             Ok(Some(text)) => match Credential::parse(&PathBuf::from(keep.place()), &text, None) {
                 Ok(kept) => {
                     found = Some(match found {

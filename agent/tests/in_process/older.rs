@@ -166,6 +166,42 @@ async fn a_hub_that_never_had_the_cluster_is_no_word_to_leave() {
     agent.stop().await;
 }
 
+/// Whoever does not hold for such a hub does not give it the member either: what was wanted last stays so.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_doubt_keeps_its_copy_under_an_emptied_hub() {
+    let mut world = World::new().await;
+    world.doubts = false;
+    let (agent, state, _folder) = settled(&world).await;
+    world.wire.cut();
+    lose(&world, "web").await;
+    lose(&world, "c").await;
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    is_another(&world);
+    world.wire.mend();
+    agent.phase(Phase::Removed).await;
+    sleep(SECOND * 300).await;
+    assert!(world.hub.get(CLUSTER).await.is_err(), "it does not register");
+    heals(&world).await;
+    agent.stop().await;
+    world.wire.cut();
+    let agent = world.agent_with(state);
+    heals(&world).await;
+    agent.kill().await;
+}
+
+/// The right to list Works lies in the Namespace that goes with the Cluster.
+#[tokio::test(start_paused = true)]
+async fn a_stock_server_that_lets_nothing_be_asked_has_deleted_the_cluster() {
+    let world = World::new().await;
+    world.wire.answer(HISTORY, 404, "404 page not found\n");
+    let (agent, ..) = settled(&world).await;
+    let works = format!("GET /apis/work.karmada.io/v1alpha1/namespaces/{NAMESPACE}/works?limit=1");
+    world.wire.forbid(works);
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    agent.phase(Phase::Removed).await;
+    agent.stop().await;
+}
+
 /// What the Cluster says, once there is one again.
 async fn is_told_again(world: &World) -> String {
     let is_there = async || world.hub.get(CLUSTER).await.is_ok() && told(world).await.is_some();

@@ -273,6 +273,8 @@ pub(crate) struct World {
     pub(crate) member_wire: Wire,
     /// Which removals agents hold.
     pub(crate) removals: RemovalRule,
+    /// Whether agents hold for hubs that know less.
+    pub(crate) doubts: bool,
     hub_server: ApiServer,
     member_server: ApiServer,
     _shutdown: tokio_util::sync::DropGuard,
@@ -345,6 +347,7 @@ impl World {
             wire: Wire::new(),
             member_wire: Wire::new(),
             removals: RemovalRule::default(),
+            doubts: true,
             hub_server,
             member_server,
             _shutdown: shutdown.drop_guard(),
@@ -353,7 +356,7 @@ impl World {
 
     /// An agent's configuration for this world.
     pub(crate) fn config(&self) -> AgentConfig {
-        AgentConfig { removals: self.removals, doubt_older_hubs: true, ..AgentConfig::new(CLUSTER) }
+        AgentConfig { removals: self.removals, doubt_older_hubs: self.doubts, ..AgentConfig::new(CLUSTER) }
     }
 
     /// Starts an agent with the rights of one.

@@ -105,7 +105,24 @@ impl Keep {
         }
     }
 
-    /// What is there.
+    /// What is there, as far as it can be read; nothing is mended.
+    pub(crate) async fn look(&self) -> Result<Option<String>, String> {
+        match self {
+            Self::Folder(folder, disk) => {
+                let look = |folder: &Path| match found(folder) {
+                    Found::Absent => Ok(None),
+                    Found::Sound { text, .. } | Found::InCopy { text, .. } => Ok(Some(text)),
+                    Found::Spoiled { why, .. } => {
+                        Err(format!("{}: damaged ({why})", folder.join(KUBECONFIG).display()))
+                    }
+                };
+                on_disk(folder, disk, look).await
+            }
+            Self::Secret { .. } => Ok(self.secret().await?.1.kubeconfig),
+        }
+    }
+
+    /// What is there. What is damaged is mended, or set aside.
     pub(crate) async fn load(&self) -> Result<Kept, String> {
         match self {
             Self::Folder(folder, disk) => {
@@ -298,37 +315,71 @@ fn set_aside(folder: &Path, name: &str, why: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What a folder's kubeconfig says. One that is spoiled is taken from its copy; without a sound copy it is set aside, and there is
-/// none. Where there is no file somebody has taken it away, and the copy is not asked. One that the disk does not let be read may
-/// be read later.
-fn kubeconfig(folder: &Path) -> Result<Option<String>, String> {
+/// How a folder's kubeconfig was found.
+enum Found {
+    /// There is no file: somebody has taken it away, and the copy is not asked.
+    Absent,
+    /// It can be used; `copied`: the copy says the same.
+    Sound { text: String, copied: bool },
+    /// It is damaged, and the copy can be used.
+    InCopy { text: String, why: String, is_there: bool },
+    /// It is damaged, and so is the copy.
+    Spoiled { why: String, is_there: bool },
+}
+
+/// Looks at a folder's kubeconfig and its copy.
+fn found(folder: &Path) -> Found {
     let (path, copy) = (folder.join(KUBECONFIG), folder.join(COPY));
     let found = match fs::read(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Found::Absent,
         found => found,
     };
     let is_there = found.is_ok();
     let found = found.map_err(|error| error.to_string()).and_then(|bytes| opened(&path, bytes));
     let copy = fs::read(&copy).ok().and_then(|bytes| opened(&copy, bytes).ok());
-    let why = match (found, &copy) {
+    match (found, copy) {
         // What is left of a file that was cut may be a kubeconfig, too.
         (Ok(text), Some(copy)) if text.len() < copy.len() && copy.starts_with(&text) => {
-            "it was cut".to_owned()
+            Found::InCopy { text: copy, why: "it was cut".to_owned(), is_there }
         }
-        (Ok(text), _) => return Ok(Some(text)),
-        (Err(why), _) => why,
-    };
-    if let Some(text) = copy {
-        tracing::warn!(file = %path.display(), why, "the credential for the hub is damaged; its copy is used");
-        if let Err(error) = write(folder, KUBECONFIG, &sealed(&text)) {
-            tracing::warn!(error, "cannot write the credential anew");
-        }
-        return Ok(Some(text));
+        (Ok(text), copy) => Found::Sound { copied: copy.as_ref() == Some(&text), text },
+        (Err(why), Some(text)) => Found::InCopy { text, why, is_there },
+        (Err(why), None) => Found::Spoiled { why, is_there },
     }
-    if is_there {
-        set_aside(folder, KUBECONFIG, &why).map(|()| None)
-    } else {
-        Err(format!("{}: {why}", path.display()))
+}
+
+/// What a folder's kubeconfig says. One that is spoiled is set aside and taken from its copy, if that is sound. One that the disk
+/// does not let be read may be read later.
+fn kubeconfig(folder: &Path) -> Result<Option<String>, String> {
+    let path = folder.join(KUBECONFIG);
+    match found(folder) {
+        Found::Absent => Ok(None),
+        Found::Sound { text, copied } => {
+            // Whoever has put it there has made no copy.
+            if !copied && let Err(error) = write(folder, COPY, &sealed(&text)) {
+                tracing::warn!(error, "cannot write a copy of the credential for the hub");
+            }
+            Ok(Some(text))
+        }
+        Found::InCopy { text, why, is_there } => {
+            tracing::warn!(
+                file = %path.display(), why,
+                "the credential for the hub is damaged, and its copy is used; whoever edits the file has to remove its last \
+                 line, which begins with {SEAL}"
+            );
+            // Somebody may have edited it. A crash in between must not leave no file.
+            let aside = folder.join(format!("{KUBECONFIG}{SPOILED}"));
+            let aside = match is_there {
+                true => fs::copy(&path, &aside).map(drop).map_err(|error| wrong(&aside, &error)),
+                false => Ok(()),
+            };
+            if let Err(error) = aside.and_then(|()| write(folder, KUBECONFIG, &sealed(&text))) {
+                tracing::warn!(error, "cannot write the credential anew");
+            }
+            Ok(Some(text))
+        }
+        Found::Spoiled { why, is_there: true } => set_aside(folder, KUBECONFIG, &why).map(|()| None),
+        Found::Spoiled { why, is_there: false } => Err(format!("{}: {why}", path.display())),
     }
 }
 
@@ -470,6 +521,36 @@ mod tests {
             fs::write(&first, &bytes).unwrap();
             fs::write(&copy, &bytes).unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn what_somebody_else_has_written_is_copied_and_an_edit_is_not_lost() {
+        let whole = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: []\nusers: []\ncontexts: []";
+        let folder = tempfile::tempdir().unwrap();
+        let keep = Keep::folder(folder.path().to_path_buf());
+        let first = folder.path().join(KUBECONFIG);
+        let aside = folder.path().join("karmada-kubeconfig.damaged");
+        fs::write(&first, whole).unwrap();
+        keep.load().await.unwrap();
+        let mut spoiled = whole.as_bytes().to_vec();
+        spoiled[20] ^= 0x80;
+        fs::write(&first, &spoiled).unwrap();
+        // Whoever only looks moves nothing.
+        assert_eq!(keep.look().await.unwrap().as_deref(), Some(whole));
+        assert_eq!((fs::read(&first).unwrap(), aside.exists()), (spoiled, false));
+        assert_eq!(keep.load().await.unwrap().kubeconfig.as_deref(), Some(whole));
+        let edited = fs::read_to_string(&first).unwrap().replace("current-context: a", "current-context: b");
+        fs::write(&first, &edited).unwrap();
+        assert_eq!(keep.load().await.unwrap().kubeconfig.as_deref(), Some(whole));
+        assert_eq!(fs::read_to_string(&aside).unwrap(), edited);
+        // Without its last line it counts.
+        let edited = whole.replace("current-context: a", "current-context: b");
+        fs::write(&first, &edited).unwrap();
+        assert_eq!(keep.load().await.unwrap().kubeconfig.as_deref(), Some(edited.as_str()));
+        fs::write(&first, [0xff]).unwrap();
+        fs::write(folder.path().join(COPY), "").unwrap();
+        assert!(keep.look().await.unwrap_err().contains("damaged"));
+        assert_eq!(fs::read(&first).unwrap(), [0xff]);
     }
 
     #[tokio::test]
