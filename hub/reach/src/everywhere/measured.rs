@@ -25,21 +25,26 @@ use karmada_apiserver::carried::Call;
 use karmada_meta::{gvk::GroupResource, quantity::Quantity, status::Status, time::Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+};
 
 use super::{
     super::{Shared, Told, Wanted},
-    Among, Asker, Missing, Question, Silent,
+    Among, Asker, Missing, Most, Question, Silent,
     asked::{self, Asked, Place},
-    list, merge, nobody, portions, unheard, warn, whole, within,
+    draw, list, merge, nobody, portions, unheard, warn, whole, within,
 };
 
 /// The most of one answer that is taken apart, in KiB.
 const APART: usize = 1 << 10;
 /// And of all answers to one request.
 const ALL_APART: usize = 8 << 10;
-/// So many values are added up for one request at most.
-const VALUES: usize = 50_000;
+/// So many values of one member's are taken.
+const VALUES: usize = 10_000;
+/// So many are added up for one request at most.
+const ALL_VALUES: usize = 50_000;
 
 /// Which of the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +121,7 @@ async fn one(
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
         async move {
-            let (bytes, held) = within(answer.into_body(), &room, &all).await?;
+            let (bytes, held) = apart(answer, &room, &all).await?;
             let marked = merge::object(&cluster, &bytes).map_err(Missing::Unheard)?;
             Ok((marked, held))
         }
@@ -133,6 +138,18 @@ async fn one(
         Some((_, (bytes, _held))) => Ok(answer(shared, asker, bytes, &silent)),
         None => Err(absent(Status::not_found(&kind, name), &silent)),
     }
+}
+
+/// Reads an answer that is to be taken apart. One that is too long is its member's own matter.
+async fn apart(
+    answer: Response<Body>,
+    room: &Semaphore,
+    all: &Arc<Semaphore>,
+) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
+    let (bytes, held) = within(answer.into_body(), Most::One(APART), all).await?;
+    let kibibytes = u32::try_from(bytes.len().div_ceil(1 << 10)).unwrap_or(u32::MAX);
+    draw(room, kibibytes, ALL_APART)?;
+    Ok((bytes, held))
 }
 
 /// That there is nothing, as far as those say that have answered.
@@ -317,19 +334,17 @@ struct Sum {
     value: Quantity,
 }
 
-/// Reads a member's values of a metric. `left` says how many may be read.
-fn values(bytes: &[u8], left: &AtomicUsize) -> Result<Vec<(Value, Quantity)>, Missing> {
-    let unheard = |why: String| Missing::Unheard(why);
+/// Reads a member's values of a metric, of which there may be so many; why they cannot be read.
+fn values(bytes: &[u8], most: usize) -> Result<Vec<(Value, Quantity)>, String> {
     let read: Result<Values<'_>, _> = serde_json::from_slice(bytes);
-    let Values { kind, items } = read.map_err(|error| unheard(format!("it is no list: {error}")))?;
+    let Values { kind, items } = read.map_err(|error| format!("it is no list: {error}"))?;
     if kind != "MetricValueList" {
-        return Err(unheard(format!("it is no list of values, but of kind {kind:?}")));
+        return Err(format!("it is no list of values, but of kind {kind:?}"));
     }
-    let (mut all, mut too_many) = (Vec::new(), false);
+    let mut all = Vec::new();
     let mut add = |part: &RawValue| {
-        too_many = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err();
-        if too_many {
-            return Err(String::new());
+        if all.len() == most {
+            return Err(format!("it has more than {most} values of this metric"));
         }
         let value: Value =
             serde_json::from_str(part.get()).map_err(|error| format!("a value cannot be read: {error}"))?;
@@ -339,13 +354,8 @@ fn values(bytes: &[u8], left: &AtomicUsize) -> Result<Vec<(Value, Quantity)>, Mi
         all.push((value, quantity));
         Ok(())
     };
-    match items.map_or(Ok(()), |items| merge::each(items, &mut add)) {
-        Ok(()) => Ok(all),
-        Err(_) if too_many => Err(Missing::TooMuch(Box::new(Status::too_large(format!(
-            "all clusters have more than {VALUES} values of this metric: ask for one namespace, or by labels"
-        ))))),
-        Err(why) => Err(unheard(why)),
-    }
+    items.map_or(Ok(()), |items| merge::each(items, &mut add))?;
+    Ok(all)
 }
 
 /// What all say of each object, added up: a metric is one in its cluster, and may be in several.
@@ -412,16 +422,21 @@ async fn sums(
         selector: parameter(Some(&query), "metricLabelSelector"),
     };
     let question = question(shared, asker, path, other, query);
-    let (room, left) = (Arc::new(Semaphore::new(ALL_APART)), Arc::new(AtomicUsize::new(VALUES)));
+    let (room, left) = (Arc::new(Semaphore::new(ALL_APART)), Arc::new(AtomicUsize::new(ALL_VALUES)));
     let read = |_, answer: Response<Body>| {
         let (room, left, all) = (room.clone(), left.clone(), shared.room.kibibytes.clone());
         async move {
-            let (bytes, held) = within(answer.into_body(), &room, &all).await?;
-            if bytes.len() > APART << 10 {
-                return Err(Missing::Unheard(format!("it answers more than {APART} KiB")));
-            }
-            let read = spawn_blocking(move || values(&bytes, &left)).await;
-            Ok((read.map_err(|error| Missing::Unheard(error.to_string()))??, held))
+            let (bytes, held) = apart(answer, &room, &all).await?;
+            let read = spawn_blocking(move || values(&bytes, VALUES)).await;
+            let read = read.map_err(|error| Missing::Unheard(error.to_string()))?;
+            let values = read.map_err(Missing::Unheard)?;
+            let fits = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(values.len()));
+            fits.map_err(|_| {
+                Missing::TooMuch(Box::new(Status::too_large(format!(
+                    "all clusters have more than {ALL_VALUES} values of this metric: ask for one namespace, or by labels"
+                ))))
+            })?;
+            Ok((values, held))
         }
     };
     let (found, mut silent) = question.ask(read).await?;
@@ -459,10 +474,6 @@ async fn sums(
 mod tests {
     use super::*;
 
-    fn left() -> AtomicUsize {
-        AtomicUsize::new(VALUES)
-    }
-
     fn place(path: &str) -> Place {
         asked::place(path).unwrap()
     }
@@ -499,8 +510,8 @@ mod tests {
                 "timestamp": "2026-11-25T10:00:01Z", "window": 30, "value": "500m", "selector": {"matchLabels": {"a": "b"}}},
         ]});
         let all = |lists: [&serde_json::Value; 2]| {
-            let read = lists.iter().map(|list| values(list.to_string().as_bytes(), &left()));
-            read.map(|values| values.ok().unwrap()).collect::<Vec<_>>().concat()
+            let read = lists.iter().map(|list| values(list.to_string().as_bytes(), VALUES));
+            read.map(Result::unwrap).collect::<Vec<_>>().concat()
         };
         let read = |version: &str, sums| -> serde_json::Value {
             serde_json::from_slice(&written(version, sums)).unwrap()
@@ -525,14 +536,11 @@ mod tests {
     fn what_is_no_list_of_values_is_none_and_there_are_so_many() {
         let value = json!({"describedObject": {"name": "a"}, "value": "1"});
         let list = |kind: &str, items: serde_json::Value| json!({"kind": kind, "items": items}).to_string();
-        let read = |text: String, most: usize| match values(text.as_bytes(), &AtomicUsize::new(most)) {
-            Ok(values) => Ok(values.len()),
-            Err(Missing::TooMuch(status)) => Err(status.code().to_string()),
-            Err(Missing::Unheard(why) | Missing::Refused(_, why) | Missing::Reported(why)) => Err(why),
-        };
+        let read = |text: String, most: usize| values(text.as_bytes(), most).map(|values| values.len());
         assert_eq!(read(list("MetricValueList", json!([value, value])), 2), Ok(2));
         assert_eq!(read(list("MetricValueList", json!(null)), 2), Ok(0));
-        assert_eq!(read(list("MetricValueList", json!([value, value, value])), 2), Err("413".to_owned()));
+        let many = read(list("MetricValueList", json!([value, value, value])), 2);
+        assert!(many.is_err_and(|error| error.contains("more than 2 values")));
         for (text, why) in [
             (list("PodList", json!([])), "no list of values"),
             ("[".to_owned(), "no list"),

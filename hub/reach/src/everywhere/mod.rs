@@ -280,7 +280,7 @@ async fn portions(
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
         async move {
-            let (bytes, held) = within(answer.into_body(), &room, &all).await?;
+            let (bytes, held) = within(answer.into_body(), Most::Of(&room), &all).await?;
             let read = spawn_blocking(move || merge::read(&cluster, &bytes)).await;
             let read = read.map_err(|error| Missing::Unheard(error.to_string()))?;
             read.map(|portion| (portion, held)).map_err(Missing::Unheard)
@@ -374,28 +374,50 @@ fn sort_in<T>(
     Ok(())
 }
 
+/// How much of a body is read.
+#[derive(Clone, Copy)]
+enum Most<'a> {
+    /// What all answers to a request may have together.
+    Of(&'a Semaphore),
+    /// So many KiB: a longer one counts as not heard, and takes nothing from others.
+    One(usize),
+}
+
+/// Takes so many KiB of what all answers to a request may have.
+fn draw(room: &Semaphore, kibibytes: u32, most: usize) -> Result<(), Missing> {
+    match room.try_acquire_many(kibibytes) {
+        Ok(permit) => {
+            permit.forget();
+            Ok(())
+        }
+        Err(_) => Err(Missing::TooMuch(Box::new(Status::too_large(format!(
+            "what all clusters answer is more than {} MiB: ask for one namespace, by labels, or cluster by cluster",
+            most >> 10
+        ))))),
+    }
+}
+
 /// Reads a body, as far as there is room for it; what it takes.
 async fn within(
     body: Body,
-    room: &Semaphore,
+    most: Most<'_>,
     all: &Arc<Semaphore>,
 ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
     let (mut bytes, mut counted, mut held) = (Vec::new(), 0, Vec::new());
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
+        if let Most::One(most) = most
+            && bytes.len() + part.len() > most << 10
+        {
+            return Err(Missing::Unheard(format!("it answers more than {most} KiB")));
+        }
         bytes.extend_from_slice(&part);
         let more = bytes.len().div_ceil(1 << 10) - counted;
         counted += more;
         let more = u32::try_from(more).unwrap_or(u32::MAX);
-        match room.try_acquire_many(more) {
-            Ok(permit) => permit.forget(),
-            Err(_) => {
-                return Err(Missing::TooMuch(Box::new(Status::too_large(format!(
-                    "what all clusters answer is more than {} MiB: ask for one namespace, by labels, or cluster by cluster",
-                    ANSWER >> 10
-                )))));
-            }
+        if let Most::Of(room) = most {
+            draw(room, more, ANSWER)?;
         }
         match all.clone().try_acquire_many_owned(more) {
             Ok(permit) => held.push(permit),

@@ -396,7 +396,7 @@ async fn what_is_put_together_is_bounded() {
     let all = Arc::new(Semaphore::new(6));
     let read = async |bytes: usize, room: usize| {
         let body = Body::from(vec![b' '; bytes]);
-        match within(body, &Semaphore::new(room), &all).await {
+        match within(body, Most::Of(&Semaphore::new(room)), &all).await {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
             Err(Missing::TooMuch(status)) => Err(status.code()),
             Err(Missing::Refused(code, _)) => Err(code),
@@ -636,4 +636,27 @@ async fn what_was_reported_stands_in_for_who_does_not_answer() {
     assert_eq!(list["body"]["items"][0]["describedObject"]["name"], "web");
     let (code, _) = ask(customs, request("GET", &custom.replace("/web/", "/*/"))).await;
     assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+/// What a member says of `hits` is its own: it takes nothing away from another, nor makes the whole unreadable.
+#[tokio::test]
+async fn what_one_member_answers_does_not_harm_the_rest() {
+    let path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/services/web/hits";
+    let mut large = hits("1");
+    large["padding"] = json!("x".repeat(9 << 20));
+    let mut many = hits("1");
+    many["items"] = json!(vec![json!({"value": "1"}); 50_001]);
+    for (what, answer) in [("9 MiB", large), ("many items", many)] {
+        let log = Log::default();
+        let members = BTreeMap::from([
+            ("a", measures("a", vec![(path, hits("1500m"))], &log).await),
+            ("evil", measures("evil", vec![(path, answer)], &log).await),
+        ]);
+        let reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
+        let hub = answering(reach.metrics().remove(1).by.clone(), "").await;
+        let (code, list) = ask(hub, request("GET", path)).await;
+        assert_eq!(code, StatusCode::OK, "{what}: {list}");
+        assert_eq!(list["body"]["items"][0]["value"], "1500m", "{what}");
+        assert!(list["warnings"].as_str().unwrap().contains("cluster evil is missing"), "{what}: {list}");
+    }
 }
