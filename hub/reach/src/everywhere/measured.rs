@@ -11,7 +11,7 @@
 //! counts: that is one value for an object, or an external metric.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -22,7 +22,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, header};
 use karmada_apiserver::carried::Call;
-use karmada_meta::{gvk::GroupResource, quantity::Quantity, status::Status, time::Time};
+use karmada_meta::{gvk::GroupResource, labels::LabelSelector, quantity::Quantity, status::Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 use tokio::{
@@ -34,7 +34,8 @@ use super::{
     super::{Shared, Told, Wanted},
     Among, Asker, Missing, Most, Question, Silent,
     asked::{self, Asked, Place},
-    draw, list, merge, nobody, portions, unheard, warn, whole, within,
+    decoded::{Decoded, Stamp},
+    draw, merge, nobody, portions, unheard, warn, whole, within,
 };
 
 /// The most of one answer that is taken apart, in KiB.
@@ -45,6 +46,9 @@ const ALL_APART: usize = 8 << 10;
 const VALUES: usize = 10_000;
 /// So many are added up for one request at most.
 const ALL_VALUES: usize = 50_000;
+
+/// The form in which measurements are asked for.
+const PLAIN: &str = "application/json";
 
 /// Which of the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +80,7 @@ pub(crate) async fn carry(
     let asking = async {
         match (of, &asked) {
             (Measured::Resources, _) if !is_measured(&place) => Err(Status::no_such_resource()),
-            (Measured::Resources, Asked::List) => {
-                list(shared, &asker, &Among::All, path, query, accept).await
-            }
+            (Measured::Resources, Asked::List) => usages(shared, &asker, &place, path, query, accept).await,
             (Measured::Resources, Asked::Object(object)) if object == path => {
                 one(shared, &asker, &place, path).await
             }
@@ -108,6 +110,21 @@ fn is_measured(place: &Place) -> bool {
     }
 }
 
+/// What is measured of all of a kind. Tables and the like are for people, and stay as they are.
+async fn usages(
+    shared: &Arc<Shared>,
+    asker: &Asker,
+    place: &Place,
+    path: &str,
+    query: Option<&str>,
+    accept: &'static str,
+) -> Result<Response<Body>, Status> {
+    let decoded = (accept == PLAIN).then(|| Decoded::at(place));
+    let form = (accept, decoded.as_ref());
+    let portions = portions(shared, asker, &Among::All, path, query, form).await?;
+    whole(shared, asker, &Among::All, portions).await
+}
+
 /// What is measured of an object, which one cluster has.
 async fn one(
     shared: &Arc<Shared>,
@@ -118,11 +135,13 @@ async fn one(
     let name = path.rsplit('/').next().unwrap_or_default();
     let room = Arc::new(Semaphore::new(ALL_APART));
     let question = question(shared, asker, path, None, String::new());
+    let decoded = &Decoded::at(place);
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
         async move {
             let (bytes, held) = apart(answer, &room, &all).await?;
-            let marked = merge::object(&cluster, &bytes).map_err(Missing::Unheard)?;
+            let marked = decoded.object(&bytes).and_then(|bytes| merge::object(&cluster, &bytes));
+            let marked = marked.map_err(Missing::Unheard)?;
             Ok((marked, held))
         }
     };
@@ -174,7 +193,7 @@ fn question<'a>(
     query: String,
 ) -> Question<'a> {
     let path = path.to_owned();
-    Question { shared, asker, among: &Among::All, path, other, query, accept: "application/json" }
+    Question { shared, asker, among: &Among::All, path, other, query, accept: PLAIN }
 }
 
 fn answer(shared: &Shared, asker: &Asker, bytes: Vec<u8>, silent: &Silent) -> Response<Body> {
@@ -187,16 +206,27 @@ fn answer(shared: &Shared, asker: &Asker, bytes: Vec<u8>, silent: &Silent) -> Re
 }
 
 /// What clusters have reported of a metric that were not heard; those are silent no more.
-async fn reported(shared: &Shared, wanted: &Wanted, silent: &mut Silent) -> Result<Vec<Told>, Status> {
+async fn reported(
+    shared: &Shared,
+    wanted: &Wanted,
+    silent: &mut Silent,
+) -> Result<Vec<(Told, Stamp)>, Status> {
     let unheard = silent.iter().filter(|(_, missing)| matches!(missing, Missing::Unheard(_)));
     let unheard: Vec<String> = unheard.map(|(name, _)| name.clone()).collect();
     if unheard.is_empty() {
         return Ok(Vec::new());
     }
     let told = shared.registry.told(wanted, &unheard).await?;
+    // A report whose time is none says nothing of when that was.
+    let told = told.into_iter().filter_map(|told| {
+        let at = Stamp::try_from(told.at.clone()).ok()?;
+        Some((told, at))
+    });
+    let told: Vec<(Told, Stamp)> = told.collect();
+    let times: HashMap<&str, Stamp> = told.iter().map(|(told, at)| (told.cluster.as_str(), *at)).collect();
     for (name, missing) in silent {
-        if let Some(told) = told.iter().find(|told| told.cluster == *name) {
-            *missing = Missing::Reported(told.at.clone());
+        if let Some(at) = times.get(name.as_str()) {
+            *missing = Missing::Reported(at.text());
         }
     }
     Ok(told)
@@ -216,15 +246,16 @@ async fn series(
     path: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Status> {
-    let mut portions = portions(shared, asker, &Among::All, path, query, "application/json").await?;
+    let form = (PLAIN, Some(&Decoded::at(place)));
+    let mut portions = portions(shared, asker, &Among::All, path, query, form).await?;
     let wanted = Wanted {
         namespace: place.namespace.clone(),
         object: None,
         metric: place.resource.clone(),
         selector: parameter(query, "labelSelector"),
     };
-    for told in reported(shared, &wanted, &mut portions.silent).await? {
-        let item = json!({"metricName": wanted.metric, "metricLabels": {}, "timestamp": told.at,
+    for (told, at) in reported(shared, &wanted, &mut portions.silent).await? {
+        let item = json!({"metricName": wanted.metric, "metricLabels": {}, "timestamp": at,
             "value": milli(told.value)});
         let list = json!({"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1",
             "metadata": {}, "items": [item]});
@@ -272,6 +303,38 @@ impl<'a> Metric<'a> {
     }
 }
 
+impl Metric<'_> {
+    /// The namespace of what is described by name: a namespace is in none.
+    fn describes_in(&self) -> &str {
+        if self.of == "namespaces" { "" } else { self.namespace }
+    }
+
+    /// Those of a member's values that are asked for. Whoever is asked for one object has to answer for that.
+    fn meant(&self, values: Vec<(Value, Quantity)>) -> Result<Vec<(Value, Quantity)>, String> {
+        let mut meant = Vec::with_capacity(values.len());
+        for (mut value, quantity) in values {
+            let described = &mut value.described_object;
+            if self.of == "namespaces" {
+                described.namespace.clear();
+            }
+            let within = self.describes_in();
+            let is_within = within.is_empty() || described.namespace == within;
+            if self.object == "*" {
+                if !is_within {
+                    continue;
+                }
+            } else if described.name == self.object && (is_within || described.namespace.is_empty()) {
+                within.clone_into(&mut described.namespace);
+            } else {
+                let Described { namespace, name, .. } = described;
+                return Err(format!("it answers for {name:?} in the namespace {namespace:?}"));
+            }
+            meant.push((value, quantity));
+        }
+        Ok(meant)
+    }
+}
+
 /// A value of a custom metric, in either version.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -279,18 +342,18 @@ struct Value {
     described_object: Described,
     metric: Option<Named>,
     metric_name: String,
-    timestamp: Option<String>,
+    timestamp: Option<Stamp>,
     #[serde(alias = "window")]
     window_seconds: Option<i64>,
     value: String,
-    selector: Option<Box<RawValue>>,
+    selector: Option<LabelSelector>,
 }
 
 impl Value {
     /// One that a cluster has reported.
-    fn reported(metric: &Metric<'_>, at: String, value: String) -> Self {
+    fn reported(metric: &Metric<'_>, at: Stamp, value: String) -> Self {
         let described_object = Described {
-            namespace: metric.namespace.to_owned(),
+            namespace: metric.describes_in().to_owned(),
             name: metric.object.to_owned(),
             ..Described::default()
         };
@@ -317,7 +380,7 @@ struct Described {
 struct Named {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    selector: Option<Box<RawValue>>,
+    selector: Option<LabelSelector>,
 }
 
 #[derive(Deserialize)]
@@ -368,8 +431,7 @@ fn added(all: Vec<(Value, Quantity)>) -> Vec<Sum> {
             Some(sum) => {
                 sum.value += quantity;
                 // It is as old as what is oldest of it.
-                let time = |value: &Value| value.timestamp.as_ref()?.parse::<Time>().ok();
-                if time(&value).is_some_and(|new| time(&sum.first).is_none_or(|known| new < known)) {
+                if value.timestamp.is_some_and(|new| sum.first.timestamp.is_none_or(|known| new < known)) {
                     sum.first.timestamp = value.timestamp;
                 }
             }
@@ -429,7 +491,7 @@ async fn sums(
             let (bytes, held) = apart(answer, &room, &all).await?;
             let read = spawn_blocking(move || values(&bytes, VALUES)).await;
             let read = read.map_err(|error| Missing::Unheard(error.to_string()))?;
-            let values = read.map_err(Missing::Unheard)?;
+            let values = read.and_then(|values| metric.meant(values)).map_err(Missing::Unheard)?;
             let fits = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(values.len()));
             fits.map_err(|_| {
                 Missing::TooMuch(Box::new(Status::too_large(format!(
@@ -440,25 +502,26 @@ async fn sums(
         }
     };
     let (found, mut silent) = question.ask(read).await?;
-    let (mut all, mut held) = (Vec::new(), Vec::new());
+    let (mut all, mut told_all, mut held) = (Vec::new(), Vec::new(), Vec::new());
     if metric.object != "*" {
-        for told in reported(shared, &wanted, &mut silent).await? {
+        for (told, at) in reported(shared, &wanted, &mut silent).await? {
             let value = milli(told.value);
             let Ok(quantity) = value.parse::<Quantity>() else { continue };
-            all.push((Value::reported(metric, told.at, value), quantity));
+            told_all.push((Value::reported(metric, at, value), quantity));
         }
     }
     if found.is_empty()
-        && all.is_empty()
+        && told_all.is_empty()
         && silent.iter().any(|(_, missing)| !matches!(missing, Missing::Refused(404, _)))
     {
         return Err(nobody(&silent));
     }
     // What is measured now says best whose it is.
-    for (_, (values, permits)) in found.into_iter().rev() {
-        all.splice(0..0, values);
+    for (_, (values, permits)) in found {
+        all.extend(values);
         held.extend(permits);
     }
+    all.append(&mut told_all);
     if all.is_empty() {
         let message = format!("the server could not find the metric {} for {}", metric.name, metric.of);
         return Err(absent(Status { message, ..Status::no_such_resource() }, &silent));

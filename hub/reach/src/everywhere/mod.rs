@@ -11,6 +11,7 @@
 
 mod asked;
 mod copies;
+mod decoded;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 pub(super) mod measured;
@@ -36,7 +37,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use self::asked::Asked;
+use self::{asked::Asked, decoded::Decoded};
 use super::Shared;
 
 /// The name by which all clusters are asked.
@@ -261,27 +262,32 @@ async fn list(
     query: Option<&str>,
     accept: &'static str,
 ) -> Result<Response<Body>, Status> {
-    let portions = portions(shared, asker, among, path, query, accept).await?;
+    let portions = portions(shared, asker, among, path, query, (accept, None)).await?;
     whole(shared, asker, among, portions).await
 }
 
-/// What each has of a list.
+/// What each has of a list, in this form; of measurements, written anew.
 async fn portions(
     shared: &Arc<Shared>,
     asker: &Asker,
     among: &Among,
     path: &str,
     query: Option<&str>,
-    accept: &'static str,
+    (accept, decoded): (&'static str, Option<&Decoded>),
 ) -> Result<Portions, Status> {
     let query = asked::for_each(query).map_err(Status::bad_request)?;
     let question = Question { shared, asker, among, path: path.to_owned(), other: None, query, accept };
     let room = Arc::new(Semaphore::new(ANSWER));
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
+        let decoded = decoded.cloned();
         async move {
             let (bytes, held) = within(answer.into_body(), Most::Of(&room), &all).await?;
-            let read = spawn_blocking(move || merge::read(&cluster, &bytes)).await;
+            let read = move || match decoded {
+                Some(decoded) => merge::read(&cluster, &decoded.list(&bytes)?),
+                None => merge::read(&cluster, &bytes),
+            };
+            let read = spawn_blocking(read).await;
             let read = read.map_err(|error| Missing::Unheard(error.to_string()))?;
             read.map(|portion| (portion, held)).map_err(Missing::Unheard)
         }
