@@ -560,6 +560,23 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_is_described_in_none() {
+        let path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/metrics/hits";
+        let place = place(path);
+        let metric = Metric::of(&place, path).unwrap();
+        let of = |namespace: &str, name: &str| {
+            let described_object =
+                Described { namespace: namespace.to_owned(), name: name.to_owned(), ..Described::default() };
+            (Value { described_object, value: "1".to_owned(), ..Value::default() }, Quantity::zero())
+        };
+        let mut all = metric.meant(vec![of("", "n"), of("n", "n")]).unwrap();
+        let at = Stamp::try_from("2026-11-25T10:00:00Z".to_owned()).unwrap();
+        all.push((Value::reported(&metric, at, "1".to_owned()), Quantity::zero()));
+        assert_eq!(added(all).len(), 1, "one object, whoever tells of it");
+        assert!(metric.meant(vec![of("", "m")]).is_err());
+    }
+
+    #[test]
     fn values_of_either_version_are_added_up_and_written_in_one() {
         let newer = json!({"kind": "MetricValueList", "apiVersion": "custom.metrics.k8s.io/v1beta2", "metadata": {}, "items": [
             {"describedObject": {"kind": "Pod", "namespace": "n", "name": "b", "apiVersion": "/v1"},

@@ -80,6 +80,8 @@ enum Missing {
     Refused(u16, String),
     /// It was not heard.
     Unheard(String),
+    /// The hub did not ask it, since it asks it too much already: nothing it reported stands in.
+    Busy(String),
     /// It was not heard, and what it reported at that time counts.
     Reported(String),
     /// Nothing of the whole is of use any more.
@@ -309,7 +311,7 @@ async fn portions(
     answers.extend(heard);
     for (name, missing) in unheard {
         let copy = match &missing {
-            Missing::Unheard(why) => {
+            Missing::Unheard(why) | Missing::Busy(why) => {
                 let copy = among.copies().and_then(|copies| copies.last_of(shared, &name));
                 copy.inspect(|copy| kept.adds(&name, copy, Some(why)))
             }
@@ -581,7 +583,10 @@ impl Question<'_> {
             held: self.asker.held.clone(),
             ends: Box::pin(std::future::pending()),
         };
-        let answer = self.shared.one(call).await.map_err(|status| Missing::Unheard(status.message))?;
+        let answer = self.shared.one(call).await.map_err(|status| match status.code {
+            429 => Missing::Busy(status.message),
+            _ => Missing::Unheard(status.message),
+        })?;
         let code = answer.status();
         if code == StatusCode::OK {
             return Ok(answer);
@@ -620,7 +625,7 @@ fn nobody(silent: &Silent) -> Status {
 fn unheard(silent: &Silent) -> String {
     let mut all = silent.iter().filter_map(|(name, missing)| match missing {
         Missing::Refused(403 | 404, _) | Missing::TooMuch(_) | Missing::Reported(_) => None,
-        Missing::Refused(_, why) | Missing::Unheard(why) => Some((name, why)),
+        Missing::Refused(_, why) | Missing::Unheard(why) | Missing::Busy(why) => Some((name, why)),
     });
     let mut words = String::new();
     for (name, why) in all.by_ref().take(NAMED) {
@@ -648,7 +653,7 @@ fn warn(headers: &mut HeaderMap, silent: &Silent) {
     let mut missing = silent.iter().filter_map(|(name, missing)| match missing {
         // It has none of that kind.
         Missing::Refused(404, _) | Missing::TooMuch(_) => None,
-        Missing::Refused(_, why) | Missing::Unheard(why) => {
+        Missing::Refused(_, why) | Missing::Unheard(why) | Missing::Busy(why) => {
             Some(format!("cluster {name} is missing: {}", text::line(why, WORDS)))
         }
         Missing::Reported(at) => {

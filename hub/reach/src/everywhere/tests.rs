@@ -397,7 +397,7 @@ async fn what_is_put_together_is_bounded() {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
             Err(Missing::TooMuch(status)) => Err(status.code()),
             Err(Missing::Refused(code, _)) => Err(code),
-            Err(Missing::Unheard(_) | Missing::Reported(_)) => Err(0),
+            Err(Missing::Unheard(_) | Missing::Busy(_) | Missing::Reported(_)) => Err(0),
         }
     };
     let (bytes, held) = read(3000, 4).await.unwrap();
