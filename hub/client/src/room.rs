@@ -152,6 +152,12 @@ impl Room {
         Self { spared: spared.clone(), ..self }
     }
 
+    /// The same for answers, with so many bytes of its own for what is kept: of that no part takes from parts of this one.
+    #[must_use]
+    pub fn beside(&self, kept: usize) -> Self {
+        Self { kept: Shelf::new("all members together", kept), ..self.clone() }
+    }
+
     /// The part of one server: so many bytes of answers at most, and so many of what is kept.
     pub fn corner(&self, bytes: usize, kept: usize) -> Corner {
         Corner {
@@ -330,5 +336,21 @@ mod tests {
         let mut last = Taken::of(corners.last());
         assert!(last.holds(SMALL + 1, To::Write).await);
         assert!(last.own.pieces.is_empty() && last.shared.pieces.is_empty(), "its other room is for others");
+    }
+
+    #[test]
+    fn what_is_kept_beside_takes_nothing_from_the_rest() {
+        const MIB: usize = 1 << 20;
+        let room = Room::new(PIECE, 75 * MIB);
+        let beside = room.beside(25 * MIB);
+        let workers = [(); 2].map(|()| room.corner(PIECE, 40 * MIB));
+        let _places = workers.each_ref().map(|corner| corner.shelf().take(35 * MIB).unwrap());
+        let copies = [(); 2].map(|()| beside.corner(PIECE, 40 * MIB));
+        let filled =
+            copies.iter().flat_map(|corner| std::iter::from_fn(move || corner.shelf().take(MIB).ok()));
+        let filled: Vec<_> = filled.collect();
+        assert!(filled.len() >= 25, "{}", filled.len());
+        assert!(copies[0].shelf().take(MIB).is_err());
+        assert!(workers[0].shelf().take(5 * MIB).is_ok());
     }
 }

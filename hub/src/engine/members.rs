@@ -11,6 +11,7 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 use http::{Request, Response};
 use karmada_api::{
     cluster::{Cluster, ClusterSpec},
+    conditions::Condition,
     consts::extension,
     policy::ClusterAffinity,
 };
@@ -39,7 +40,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::{known::searched::Searched, push::Copies};
+use crate::{
+    known::{heads::is_reported, searched::Searched},
+    push::Copies,
+};
 
 /// Who asks agents for tunnels, in the fields it owns and in the log.
 const AGENT: &str = "karmada-tunnels";
@@ -181,18 +185,30 @@ impl Stored {
             Some((hpa.key.name.to_string(), sought.place(&spec)?, spec.metrics.len()))
         });
         let asking: Vec<_> = asking.take(ALIKE).collect();
-        let works = find(&WORKS)?;
+        let (works, all) = (find(&WORKS)?, find(&CLUSTERS)?);
+        let is_heard = |cluster: &str| {
+            let target = Target { kind: all, namespace: "", name: cluster, subresource: "" };
+            registry.read(&target).is_some_and(|cluster| is_heard(&cluster))
+        };
         let of = |cluster: &String| {
             let namespace = names::execution_namespace(cluster);
-            asking.iter().find_map(|(name, place, metrics)| {
+            let found = asking.iter().find_map(|(name, place, metrics)| {
                 let name = question::work_name(&wanted.namespace, name);
                 let target = Target { kind: works, namespace: &namespace, name: &name, subresource: "" };
                 let (value, at) = told::value(&registry.read(&target)?, *place, *metrics)?;
                 Some(Told { cluster: cluster.clone(), value, at })
-            })
+            });
+            found.filter(|_| is_heard(cluster))
         };
         Ok(clusters.iter().filter_map(of).collect())
     }
+}
+
+/// Whether the agent of a Cluster is heard: what one has reported that is silent counts no more, as with the hub's own
+/// FederatedHPAs.
+fn is_heard(cluster: &Value) -> bool {
+    let conditions = cluster.pointer("/status/conditions").map(Vec::<Condition>::deserialize);
+    conditions.is_some_and(|conditions| conditions.is_ok_and(|list| is_reported(&list)))
 }
 
 impl karmada_reach::Registry for Stored {
@@ -280,5 +296,20 @@ impl karmada_reach::Registry for Stored {
 
     fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {
         ready(self.read(&SECRETS, namespace, name)).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_silent_cluster_has_reported_counts_no_more() {
+        for (ready, counts) in [("True", true), ("False", true), ("Unknown", false)] {
+            let ready = json!({"type": "Ready", "status": ready, "reason": "x", "message": "",
+                "lastTransitionTime": "2026-11-25T10:00:00Z"});
+            assert_eq!(is_heard(&json!({"status": {"conditions": [ready]}})), counts, "{ready}");
+        }
+        assert!(!is_heard(&json!({})));
     }
 }

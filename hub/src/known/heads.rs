@@ -132,7 +132,7 @@ impl ClusterHead {
 }
 
 /// Whether Ready was said by who knows.
-fn is_reported(list: &[conditions::Condition]) -> bool {
+pub(crate) fn is_reported(list: &[conditions::Condition]) -> bool {
     conditions::find(list, condition::READY).is_some_and(|ready| {
         matches!(Ready::from_status(Some(ready.status.as_str())), Ready::True | Ready::False)
             && ready.reason != reason::STATUS_COLLECTION_FAILED

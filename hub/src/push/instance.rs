@@ -299,7 +299,7 @@ impl Instance {
         AbortOnDropHandle::new(tokio::spawn(async move {
             let rest = || {
                 // Beside the corner of what works on it, so that neither waits for the other.
-                let corner = common.room.corner(COPIED.answer, common.settings.kept / PART / 2);
+                let corner = common.copied.corner(COPIED.answer, common.settings.kept / PART / 2);
                 Rest::new(member.clone()).bounded(COPIED).within(Some(corner))
             };
             let key = Key::cluster_scoped(cluster.as_str());

@@ -82,7 +82,7 @@ pub struct Settings {
     pub answers: usize,
     /// What is kept of the objects on all members may take so much of it together, in bytes; one has an eighth of that at
     /// most, and no more than a few times its share. Beyond that each member has its share of it: of collections for which
-    /// there is no room nothing is known.
+    /// there is no room nothing is known. A quarter of it is for copies for searches.
     pub kept: usize,
 }
 
@@ -99,6 +99,9 @@ impl Default for Settings {
     }
 }
 
+/// Of what is kept this part is for copies for searches.
+const COPIED: usize = 4;
+
 /// What all instances have of the hub.
 struct Common {
     client: Client,
@@ -107,6 +110,8 @@ struct Common {
     feed: Feed,
     secrets: Share,
     room: Room,
+    /// For copies for searches, so that they do not take from what works on members.
+    copied: Room,
     starts: Starts,
     copies: Arc<Copies>,
     accounts: Arc<Accounts>,
@@ -159,10 +164,13 @@ impl Pusher {
             scripts: shares.customizations.clone(),
             services: shares.webhooks.clone(),
         };
+        let copied = settings.kept / COPIED;
+        let room = Room::new(settings.answers, settings.kept - copied).counting(&counts.spared);
         let common = Common {
             client: context.client(),
             writer: context.writer.clone(),
-            room: Room::new(settings.answers, settings.kept).counting(&counts.spared),
+            copied: room.beside(copied),
+            room,
             settings,
             feed,
             secrets: Share::new(),

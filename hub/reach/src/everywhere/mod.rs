@@ -11,6 +11,7 @@
 
 mod asked;
 mod copies;
+mod decoded;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 pub(super) mod measured;
@@ -36,7 +37,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use self::asked::Asked;
+use self::{asked::Asked, decoded::Decoded};
 use super::Shared;
 
 /// The name by which all clusters are asked.
@@ -79,6 +80,8 @@ enum Missing {
     Refused(u16, String),
     /// It was not heard.
     Unheard(String),
+    /// The hub did not ask it, since it asks it too much already: nothing it reported stands in.
+    Busy(String),
     /// It was not heard, and what it reported at that time counts.
     Reported(String),
     /// Nothing of the whole is of use any more.
@@ -261,27 +264,32 @@ async fn list(
     query: Option<&str>,
     accept: &'static str,
 ) -> Result<Response<Body>, Status> {
-    let portions = portions(shared, asker, among, path, query, accept).await?;
+    let portions = portions(shared, asker, among, path, query, (accept, None)).await?;
     whole(shared, asker, among, portions).await
 }
 
-/// What each has of a list.
+/// What each has of a list, in this form; of measurements, written anew.
 async fn portions(
     shared: &Arc<Shared>,
     asker: &Asker,
     among: &Among,
     path: &str,
     query: Option<&str>,
-    accept: &'static str,
+    (accept, decoded): (&'static str, Option<&Decoded>),
 ) -> Result<Portions, Status> {
     let query = asked::for_each(query).map_err(Status::bad_request)?;
     let question = Question { shared, asker, among, path: path.to_owned(), other: None, query, accept };
     let room = Arc::new(Semaphore::new(ANSWER));
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
+        let decoded = decoded.cloned();
         async move {
-            let (bytes, held) = within(answer.into_body(), &room, &all).await?;
-            let read = spawn_blocking(move || merge::read(&cluster, &bytes)).await;
+            let (bytes, held) = within(answer.into_body(), Most::Of(&room), &all).await?;
+            let read = move || match decoded {
+                Some(decoded) => merge::read(&cluster, &decoded.list(&bytes)?),
+                None => merge::read(&cluster, &bytes),
+            };
+            let read = spawn_blocking(read).await;
             let read = read.map_err(|error| Missing::Unheard(error.to_string()))?;
             read.map(|portion| (portion, held)).map_err(Missing::Unheard)
         }
@@ -303,7 +311,7 @@ async fn portions(
     answers.extend(heard);
     for (name, missing) in unheard {
         let copy = match &missing {
-            Missing::Unheard(why) => {
+            Missing::Unheard(why) | Missing::Busy(why) => {
                 let copy = among.copies().and_then(|copies| copies.last_of(shared, &name));
                 copy.inspect(|copy| kept.adds(&name, copy, Some(why)))
             }
@@ -374,28 +382,50 @@ fn sort_in<T>(
     Ok(())
 }
 
+/// How much of a body is read.
+#[derive(Clone, Copy)]
+enum Most<'a> {
+    /// What all answers to a request may have together.
+    Of(&'a Semaphore),
+    /// So many KiB: a longer one counts as not heard, and takes nothing from others.
+    One(usize),
+}
+
+/// Takes so many KiB of what all answers to a request may have.
+fn draw(room: &Semaphore, kibibytes: u32, most: usize) -> Result<(), Missing> {
+    match room.try_acquire_many(kibibytes) {
+        Ok(permit) => {
+            permit.forget();
+            Ok(())
+        }
+        Err(_) => Err(Missing::TooMuch(Box::new(Status::too_large(format!(
+            "what all clusters answer is more than {} MiB: ask for one namespace, by labels, or cluster by cluster",
+            most >> 10
+        ))))),
+    }
+}
+
 /// Reads a body, as far as there is room for it; what it takes.
 async fn within(
     body: Body,
-    room: &Semaphore,
+    most: Most<'_>,
     all: &Arc<Semaphore>,
 ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
     let (mut bytes, mut counted, mut held) = (Vec::new(), 0, Vec::new());
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
+        if let Most::One(most) = most
+            && bytes.len() + part.len() > most << 10
+        {
+            return Err(Missing::Unheard(format!("it answers more than {most} KiB")));
+        }
         bytes.extend_from_slice(&part);
         let more = bytes.len().div_ceil(1 << 10) - counted;
         counted += more;
         let more = u32::try_from(more).unwrap_or(u32::MAX);
-        match room.try_acquire_many(more) {
-            Ok(permit) => permit.forget(),
-            Err(_) => {
-                return Err(Missing::TooMuch(Box::new(Status::too_large(format!(
-                    "what all clusters answer is more than {} MiB: ask for one namespace, by labels, or cluster by cluster",
-                    ANSWER >> 10
-                )))));
-            }
+        if let Most::Of(room) = most {
+            draw(room, more, ANSWER)?;
         }
         match all.clone().try_acquire_many_owned(more) {
             Ok(permit) => held.push(permit),
@@ -553,7 +583,10 @@ impl Question<'_> {
             held: self.asker.held.clone(),
             ends: Box::pin(std::future::pending()),
         };
-        let answer = self.shared.one(call).await.map_err(|status| Missing::Unheard(status.message))?;
+        let answer = self.shared.one(call).await.map_err(|status| match status.code {
+            429 => Missing::Busy(status.message),
+            _ => Missing::Unheard(status.message),
+        })?;
         let code = answer.status();
         if code == StatusCode::OK {
             return Ok(answer);
@@ -592,7 +625,7 @@ fn nobody(silent: &Silent) -> Status {
 fn unheard(silent: &Silent) -> String {
     let mut all = silent.iter().filter_map(|(name, missing)| match missing {
         Missing::Refused(403 | 404, _) | Missing::TooMuch(_) | Missing::Reported(_) => None,
-        Missing::Refused(_, why) | Missing::Unheard(why) => Some((name, why)),
+        Missing::Refused(_, why) | Missing::Unheard(why) | Missing::Busy(why) => Some((name, why)),
     });
     let mut words = String::new();
     for (name, why) in all.by_ref().take(NAMED) {
@@ -620,7 +653,7 @@ fn warn(headers: &mut HeaderMap, silent: &Silent) {
     let mut missing = silent.iter().filter_map(|(name, missing)| match missing {
         // It has none of that kind.
         Missing::Refused(404, _) | Missing::TooMuch(_) => None,
-        Missing::Refused(_, why) | Missing::Unheard(why) => {
+        Missing::Refused(_, why) | Missing::Unheard(why) | Missing::Busy(why) => {
             Some(format!("cluster {name} is missing: {}", text::line(why, WORDS)))
         }
         Missing::Reported(at) => {

@@ -62,12 +62,9 @@ impl Registry for Many {
         wanted: &'a crate::Wanted,
         clusters: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<crate::Told>, Status>> {
-        let is_asked = wanted.metric == "reported";
-        let of = |cluster: &String| crate::Told {
-            cluster: cluster.clone(),
-            value: 2500,
-            at: "2026-11-25T09:00:00Z".to_owned(),
-        };
+        let is_asked = wanted.metric.starts_with("reported");
+        let at = if wanted.metric == "reported" { "2026-11-25T09:00:00Z" } else { "x" };
+        let of = |cluster: &String| crate::Told { cluster: cluster.clone(), value: 2500, at: at.to_owned() };
         Box::pin(ready(Ok(clusters.iter().filter(|_| is_asked).map(of).collect())))
     }
 
@@ -396,11 +393,11 @@ async fn what_is_put_together_is_bounded() {
     let all = Arc::new(Semaphore::new(6));
     let read = async |bytes: usize, room: usize| {
         let body = Body::from(vec![b' '; bytes]);
-        match within(body, &Semaphore::new(room), &all).await {
+        match within(body, Most::Of(&Semaphore::new(room)), &all).await {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
             Err(Missing::TooMuch(status)) => Err(status.code()),
             Err(Missing::Refused(code, _)) => Err(code),
-            Err(Missing::Unheard(_) | Missing::Reported(_)) => Err(0),
+            Err(Missing::Unheard(_) | Missing::Busy(_) | Missing::Reported(_)) => Err(0),
         }
     };
     let (bytes, held) = read(3000, 4).await.unwrap();
@@ -634,6 +631,46 @@ async fn what_was_reported_stands_in_for_who_does_not_answer() {
     let (code, list) = ask(customs, request("GET", custom)).await;
     assert_eq!((code, values(&list)), (StatusCode::OK, vec!["2500m".to_owned()]), "{list}");
     assert_eq!(list["body"]["items"][0]["describedObject"]["name"], "web");
-    let (code, _) = ask(customs, request("GET", &custom.replace("/web/", "/*/"))).await;
-    assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
+    // Nor does a report count whose time is none.
+    for other in [custom.replace("/web/", "/*/"), custom.replace("/reported", "/reported-at-no-time")] {
+        let (code, _) = ask(customs, request("GET", &other)).await;
+        assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE, "{other}");
+    }
+}
+
+/// What a member says of `hits` is its own: it takes nothing away from another, nor makes the whole unreadable.
+#[tokio::test]
+async fn what_one_member_answers_does_not_harm_the_rest() {
+    let path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/services/web/hits";
+    let mut large = hits("1");
+    large["padding"] = json!("x".repeat(9 << 20));
+    let mut many = hits("1");
+    many["items"] = json!(vec![json!({"value": "1"}); 50_001]);
+    let with = |field: &str, value: Value| {
+        let mut list = hits("1");
+        list["items"][0][field] = value;
+        list
+    };
+    let rows = [
+        ("9 MiB", large),
+        ("many items", many),
+        ("no time", with("timestamp", json!("x"))),
+        ("no selector", with("metric", json!({"name": "hits", "selector": 5}))),
+        ("another object", with("describedObject", json!({"namespace": "n", "name": "other"}))),
+        ("another namespace", with("describedObject", json!({"namespace": "m", "name": "web"}))),
+    ];
+    for (what, answer) in rows {
+        let log = Log::default();
+        let members = BTreeMap::from([
+            ("a", measures("a", vec![(path, hits("1500m"))], &log).await),
+            ("evil", measures("evil", vec![(path, answer)], &log).await),
+        ]);
+        let reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
+        let hub = answering(reach.metrics().remove(1).by.clone(), "").await;
+        let (code, list) = ask(hub, request("GET", path)).await;
+        assert_eq!(code, StatusCode::OK, "{what}: {list}");
+        let items = list["body"]["items"].as_array().unwrap();
+        assert_eq!((items.len(), &items[0]["value"]), (1, &json!("1500m")), "{what}");
+        assert!(list["warnings"].as_str().unwrap().contains("cluster evil is missing"), "{what}: {list}");
+    }
 }
