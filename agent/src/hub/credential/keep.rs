@@ -579,6 +579,7 @@ mod tests {
         // What the disk does not let be read now is not set aside: it may pass.
         fs::remove_file(&first).unwrap();
         fs::create_dir(&first).unwrap();
+        fs::write(&copy, "").unwrap();
         assert!(keep.load().await.unwrap_err().contains("karmada-kubeconfig: "));
         fs::write(&copy, &whole).unwrap();
         assert_eq!(keep.load().await.unwrap().kubeconfig.as_deref(), Some("apiVersion: v1\nkind: Config"));
