@@ -233,6 +233,7 @@ impl Driver {
     /// Waits until everything agrees, and says how long that took.
     async fn agree(&mut self, when: &str) -> Duration {
         let begin = Instant::now();
+        let (mut said, mut held) = (String::new(), false);
         loop {
             let told = disagreement(&self.world, &self.ledger, self.services).await;
             let Err(missing) = told else {
@@ -240,13 +241,19 @@ impl Driver {
                 self.ledger.settled();
                 return begin.elapsed();
             };
+            let kind: String = missing.chars().take(30).collect();
+            if said != kind {
+                self.ledger.tell(format!("not yet: {missing}"));
+                said = kind;
+            }
             self.confirm().await;
             self.confirm_what_agents_ask().await;
             self.wish_again().await;
             for member in self.given_back.clone() {
                 self.register_again(member).await;
             }
-            let held = missing.contains(extension::FLAPPING);
+            // When the hold ends something else may be under way.
+            held |= missing.contains(extension::FLAPPING);
             let patience = if held { AGREEMENT + flaps::Settings::default().first } else { AGREEMENT };
             if begin.elapsed() > patience {
                 self.ledger.accuse(format!("no agreement {when} within {patience:?}: {missing}"));
