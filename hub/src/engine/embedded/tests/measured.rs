@@ -52,6 +52,14 @@ async fn what_a_cluster_has_reported_counts_where_it_cannot_be_asked() {
         "version": "v1alpha1", "resource": "", "name": "web"}, "status": report}]}});
     let path = WORKS.subresource(Some("karmada-es-m1"), object::name(&work), "status");
     rest.patch(&path, Patch::Merge, &status).await.expect("an answer");
+    let ready = async |status: &str| {
+        let condition = json!({"type": "Ready", "status": status, "reason": "r", "message": "",
+            "lastTransitionTime": "2026-11-25T10:00:00Z"});
+        let status = json!({"status": {"conditions": [condition]}});
+        let path = format!("{CLUSTERS}/m1/status");
+        rest.patch(&path, Patch::Merge, &status).await.expect("a cluster's status");
+    };
+    ready("True").await;
     for (path, want) in [(hits, "7"), (&format!("{queue}?labelSelector=a%3Db"), "1500m")] {
         let list = rest.get(path).await.expect("what was reported");
         let item = &list["items"][0];
@@ -68,5 +76,9 @@ async fn what_a_cluster_has_reported_counts_where_it_cannot_be_asked() {
         let error = rest.get(path).await.expect_err("nobody has said that");
         assert!(error.to_string().contains("no cluster has answered: m1: "), "{path}: {error}");
     }
+    // Nor does what one has said that is silent.
+    ready("Unknown").await;
+    let error = rest.get(hits).await.expect_err("it is not heard");
+    assert!(error.to_string().contains("no cluster has answered: m1: "), "{error}");
     world.stop.cancel();
 }
