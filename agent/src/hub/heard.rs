@@ -44,14 +44,15 @@ struct NewsIn {
     metadata: MetaIn,
 }
 
+/// What of a Work's metadata says which one it is, and as of when.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct MetaIn {
-    name: String,
+pub(super) struct MetaIn {
+    pub(super) name: String,
     #[serde(default)]
-    uid: String,
+    pub(super) uid: String,
     #[serde(default)]
-    resource_version: String,
+    pub(super) resource_version: String,
 }
 
 impl Heard {

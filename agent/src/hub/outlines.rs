@@ -19,7 +19,11 @@ use karmada_client::{
 use karmada_member::{Desired, DesiredWork, revision::Revision};
 use serde::Deserialize;
 
-use super::{heard::Heard, known::asked, slices::OTHERS};
+use super::{
+    heard::{Heard, MetaIn},
+    known::asked,
+    slices::OTHERS,
+};
 
 /// Works per page.
 const PAGE: usize = 500;
@@ -53,16 +57,6 @@ struct ListMeta {
 #[derive(Deserialize)]
 struct ItemIn {
     metadata: MetaIn,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MetaIn {
-    name: String,
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    resource_version: String,
 }
 
 impl MetaIn {
