@@ -3,21 +3,26 @@
 //! Objects stay JSON here: what is propagated may hold fields newer than any struct we know. Paths are built by
 //! [`Resource`], so that nothing else concatenates them.
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+mod error;
+mod path;
+
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use kube::{
-    Client,
-    client::Body,
-    core::{Status, response::StatusDetails},
-};
+use kube::{Client, client::Body};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time;
 
+pub(crate) use self::error::chain;
+use self::error::failure;
+pub use self::{
+    error::Error,
+    path::{Resource, path_segment, query_value},
+};
 use crate::{
     kept::{Lacks, Shelf},
     link::pace,
@@ -65,79 +70,12 @@ impl Default for Bounds {
 /// What a server's own shelf is called.
 const OF_SERVER: &str = "this member";
 
-/// No server is left alone for longer, whatever it asks for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
-
 /// What to accept where of an object only the metadata are wanted; a server that does not know how sends all of it.
 pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// The same of a list.
 pub const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-
-/// A kind as it is addressed: where its objects live.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Resource {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// API version within the group.
-    pub version: String,
-    /// The name in paths: `deployments`.
-    pub plural: String,
-    /// The kind in objects: `Deployment`.
-    pub kind: String,
-    /// Whether objects live in namespaces.
-    pub namespaced: bool,
-}
-
-impl Resource {
-    /// A resource of the given names.
-    pub fn new(group: &str, version: &str, plural: &str, kind: &str, namespaced: bool) -> Self {
-        Self {
-            group: group.into(),
-            version: version.into(),
-            plural: plural.into(),
-            kind: kind.into(),
-            namespaced,
-        }
-    }
-
-    /// `apps/v1`, or `v1` for the core group.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
-    }
-
-    /// The path of all objects, in one namespace if one is given and the kind is namespaced.
-    pub fn collection(&self, namespace: Option<&str>) -> String {
-        let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
-        match namespace.filter(|n| self.namespaced && !n.is_empty()) {
-            Some(namespace) => {
-                format!("{root}/{}/namespaces/{}/{}", self.version, segment(namespace), self.plural)
-            }
-            None => format!("{root}/{}/{}", self.version, self.plural),
-        }
-    }
-
-    /// The path of one object.
-    pub fn object(&self, namespace: Option<&str>, name: &str) -> String {
-        format!("{}/{}", self.collection(namespace), segment(name))
-    }
-
-    /// The path of a subresource of one object.
-    pub fn subresource(&self, namespace: Option<&str>, name: &str, subresource: &str) -> String {
-        format!("{}/{}/{subresource}", self.collection(namespace), segment(name))
-    }
-}
-
-impl fmt::Display for Resource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.group.is_empty() {
-            f.write_str(&self.plural)
-        } else {
-            write!(f, "{}.{}", self.plural, self.group)
-        }
-    }
-}
 
 /// The kinds of PATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,148 +99,6 @@ impl Patch {
             // JSON is YAML; servers older than 1.32 know apply only by this name.
             Self::Apply => "application/apply-patch+yaml",
         }
-    }
-}
-
-/// Why a request came to nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The server answered with a failure.
-    #[error("{}", .0.message)]
-    Api(Box<Status>),
-    /// The server could not be reached, or the answer broke off.
-    #[error("{method} {path}: {cause}")]
-    Transport {
-        /// The request's method.
-        method: Method,
-        /// The request's path.
-        path: String,
-        /// What the transport said.
-        cause: String,
-    },
-    /// No complete answer within the deadline.
-    #[error("{method} {path}: no answer within {}s", .after.as_secs())]
-    Timeout {
-        /// The request's method.
-        method: Method,
-        /// The request's path.
-        path: String,
-        /// How long was waited.
-        after: Duration,
-    },
-    /// The answer has more bytes than are read.
-    #[error("{method} {path}: the answer is larger than {limit} bytes")]
-    TooLarge {
-        /// The request's method.
-        method: Method,
-        /// The request's path.
-        path: String,
-        /// How many are.
-        limit: usize,
-    },
-    /// The answer is longer than there is room for beside the answers of others ([`Room`](crate::Room)).
-    #[error(
-        "{method} {path}: the answer has more than {bytes} bytes, and long answers of others take the memory for that"
-    )]
-    NoRoom {
-        /// The request's method.
-        method: Method,
-        /// The request's path.
-        path: String,
-        /// How many were read.
-        bytes: usize,
-    },
-    /// The answer was not what the API promises.
-    #[error("{method} {path}: cannot read the answer: {cause}")]
-    Answer {
-        /// The request's method.
-        method: Method,
-        /// The request's path.
-        path: String,
-        /// What is wrong with it.
-        cause: String,
-    },
-}
-
-impl Error {
-    /// The server's answer, if there was one.
-    pub fn status(&self) -> Option<&Status> {
-        match self {
-            Self::Api(status) => Some(status),
-            _ => None,
-        }
-    }
-
-    /// The HTTP status code, if there was an answer.
-    pub fn code(&self) -> Option<u16> {
-        self.status().map(|s| s.code)
-    }
-
-    /// Kubernetes' machine-readable reason, empty without an answer.
-    pub fn reason(&self) -> &str {
-        self.status().map_or("", |s| s.reason.as_str())
-    }
-
-    /// 404: the object, or its kind, is not there.
-    pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
-    }
-
-    /// 404, by a server that has looked for the object of this name: not by one that does not serve its kind (yet), and not
-    /// by whatever else is on the way.
-    pub fn is_absence_of(&self, name: &str) -> bool {
-        let details = self.status().and_then(|status| status.details.as_ref());
-        self.is_not_found()
-            && self.reason() == "NotFound"
-            && details.is_some_and(|details| details.name == name && !details.kind.is_empty())
-    }
-
-    /// 409 because the object has changed or an apply met another owner.
-    pub fn is_conflict(&self) -> bool {
-        self.code() == Some(409) && self.reason() != "AlreadyExists"
-    }
-
-    /// 409 because the object is there already.
-    pub fn is_already_exists(&self) -> bool {
-        self.code() == Some(409) && self.reason() == "AlreadyExists"
-    }
-
-    /// 403.
-    pub fn is_forbidden(&self) -> bool {
-        self.code() == Some(403)
-    }
-
-    /// 422: the server understood and will not have it.
-    pub fn is_invalid(&self) -> bool {
-        self.code() == Some(422)
-    }
-
-    /// 410: the revision is too old.
-    pub fn is_gone(&self) -> bool {
-        self.code() == Some(410)
-    }
-
-    /// No answer was had: the server is away or the link is.
-    pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Transport { .. } | Self::Timeout { .. })
-    }
-
-    /// Less of it would be taken.
-    pub fn is_too_much(&self) -> bool {
-        matches!(self, Self::TooLarge { .. } | Self::NoRoom { .. })
-    }
-
-    /// Trying the very same request again may help.
-    pub fn is_transient(&self) -> bool {
-        self.is_unreachable()
-            || matches!(self, Self::NoRoom { .. })
-            || self.code().is_some_and(|code| code == 429 || code >= 500)
-    }
-
-    /// How long the server asks to be left alone, in its Status or in the header of whatever it answered with.
-    pub fn retry_after(&self) -> Option<Duration> {
-        let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)).min(LONGEST_PAUSE))
     }
 }
 
@@ -708,170 +504,9 @@ pub(crate) async fn open(client: &Client, request: Request<Body>) -> Result<http
     Err(Error::Api(Box::new(failure(code, pause, &body))))
 }
 
-/// The Status of a failure answer; one is made up when the answer is something else (a proxy's page, a plain text). `pause`
-/// is the seconds that its header asks for.
-fn failure(code: StatusCode, pause: Option<u32>, body: &[u8]) -> Status {
-    let parsed =
-        serde_json::from_slice::<Status>(body).ok().filter(|s| !s.message.is_empty() || !s.reason.is_empty());
-    let mut status = parsed.unwrap_or_else(|| {
-        let text: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
-        let name = code.canonical_reason().unwrap_or("unknown status");
-        let message = if text.is_empty() { format!("{} {name}", code.as_u16()) } else { text };
-        Status { status: None, code: 0, message, metadata: None, reason: String::new(), details: None }
-    });
-    status.code = code.as_u16();
-    let details = status.details.get_or_insert_with(|| StatusDetails {
-        name: String::new(),
-        group: String::new(),
-        kind: String::new(),
-        uid: String::new(),
-        causes: Vec::new(),
-        retry_after_seconds: 0,
-    });
-    if details.retry_after_seconds == 0 {
-        details.retry_after_seconds = pause.unwrap_or_default();
-    }
-    status
-}
-
-/// An error with all of its causes, on one line: the outermost alone is usually "error sending request".
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
-}
-
-/// Percent-encodes a value for a query.
-pub fn query_value(value: &str) -> String {
-    encode_but(value, b"-._~")
-}
-
-/// Percent-encodes a name of which it is not known whether a server would accept it, as a segment of a path.
-pub fn path_segment(name: &str) -> String {
-    segment(name).into_owned()
-}
-
-/// Percent-encodes a segment of a path. Names are not always what a server would accept.
-fn segment(name: &str) -> Cow<'_, str> {
-    const PLAIN: &[u8] = b"-._~:@!$&'()*+,;=";
-    if name == "." || name == ".." {
-        return Cow::Owned(encode_but(name, b""));
-    }
-    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || PLAIN.contains(&byte)) {
-        return Cow::Borrowed(name);
-    }
-    Cow::Owned(encode_but(name, PLAIN))
-}
-
-/// Percent-encodes all but letters, digits and these.
-fn encode_but(text: &str, plain: &[u8]) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths() {
-        let deployments = Resource::new("apps", "v1", "deployments", "Deployment", true);
-        let nodes = Resource::new("", "v1", "nodes", "Node", false);
-        let rows = [
-            (deployments.collection(None), "/apis/apps/v1/deployments"),
-            (deployments.collection(Some("shop")), "/apis/apps/v1/namespaces/shop/deployments"),
-            (deployments.object(Some("shop"), "web"), "/apis/apps/v1/namespaces/shop/deployments/web"),
-            (
-                deployments.subresource(Some("shop"), "web", "status"),
-                "/apis/apps/v1/namespaces/shop/deployments/web/status",
-            ),
-            (nodes.object(None, "n1"), "/api/v1/nodes/n1"),
-            (nodes.object(Some("ignored"), "n1"), "/api/v1/nodes/n1"),
-            (nodes.object(None, "system:node"), "/api/v1/nodes/system:node"),
-            (nodes.object(None, "n1/status?a#b%c"), "/api/v1/nodes/n1%2Fstatus%3Fa%23b%25c"),
-            (nodes.object(None, ".."), "/api/v1/nodes/%2E%2E"),
-            (deployments.collection(Some("a/b")), "/apis/apps/v1/namespaces/a%2Fb/deployments"),
-            (deployments.api_version(), "apps/v1"),
-            (nodes.api_version(), "v1"),
-            (deployments.to_string(), "deployments.apps"),
-        ];
-        for (got, want) in rows {
-            assert_eq!(got, want);
-        }
-    }
-
-    #[test]
-    fn a_failure_without_a_status_is_still_told() {
-        let rows = [
-            (503, &b"upstream connect error"[..], "upstream connect error"),
-            (502, b"", "502 Bad Gateway"),
-            (
-                404,
-                br#"{"kind":"Status","message":"pods \"x\" not found","reason":"NotFound","code":404}"#,
-                "pods \"x\" not found",
-            ),
-            (500, br#"{"some":"json"}"#, r#"{"some":"json"}"#),
-        ];
-        for (code, body, message) in rows {
-            let status = failure(StatusCode::from_u16(code).unwrap(), None, body);
-            assert_eq!((status.code, status.message.as_str()), (code, message));
-        }
-    }
-
-    #[test]
-    fn only_a_server_that_has_looked_says_that_an_object_is_absent() {
-        let absent = |code, body: &str| {
-            let status = failure(StatusCode::from_u16(code).unwrap(), None, body.as_bytes());
-            Error::Api(Box::new(status)).is_absence_of("x")
-        };
-        let said = r#"{"kind":"Status","status":"Failure","message":"pods \"x\" not found","reason":"NotFound","code":404,
-            "details":{"name":"x","kind":"pods"}}"#;
-        assert!(absent(404, said));
-        assert!(!absent(404, &said.replace("\"name\":\"x\"", "\"name\":\"y\"")));
-        assert!(!absent(403, said));
-        for text in [
-            "404 page not found\n",
-            r#"{"kind":"Status","message":"the server could not find the requested resource","reason":"NotFound","code":404,"details":{}}"#,
-            "<html>nginx</html>",
-        ] {
-            assert!(!absent(404, text), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_pause_is_heard_from_the_header_and_from_the_status() {
-        let status = br#"{"kind":"Status","reason":"TooManyRequests","message":"m","details":{"retryAfterSeconds":3},"code":429}"#;
-        let bare = br#"{"kind":"Status","reason":"TooManyRequests","message":"m","code":429}"#;
-        // (header, body, pause in seconds)
-        let rows: [(Option<u32>, &[u8], Option<u64>); 6] = [
-            (Some(7), b"Too many requests, please try again later.\n", Some(7)),
-            (Some(7), status, Some(3)),
-            (Some(7), bare, Some(7)),
-            (None, bare, None),
-            (None, b"", None),
-            (Some(u32::MAX), b"", Some(600)),
-        ];
-        for (header, body, want) in rows {
-            let error = Error::Api(Box::new(failure(StatusCode::TOO_MANY_REQUESTS, header, body)));
-            let got = error.retry_after().map(|pause| pause.as_secs());
-            assert_eq!(got, want, "{header:?} {}", String::from_utf8_lossy(body));
-        }
-    }
 
     #[test]
     fn what_would_take_much_more_than_its_length_is_not_read() {
@@ -917,13 +552,5 @@ mod tests {
                 Err(error) => assert!(!taken && matches!(error, Error::TooLarge { .. }), "{bytes}: {error}"),
             }
         }
-    }
-
-    #[test]
-    fn query_values_are_encoded() {
-        assert_eq!(
-            query_value("karmada.io/managed=true,a in (b)"),
-            "karmada.io%2Fmanaged%3Dtrue%2Ca%20in%20%28b%29"
-        );
     }
 }
