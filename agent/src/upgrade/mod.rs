@@ -99,6 +99,8 @@ struct Seen {
     /// What it knows of the last trial; nothing before it has looked.
     trial: Option<Option<Trial>>,
     proof: Proof,
+    /// The hub is being asked which one it is, and something waits for that.
+    asked: bool,
 }
 
 impl Upgrader {
@@ -128,7 +130,9 @@ impl Upgrader {
                 }
             };
             let first = seen.trial.is_none();
-            let pause = if in_trouble || !on_trial {
+            let pause = if std::mem::take(&mut seen.asked) {
+                ON_TRIAL
+            } else if in_trouble || !on_trial {
                 LOOK
             } else if first {
                 Duration::ZERO
@@ -198,8 +202,13 @@ impl Upgrader {
             Act::Begin | Act::GoBack if !self.is_active() => {
                 self.say(offer, Stands::Waiting, "the agent does not act for the cluster now".to_owned());
             }
-            Act::Begin | Act::GoBack if self.rights.is_unheard_for(UNHEARD) || !self.view.is_believed() => {
-                self.say(offer, Stands::Waiting, "the hub is asked first".to_owned());
+            Act::Begin | Act::GoBack if self.rights.is_unheard_for(UNHEARD) => {
+                self.say(offer, Stands::Waiting, "the hub is not heard now".to_owned());
+            }
+            Act::Begin | Act::GoBack if !self.view.is_believed() => {
+                self.view.wants_belief();
+                seen.asked = true;
+                self.say(offer, Stands::Waiting, "the hub is asked first which one it is".to_owned());
             }
             Act::Begin => {
                 let Some(offer) = offer else { return Ok(()) };
