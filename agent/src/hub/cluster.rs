@@ -131,6 +131,11 @@ impl ClusterView {
         self.trust.is_sure()
     }
 
+    /// Has it asked which one it is. Nobody does so by himself after a connection over which nothing new comes.
+    pub(crate) fn wants_belief(&self) {
+        self.trust.question.wake();
+    }
+
     pub(crate) fn subscribe(&self) -> latest::Receiver<Option<Arc<Value>>> {
         self.current.subscribe()
     }

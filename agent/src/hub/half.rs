@@ -223,7 +223,8 @@ impl HubHalf {
         if let Some(upgrade) = config.upgrade.clone() {
             let own = (self.member.clone(), env.clone(), config.version.clone());
             let sides = (Arc::clone(&self.view), Arc::clone(half), rights.clone());
-            tasks.loops.spawn(Upgrader::new(upgrade, own, sides, self.upgrade.clone()).run());
+            let told = (self.upgrade.clone(), config.cluster.clone());
+            tasks.loops.spawn(Upgrader::new(upgrade, own, sides, told).run());
         }
         tasks.loops.spawn(keep_holds(Arc::clone(&self.view), Arc::clone(half)));
         let reporter = self.reporter(half, tasks);

@@ -517,6 +517,8 @@ impl Reporter {
         troubled(&mut new.conditions, &self.config.troubles, self.half.trouble(), now);
         let held = self.half.removals_hold();
         shown(&mut new.conditions, extension::REMOVALS_HELD, "TooManyAtOnce", held, now);
+        let gave_way = self.upgrade.gave_way();
+        shown(&mut new.conditions, extension::UPGRADE_GAVE_WAY, "DeploymentChanged", gave_way, now);
         let older = self.trust.why().map(|why| why.to_string());
         shown(&mut new.conditions, extension::HUB_OLDER, "KnowsLess", older, now);
         new

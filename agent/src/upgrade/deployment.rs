@@ -95,18 +95,15 @@ impl Deployment {
             new: new.clone(),
             kept: kept.into(),
             since: now,
+            waited: 0,
             taken: None,
             linked: 0,
             lifeless: 0,
             ended: None,
+            gave_way: false,
             why: String::new(),
         };
-        let spec = json!({
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "minReadySeconds": BESIDE,
-            "progressDeadlineSeconds": BESIDE + 600,
-        });
-        self.write(live, &trial, spec, Some(&new)).await?;
+        self.write(live, &trial, beside(), Some(&new)).await?;
         Ok(trial)
     }
 
@@ -128,15 +125,15 @@ impl Deployment {
         Ok(trial)
     }
 
-    /// Writes how a trial has ended, and puts back all that was changed for it but the image.
+    /// Writes how a trial has ended, and puts back what was changed for it but the image, where nobody else has changed it since.
     pub(crate) async fn settle(
         &self,
         live: &Value,
         trial: &Trial,
         image: Option<&str>,
     ) -> Result<(), Trouble> {
-        let mut spec = json!({});
-        for field in CHANGED.iter().filter(|_| live["spec"]["minReadySeconds"] == BESIDE) {
+        let (mut spec, ours) = (json!({}), beside());
+        for field in CHANGED.iter().filter(|field| live["spec"][**field] == ours[**field]) {
             spec[*field] = trial.kept[*field].clone();
         }
         if spec["strategy"].is_object() && spec["strategy"].get("rollingUpdate").is_none() {
@@ -170,6 +167,32 @@ impl Deployment {
         let written = self.member.patch(&path, Patch::Merge, &change).await;
         written.map(drop).map_err(|error| self.trouble(error))
     }
+}
+
+/// What a trial makes of a Deployment's spec: the old Pod stays beside the new one.
+fn beside() -> Value {
+    json!({
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "minReadySeconds": BESIDE,
+        "progressDeadlineSeconds": BESIDE + 600,
+    })
+}
+
+/// Ends a trial of which somebody else has changed what it stands on: its image, as `kubectl rollout undo` does, or how long the old
+/// Pod stays, as whoever applies a manifest of his own. Whether that is so.
+pub(crate) fn give_way(live: &Value, trial: &mut Trial) -> Result<bool, Trouble> {
+    let (_, image) = image(live)?;
+    if image != trial.new {
+        trial.give_way(false, &format!("its image is {image} now"));
+        return Ok(true);
+    }
+    let ours = beside();
+    let differs =
+        ["strategy", "minReadySeconds"].into_iter().find(|field| live["spec"][*field] != ours[*field]);
+    if let Some(field) = differs {
+        trial.give_way(true, &format!("its {field}"));
+    }
+    Ok(differs.is_some())
 }
 
 /// What a Deployment says of the last trial.
@@ -231,12 +254,46 @@ mod tests {
                 begun: "2026-11-26T01:00:00Z".parse().unwrap(),
                 image: named.to_owned(),
                 returns: false,
+                spread: 0,
             };
             match (wanted_image(old, &offer), want) {
                 (Ok(got), Ok(want)) => assert_eq!(got, want, "{old}"),
                 (Err(got), Err(want)) => assert!(got.contains(want), "{got}"),
                 (got, want) => panic!("{old}: {got:?}, wanted {want:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_trial_gives_way_to_whoever_changes_what_it_stands_on() {
+        let deployment = |image: &str, spec: Value| {
+            let mut spec = spec;
+            spec["template"] = json!({"spec": {"containers": [{"name": CONTAINER, "image": image}]}});
+            json!({"metadata": {"name": "d"}, "spec": spec})
+        };
+        let applied = || {
+            let mut spec = beside();
+            spec["strategy"] = json!({"type": "Recreate"});
+            spec
+        };
+        let mut recreated = beside();
+        recreated.as_object_mut().unwrap().remove("minReadySeconds");
+        // Of what is there: does the trial end, and does the new version stay?
+        let rows = [
+            (deployment("x:2", beside()), None),
+            (deployment("x:1", beside()), Some(Ended::Returned)),
+            (deployment("x:3", applied()), Some(Ended::Returned)),
+            (deployment("x:2", applied()), Some(Ended::Committed)),
+            (deployment("x:2", recreated), Some(Ended::Committed)),
+        ];
+        let kept = json!({
+            "version": "0.6.0", "begun": "2026-11-26T01:00:00Z", "was": "0.5.0", "old": "x:1", "new": "x:2",
+            "since": "2026-11-26T01:00:00Z",
+        });
+        for (live, want) in rows {
+            let mut trial = Trial::read(&kept.to_string()).unwrap();
+            assert_eq!((give_way(&live, &mut trial).unwrap(), trial.ended), (want.is_some(), want), "{live}");
+            assert_eq!(trial.gave_way, want.is_some());
         }
     }
 

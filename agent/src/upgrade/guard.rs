@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use karmada_client::{Rest, lease};
-use karmada_core::upgrade::trial::Trial;
+use karmada_core::upgrade::trial::{Ended, Trial};
 use karmada_env::Env;
 use serde_json::Value;
 
@@ -88,9 +88,11 @@ impl Guard {
         let Some(mut trial) = deployment::trial(&live).filter(Trial::is_open) else {
             return Ok(Some(ended(&live)));
         };
-        if deployment::image(&live)?.1 != trial.new {
-            // Somebody else has put another one there.
-            return Ok(Some(Outcome::Returned));
+        if deployment::give_way(&live, &mut trial)? {
+            tracing::warn!(version = %trial.version, why = %trial.why, "the trial is over");
+            self.site.settle(&live, &trial, None).await?;
+            let stays = trial.ended == Some(Ended::Committed);
+            return Ok(Some(if stays { Outcome::Committed } else { Outcome::Returned }));
         }
         let linked = self.hub.get_bytes("/version", "application/json").await.is_ok();
         let lives = self.lives(sight).await;

@@ -44,6 +44,8 @@ use deployment::Deployment;
 const LOOK: Duration = Duration::from_secs(30);
 /// And while something is.
 const ON_TRIAL: Duration = Duration::from_secs(5);
+/// What was used of its time before it has started is kept so often.
+const KEEP: Duration = Duration::from_secs(60);
 /// A hub that was not heard for so long says nothing for a new version.
 const UNHEARD: Duration = Duration::from_secs(60);
 
@@ -60,12 +62,24 @@ pub struct Upgrade {
 
 /// What is reported, for whoever reports.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told(Arc<Mutex<Option<Report>>>);
+pub(crate) struct Told(Arc<Mutex<Said>>);
+
+#[derive(Debug, Default)]
+struct Said {
+    report: Option<Report>,
+    /// Why the last trial was given up for what somebody at the cluster did.
+    gave_way: Option<String>,
+}
 
 impl Told {
     /// As it stands in the Cluster's annotation.
     pub(crate) fn text(&self) -> Option<String> {
-        self.0.lock().as_ref().map(Report::write)
+        self.0.lock().report.as_ref().map(Report::write)
+    }
+
+    /// What a condition of the Cluster says, if there is something to say.
+    pub(crate) fn gave_way(&self) -> Option<String> {
+        self.0.lock().gave_way.clone()
     }
 }
 
@@ -91,6 +105,7 @@ pub(crate) struct Upgrader {
     half: Arc<Member>,
     rights: Rights,
     told: Told,
+    cluster: String,
 }
 
 /// What it remembers between two looks.
@@ -99,6 +114,48 @@ struct Seen {
     /// What it knows of the last trial; nothing before it has looked.
     trial: Option<Option<Trial>>,
     proof: Proof,
+    /// When something may be otherwise soon.
+    soon: Option<Duration>,
+    /// Since when nothing but its turn holds up an offer, and of which time that is.
+    free: Option<(Time, Duration)>,
+    /// What was counted of a trial that has not started.
+    counted: Option<Counted>,
+}
+
+/// What was counted of the time of a trial that has not started, which is kept less often.
+#[derive(Debug)]
+struct Counted {
+    since: Time,
+    waited: u64,
+    looked: Duration,
+    kept: Duration,
+}
+
+impl Seen {
+    /// How long it is until the turn of an agent that could begin.
+    fn turn(&mut self, offer: &Offer, cluster: &str, now: Duration) -> Duration {
+        let free = self.free.filter(|(begun, _)| *begun == offer.begun).map_or(now, |(_, since)| since);
+        self.free = Some((offer.begun, free));
+        (free + offer.turn(cluster)).saturating_sub(now)
+    }
+
+    /// Adds to a trial what was counted of it, and answers what is new: whole seconds; and whether it is time to keep it.
+    fn count(&mut self, trial: &mut Trial, now: Duration) -> (Duration, bool) {
+        let since = trial.since;
+        let counted = self.counted.take().filter(|counted| counted.since == since);
+        let mut counted = counted.unwrap_or(Counted { since, waited: 0, looked: now, kept: now });
+        trial.waited = trial.waited.max(counted.waited);
+        let passed = now.saturating_sub(counted.looked);
+        // The rest of a second counts the next time.
+        counted.looked = now.saturating_sub(Duration::from_nanos(passed.subsec_nanos().into()));
+        let is_due = now.saturating_sub(counted.kept) >= KEEP;
+        if is_due {
+            counted.kept = now;
+        }
+        self.counted = Some(counted);
+        // A machine that slept has looked at nothing.
+        (passed.min(LOOK), is_due)
+    }
 }
 
 impl Upgrader {
@@ -106,12 +163,23 @@ impl Upgrader {
         upgrade: Upgrade,
         (member, env, version): (Rest, Env, String),
         (view, half, rights): (Arc<ClusterView>, Arc<Member>, Rights),
-        told: Told,
+        (told, cluster): (Told, String),
     ) -> Self {
         let site = Deployment::new(member, upgrade.deployment);
         let report = Report { mode: upgrade.mode, way: Deployment::WAY, about: None };
-        *told.0.lock() = Some(report);
-        Self { site, mode: upgrade.mode, aside: upgrade.aside, version, env, view, half, rights, told }
+        told.0.lock().report = Some(report);
+        Self {
+            site,
+            mode: upgrade.mode,
+            aside: upgrade.aside,
+            version,
+            env,
+            view,
+            half,
+            rights,
+            told,
+            cluster,
+        }
     }
 
     /// Runs until dropped.
@@ -128,7 +196,9 @@ impl Upgrader {
                 }
             };
             let first = seen.trial.is_none();
-            let pause = if in_trouble || !on_trial {
+            let pause = if let Some(soon) = seen.soon.take() {
+                soon.min(LOOK)
+            } else if in_trouble || !on_trial {
                 LOOK
             } else if first {
                 Duration::ZERO
@@ -172,6 +242,7 @@ impl Upgrader {
             && known.as_ref().is_none_or(|trial| !trial.is_open())
         {
             // The Deployment is asked only where something is to be done with it.
+            self.says_way(known.as_ref());
             match decide(offer, own, known.as_ref()) {
                 Act::Nothing => {
                     self.remember(version, known.as_ref());
@@ -181,7 +252,18 @@ impl Upgrader {
                     self.say(offer, stands, why);
                     return Ok(());
                 }
-                Act::Begin | Act::GoBack => {}
+                Act::Begin | Act::GoBack => {
+                    let left = offer.map(|offer| seen.turn(offer, &self.cluster, self.env.now()));
+                    if let Some(left) = left.filter(|left| !left.is_zero()) {
+                        seen.soon = Some(left);
+                        self.say(
+                            offer,
+                            Stands::Waiting,
+                            "it waits for its turn: not all clusters begin at once".to_owned(),
+                        );
+                        return Ok(());
+                    }
+                }
             }
         }
         let live = self.site.read().await?;
@@ -192,14 +274,20 @@ impl Upgrader {
             self.on_trial(version, &live, trial, now, seen).await?;
         }
         let trial = seen.trial.clone().flatten();
+        self.says_way(trial.as_ref());
         match decide(offer, own, trial.as_ref()) {
             Act::Nothing => self.remember(version, trial.as_ref()),
             Act::Say(stands, why) => self.say(offer, stands, why),
             Act::Begin | Act::GoBack if !self.is_active() => {
                 self.say(offer, Stands::Waiting, "the agent does not act for the cluster now".to_owned());
             }
-            Act::Begin | Act::GoBack if self.rights.is_unheard_for(UNHEARD) || !self.view.is_believed() => {
-                self.say(offer, Stands::Waiting, "the hub is asked first".to_owned());
+            Act::Begin | Act::GoBack if self.rights.is_unheard_for(UNHEARD) => {
+                self.say(offer, Stands::Waiting, "the hub is not heard now".to_owned());
+            }
+            Act::Begin | Act::GoBack if !self.view.is_believed() => {
+                self.view.wants_belief();
+                seen.soon = Some(ON_TRIAL);
+                self.say(offer, Stands::Waiting, "the hub is asked first which one it is".to_owned());
             }
             Act::Begin => {
                 let Some(offer) = offer else { return Ok(()) };
@@ -227,8 +315,8 @@ impl Upgrader {
         now: Time,
         seen: &mut Seen,
     ) -> Result<(), Trouble> {
-        if deployment::image(live)?.1 != trial.new {
-            trial.end(Ended::Returned, "somebody has changed the image of the Deployment meanwhile");
+        if deployment::give_way(live, &mut trial)? {
+            tracing::warn!(version = %trial.version, why = %trial.why, "the trial is over");
             self.site.settle(live, &trial, None).await?;
             seen.trial = Some(Some(trial));
             return Ok(());
@@ -252,9 +340,17 @@ impl Upgrader {
                 self.aside.cancel();
             }
             Part::Old => {
-                let Some(why) = trial.start(now) else { return Ok(()) };
-                tracing::warn!(version = %trial.version, %why, "the agent stays at its version");
-                trial = self.site.go_back(live, trial, why).await?;
+                let (passed, is_due) = seen.count(&mut trial, self.env.now());
+                let over = trial.wait(passed, !self.rights.is_unheard_for(UNHEARD));
+                if let Some(counted) = &mut seen.counted {
+                    counted.waited = trial.waited;
+                }
+                if let Some(why) = over {
+                    tracing::warn!(version = %trial.version, %why, "the agent stays at its version");
+                    trial = self.site.go_back(live, trial, why).await?;
+                } else if is_due {
+                    self.site.keep(live, &trial).await?;
+                }
             }
             // The image has another version than was said: the old one goes back when nothing else has started in time.
             Part::Neither => {}
@@ -281,14 +377,22 @@ impl Upgrader {
         self.view.get().is_some_and(annotated)
     }
 
+    fn says_way(&self, trial: Option<&Trial>) {
+        let gave_way = trial.filter(|trial| trial.gave_way).map(|trial| &trial.why);
+        let said = &mut self.told.0.lock().gave_way;
+        if said.as_ref() != gave_way {
+            *said = gave_way.cloned();
+        }
+    }
+
     fn remember(&self, version: &Version, trial: Option<&Trial>) {
-        if let Some(report) = &mut *self.told.0.lock() {
+        if let Some(report) = &mut self.told.0.lock().report {
             report.about = remembered(version, trial);
         }
     }
 
     fn say(&self, offer: Option<&Offer>, stands: Stands, why: String) {
-        let (Some(offer), Some(report)) = (offer, &mut *self.told.0.lock()) else { return };
+        let (Some(offer), Some(report)) = (offer, &mut self.told.0.lock().report) else { return };
         let about = About { version: offer.version.clone(), begun: offer.begun, stands, why };
         if report.about.as_ref() != Some(&about) {
             tracing::info!(version = %about.version, stands = ?about.stands, why = %about.why, "an offered version of the agent");

@@ -17,6 +17,7 @@ mod slices;
 mod state;
 mod storm;
 mod unsure;
+mod upgrade;
 mod versions;
 mod works;
 mod world;

@@ -19,7 +19,7 @@ const fn entry(on: &'static str, name: &'static str, meaning: &'static str) -> E
 }
 
 /// Every type of condition that hub and agents write.
-pub const CONDITIONS: [Entry; 48] = [
+pub const CONDITIONS: [Entry; 49] = [
     // Karmada's.
     entry(
         "Cluster",
@@ -126,6 +126,12 @@ pub const CONDITIONS: [Entry; 48] = [
         "Cluster",
         extension::NAMESPACES_RELEASED,
         "Namespaces that were deleted on the hub stay on the member, because objects of others live in them.",
+    ),
+    entry(
+        "Cluster",
+        extension::UPGRADE_GAVE_WAY,
+        "Somebody at the cluster changed the agent's Deployment while a version was on trial. What they put there stays; the message \
+         says what it was, and how to try again.",
     ),
     // Ours: what waits.
     entry(

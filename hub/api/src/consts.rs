@@ -208,6 +208,9 @@ pub mod extension {
     /// Condition of a Cluster, by its agent, and reason of an event: so many objects are to be removed that it waits for a
     /// confirmation.
     pub const REMOVALS_HELD: &str = "RemovalsHeld";
+    /// Condition of a Cluster, by its agent: somebody has changed the agent's own Deployment while a version was on trial, and the
+    /// agent leaves it as it is.
+    pub const UPGRADE_GAVE_WAY: &str = "UpgradeGaveWay";
     /// On a Cluster, by users: confirms the removal that [`REMOVALS_HELD`] names, or, with a time, all removals until then.
     pub const CONFIRM_REMOVALS: &str = "agent.karmada.io/confirm-removals";
     /// Condition of a Cluster, by its agent: the hub knows less than the agent does, as after a restore, and the agent keeps

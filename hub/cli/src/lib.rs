@@ -38,6 +38,7 @@ mod token;
 pub mod told;
 mod ui;
 mod upgrade;
+mod waves;
 mod whatif;
 
 use std::{

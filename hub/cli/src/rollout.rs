@@ -12,21 +12,22 @@ use karmada_core::{
 };
 use karmada_env::Env;
 use karmada_meta::object;
-use karmada_objects::{Part, bindings, kinds::WORKS, scope::Scope};
+use karmada_objects::{bindings, kinds::WORKS, scope::Scope};
 use serde_json::{Value, json};
 
 use super::{
     Failure,
-    args::{RolloutArgs, RolloutVerb},
+    args::RolloutArgs,
     ask::Server,
     known::suggestion,
     placed::{self, Bound},
     told::Told,
+    waves,
 };
 
 /// Shows rollouts, or does something about one.
 pub(super) async fn run(args: RolloutArgs, env: Env) -> Result<(), Failure> {
-    let (verb, args) = args.verb.split();
+    let (command, args) = args.verb.split();
     let server = Server::open(&args.server, &env)?;
     server.reach().await?;
     let (mut meant, mut near) = (Vec::new(), Vec::new());
@@ -67,9 +68,9 @@ pub(super) async fn run(args: RolloutArgs, env: Env) -> Result<(), Failure> {
             )));
         }
     };
-    match verb {
-        RolloutVerb::Status => show(&server, bound, args.told).await,
-        RolloutVerb::Do(command) => act(&server, bound, command, args.told).await,
+    match command {
+        None => show(&server, bound, args.told).await,
+        Some(command) => act(&server, bound, command, args.told).await,
     }
 }
 
@@ -86,7 +87,7 @@ fn means(target: &str, bound: &Bound) -> bool {
     kind.is_none_or(is_kind) && (of.name == name || kind.is_none() && bound.key.key.name == name)
 }
 
-/// Leaves a word for the hub on the binding: about this revision, so that it does nothing to a newer one.
+/// Leaves a word for the hub on the binding.
 async fn act(server: &Server, bound: &Bound, command: Command, told: Told) -> Result<(), Failure> {
     let revision = bound.rollout.as_ref().map(|state| state.revision.clone()).unwrap_or_default();
     if bound.rollout.as_ref().is_some_and(|state| state.phase == Phase::Complete) {
@@ -95,14 +96,8 @@ async fn act(server: &Server, bound: &Bound, command: Command, told: Told) -> Re
             bound.object()
         )));
     }
-    let word = format!("{command} {revision}");
-    let leave = |live: &mut Value| {
-        object::set_annotation(live, extension::ROLLOUT_COMMAND, word.as_str());
-        true
-    };
     let resource = bindings::resource(bound.key.scope);
-    let written = server.objects.modify(resource, &bound.key.key, Part::Main, leave).await;
-    if written.map_err(|e| server.failure(&e))?.is_none() {
+    if !waves::leave(server, (resource, &bound.key.key), command, &revision).await? {
         return Err(Failure::failed(format!("{}: its binding is gone", bound.object())));
     }
     let line = format!(
@@ -149,21 +144,7 @@ async fn show(server: &Server, bound: &Bound, told: Told) -> Result<(), Failure>
         |condition| (condition.reason.as_str(), condition.message.clone()),
     );
     let mut lines = vec![format!("{}: {reason}: {message}", bound.object())];
-    for (at, wave) in state.waves.iter().enumerate() {
-        let stands = match wave.opened {
-            Some(opened) => format!("began {opened}"),
-            None if at < state.open || state.phase == Phase::Complete => "had no clusters".to_owned(),
-            None if wave.approve => "waits for its turn, and for somebody who lets it begin".to_owned(),
-            None => "waits for its turn".to_owned(),
-        };
-        lines.push(format!(
-            "  wave {} of {} ({}), clusters: {}, {stands}",
-            at + 1,
-            state.waves.len(),
-            wave.name,
-            wave.clusters
-        ));
-    }
+    lines.extend(waves::lines(state).map(|line| format!("  {line}")));
     for (revision, clusters) in &carried {
         let is = match revision {
             _ if *revision == state.revision => " (now)",
@@ -172,9 +153,7 @@ async fn show(server: &Server, bound: &Bound, told: Told) -> Result<(), Failure>
         };
         lines.push(format!("  revision {revision}{is}, clusters: {}", clusters.len()));
     }
-    if matches!(state.phase, Phase::Paused | Phase::Breached | Phase::AwaitsApproval) {
-        lines.push("  next: karmada-hub rollout resume, abort or return".to_owned());
-    }
+    lines.extend(waves::next(state).map(|line| format!("  {line}")));
     told.say(
         &lines.join("\n"),
         &json!({

@@ -22,9 +22,10 @@ use serde_json::{Value, json};
 
 use super::{
     Failure,
-    args::{UpgradeAgentsArgs, UpgradeArgs, UpgradeVerb, UpgradeWord},
+    args::{UpgradeAgentsArgs, UpgradeArgs, UpgradeVerb},
     ask::Server,
     told::Told,
+    waves,
 };
 
 /// This program's own version, which is the hub's.
@@ -32,20 +33,20 @@ const OURS: &str = env!("CARGO_PKG_VERSION");
 
 /// Asks for a version, shows how far it is, or does something about it.
 pub(super) async fn run(args: UpgradeArgs, env: Env) -> Result<(), Failure> {
-    match args.verb {
-        UpgradeVerb::Agents(args) => agents(&args, &env).await,
-        UpgradeVerb::Status(word) => show(&open(&word, &env).await?, word.told).await,
-        UpgradeVerb::Pause(word) => act(&open(&word, &env).await?, Command::Pause, word.told).await,
-        UpgradeVerb::Resume(word) => act(&open(&word, &env).await?, Command::Resume, word.told).await,
-        UpgradeVerb::Abort(word) => act(&open(&word, &env).await?, Command::Abort, word.told).await,
-        UpgradeVerb::Return(word) => act(&open(&word, &env).await?, Command::Return, word.told).await,
-    }
-}
-
-async fn open(word: &UpgradeWord, env: &Env) -> Result<Server, Failure> {
-    let server = Server::open(&word.server, env)?;
+    let (command, word) = match args.verb {
+        UpgradeVerb::Agents(args) => return agents(&args, &env).await,
+        UpgradeVerb::Status(word) => (None, word),
+        UpgradeVerb::Pause(word) => (Some(Command::Pause), word),
+        UpgradeVerb::Resume(word) => (Some(Command::Resume), word),
+        UpgradeVerb::Abort(word) => (Some(Command::Abort), word),
+        UpgradeVerb::Return(word) => (Some(Command::Return), word),
+    };
+    let server = Server::open(&word.server, &env)?;
     server.reach().await?;
-    Ok(server)
+    match command {
+        None => show(&server, word.told).await,
+        Some(command) => act(&server, command, word.told).await,
+    }
 }
 
 fn object_key() -> Key {
@@ -195,17 +196,11 @@ async fn show(server: &Server, told: Told) -> Result<(), Failure> {
     let value = json!({
         "version": live["data"][request::VERSION], "phase": phase, "waves": waves, "status": text.lines().collect::<Vec<_>>(),
     });
-    let waits = |state: &State| {
-        matches!(state.phase, Phase::Paused | Phase::Breached | Phase::AwaitsApproval | Phase::Aborted)
-    };
-    let next = match &state {
-        Some(state) if waits(state) => "\nnext: karmada-hub upgrade resume, abort or return",
-        _ => "",
-    };
+    let next = state.as_ref().and_then(waves::next).map_or_else(String::new, |next| format!("\n{next}"));
     told.say(&format!("{text}{next}"), &value)
 }
 
-/// Leaves a word for the hub on the ConfigMap: about this version, so that it does nothing to a newer one.
+/// Leaves a word for the hub on the ConfigMap.
 async fn act(server: &Server, command: Command, told: Told) -> Result<(), Failure> {
     let (live, state) = find(server).await?;
     let version = live["data"][request::VERSION].as_str().unwrap_or_default().to_owned();
@@ -215,13 +210,7 @@ async fn act(server: &Server, command: Command, told: Told) -> Result<(), Failur
              agents --to VERSION --allow-downgrade"
         )));
     }
-    let word = format!("{command} {version}");
-    let leave = |live: &mut Value| {
-        object::set_annotation(live, extension::ROLLOUT_COMMAND, word.as_str());
-        true
-    };
-    let written = server.objects.modify(&CONFIG_MAPS, &object_key(), Part::Main, leave).await;
-    if written.map_err(|error| server.failure(&error))?.is_none() {
+    if !waves::leave(server, (&CONFIG_MAPS, &object_key()), command, &version).await? {
         return Err(Failure::failed("the request is gone"));
     }
     let line =

@@ -10,20 +10,24 @@
 //! a kind that every API server has; only who may write in `karmada-system` may ask for anything. What an agent reads is an
 //! annotation of its own Cluster, which agents may not write: it watches that anyway, and gets it when its link is back. The
 //! state is written before the offers that follow from it, and they are brought in step with it again after a restart.
+//!
+//! All clusters are passed over when a request is new, and when a wave, a phase or a command judges all of them anew. Otherwise what
+//! is looked at are the clusters that have changed, and those of a wave that are not done yet.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use karmada_api::consts::{component, event, extension, namespace};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
-    rollout::{self, Clocks, Fact, Member, Order, Phase, Seen, State, What, begin, step, words},
+    rollout::{self, Clocks, Phase, State, What, begin, step, words},
     upgrade::{
-        Offer, Report, Stands, Version,
-        fleet::{Known, Wanted},
+        Offer, Report, Version,
+        fleet::Wanted,
         request::{self, Request},
+        table::{Row, Table},
         with_hub,
-        words::{Beside, status},
+        words::status,
     },
 };
 use karmada_meta::{object, time::Time};
@@ -53,7 +57,7 @@ const PACE: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(3600);
 /// A status that says nothing but other numbers is written after this time at the earliest.
 const SUMS: Duration = Duration::from_secs(30);
-/// So many offers are written in a round, and at a time.
+/// So many offers are written in a round, and at a time. When agents begin is not told by that: they spread their starts.
 const WRITES: usize = 512;
 const AT_A_TIME: usize = 8;
 /// So many clusters are judged before others have their turn.
@@ -64,44 +68,41 @@ pub(crate) struct Upgrades {
     context: Arc<Context>,
     queue: WorkQueue<String>,
     clusters: Gathered,
+    /// Clusters of which the table is not right any more.
+    changed: Mutex<BTreeSet<Key>>,
+    desk: tokio::sync::Mutex<Desk>,
+}
+
+/// What is kept between two looks, for as long as something is asked for.
+#[derive(Default)]
+struct Desk {
+    /// All clusters that stay; nothing before they were looked at.
+    table: Option<Table>,
     /// Since when clusters are not well, and of which offer that is.
-    clocks: Mutex<Option<(Option<Time>, Clocks)>>,
+    clocks: Option<(Option<Time>, Clocks)>,
     /// When the status was written.
-    shown: Mutex<Option<Time>>,
+    shown: Option<Time>,
+    /// Nothing is asked for, and nothing is offered.
+    empty: bool,
 }
 
-/// A cluster, as the upgrade sees it.
-struct Row {
-    head: Arc<ClusterHead>,
-    report: Option<Report>,
-    offer: Option<Offer>,
-}
-
-impl Row {
-    fn of(head: Arc<ClusterHead>) -> Self {
-        let report = head.annotation(extension::AGENT_UPGRADE).and_then(Report::read);
-        let offer = head.annotation(extension::AGENT_OFFER).and_then(|text| Offer::read(text).ok());
-        Self { head, report, offer }
+/// A cluster, as the upgrade sees it; nothing of one that goes.
+fn row(head: &ClusterHead) -> Option<Row> {
+    if head.deleting {
+        return None;
     }
-
-    fn name(&self) -> &str {
-        self.head.cluster.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    fn known(&self) -> Known<'_> {
-        let born = self.head.cluster.metadata.creation_timestamp.as_ref();
-        Known {
-            version: self.head.annotation(extension::VERSION),
-            report: self.report.clone(),
-            offer: self.offer.clone(),
-            born: born.map(|time| Time::from_timestamp(time.0)),
-            pushed: self.head.is_pushed(),
-        }
-    }
-
-    fn wave(&self, order: &Order<'_>) -> usize {
-        order.wave(self.name(), self.head.cluster.metadata.labels.as_ref())
-    }
+    let (metadata, offer) = (&head.cluster.metadata, head.annotation(extension::AGENT_OFFER));
+    let read = offer.and_then(|text| Offer::read(text).ok());
+    Some(Row {
+        version: head.annotation(extension::VERSION).map(str::to_owned),
+        report: head.annotation(extension::AGENT_UPGRADE).and_then(Report::read),
+        odd: offer.is_some() && read.is_none(),
+        offer: read,
+        born: metadata.creation_timestamp.as_ref().map(|time| Time::from_timestamp(time.0)),
+        pushed: head.is_pushed(),
+        labels: metadata.labels.clone(),
+        silent: silent_since(head),
+    })
 }
 
 fn object_key() -> Key {
@@ -132,7 +133,13 @@ impl Upgrades {
         let again = queue.clone();
         context.resync.tell(&context.known.upgrades, move |key, _| again.add(key.name.clone()));
         context.figures.queue("agent-upgrade", &queue);
-        Self { context: context.clone(), queue, clusters, clocks: Mutex::default(), shown: Mutex::default() }
+        Self {
+            context: context.clone(),
+            queue,
+            clusters,
+            changed: Mutex::default(),
+            desk: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Runs until told to stop.
@@ -144,8 +151,9 @@ impl Upgrades {
         self.queue.add(extension::AGENT_UPGRADE_OBJECT.to_owned());
         let of_clusters = async {
             loop {
-                self.clusters.next().await;
+                let batch = self.clusters.next().await;
                 if !known.upgrades.is_empty() {
+                    self.changed.lock().extend(batch.into_keys());
                     self.queue.add(extension::AGENT_UPGRADE_OBJECT.to_owned());
                 }
             }
@@ -160,12 +168,19 @@ impl Upgrades {
     async fn reconcile(&self) -> Result<Next, Error> {
         let objects = &self.context.writer.objects;
         let live = objects.get(&CONFIG_MAPS, &object_key()).await?;
+        let mut desk = self.desk.lock().await;
         let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
             self.figure(None);
-            (*self.clocks.lock(), *self.shown.lock()) = (None, None);
-            let rows = self.rows().await;
-            return self.offer(&rows, rows.iter().map(|_| None).collect()).await;
+            self.changed.lock().clear();
+            let empty = desk.empty;
+            *desk = Desk::default();
+            if !empty {
+                self.clear().await?;
+            }
+            desk.empty = true;
+            return Ok(Next::Done);
         };
+        desk.empty = false;
         let request = match Request::read(|key| live["data"][key].as_str()) {
             Ok(request) => request,
             Err(why) => return self.refuse(live, "Unreadable", &why).await,
@@ -176,7 +191,7 @@ impl Upgrades {
             return self.refuse(live, "Refused", &why).await;
         }
         match State::read(&live) {
-            Ok(before) => self.go_on(live, before, &request).await,
+            Ok(before) => self.go_on(live, before, &request, &mut desk).await,
             Err(why) => {
                 let why = format!(
                     "the annotation {} cannot be read, so no agent is offered anything else: {why}. Take it off to begin anew",
@@ -187,23 +202,30 @@ impl Upgrades {
         }
     }
 
-    async fn go_on(&self, live: Value, before: Option<State>, request: &Request) -> Result<Next, Error> {
+    async fn go_on(
+        &self,
+        live: Value,
+        before: Option<State>,
+        request: &Request,
+        desk: &mut Desk,
+    ) -> Result<Next, Error> {
         let (name, seed) = (request.version.to_string(), request.requested.to_string());
-        let rows = self.rows().await;
+        self.take_in(&mut desk.table).await;
+        let table = desk.table.get_or_insert_default();
         let mut state = match &before {
             Some(before) if before.revision == name && before.seed == seed => before.clone(),
-            _ => begun(request, &name, &seed, &rows).await,
+            _ => begun(request, &name, &seed, table),
         };
         let now = Time::now(&self.context.env);
         let gate = &request.asked.gate;
-        let known = self.clocks.lock().take().filter(|(of, _)| *of == state.began);
+        let known = desk.clocks.take().filter(|(of, _)| *of == state.began);
         let mut clocks = known.map(|(_, clocks)| clocks).unwrap_or_default();
         let mut told: Vec<(&'static str, String)> = Vec::new();
         let ordered = object::annotation(&live, extension::ROLLOUT_COMMAND).map(str::to_owned);
         if let Some(text) = &ordered {
+            judge(table, Wanted { request, state: &state }).await;
             let mut seen = state.clone();
-            let members = members(&rows, &state, request).await;
-            let sums = step(&mut seen, gate, &members, now, &mut clocks).sums;
+            let sums = step(&mut seen, gate, &table.members(&clocks), now, &mut clocks).sums;
             let stopped = matches!(state.phase, Phase::Aborted | Phase::Returned);
             told.push(match carry_out(&mut state, text, &sums, true) {
                 Ok((kind, text)) => {
@@ -215,19 +237,20 @@ impl Upgrades {
                 Err(why) => (event::ROLLOUT_COMMAND_REFUSED, format!("Upgrade command {text:?}: {why}.")),
             });
         }
-        let members = members(&rows, &state, request).await;
-        let stepped = step(&mut state, gate, &members, now, &mut clocks);
-        *self.clocks.lock() = Some((state.began, clocks));
+        judge(table, Wanted { request, state: &state }).await;
+        let stepped = step(&mut state, gate, &table.members(&clocks), now, &mut clocks);
+        desk.clocks = Some((state.began, clocks));
         told.extend(stepped.told.iter().map(|(kind, text)| (reason_of(*kind), text.clone())));
         let wanted = Wanted { request, state: &state };
-        let text = status(&state, &stepped, &beside(&rows, wanted).await);
+        judge(table, wanted).await;
+        let text = status(&state, &stepped, table.beside());
         let changed = before.as_ref() != Some(&state) || ordered.is_some();
-        let later = self.write(&live, changed.then_some(&state), &text, now).await?;
+        let later = self.write(&live, changed.then_some(&state), &text, (&mut desk.shown, now)).await?;
         self.figure((state.phase != Phase::Complete).then(|| words::reason(&state)));
         for (reason, text) in told {
             self.tell(&live, reason, &text);
         }
-        let next = self.offer(&rows, offers(&rows, wanted).await).await?;
+        let next = self.offer(table, wanted).await?;
         let again = stepped.again.filter(|_| state.is_under_way());
         Ok(again.into_iter().chain(later).fold(next, |next, wait| {
             // A fraction of a second more, since times are kept in whole ones.
@@ -235,20 +258,27 @@ impl Upgrades {
         }))
     }
 
-    /// All clusters that stay.
-    async fn rows(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for page in self.context.known.clusters.pages(None) {
-            for (_, head) in page {
-                if !head.deleting {
-                    rows.push(Row::of(head));
-                }
-                if rows.len().is_multiple_of(BREATH) {
+    /// Takes in what has changed of clusters; all that there are, where none is known.
+    async fn take_in(&self, table: &mut Option<Table>) {
+        let changed = mem::take(&mut *self.changed.lock());
+        let known = &self.context.known.clusters;
+        if let Some(table) = table {
+            for (at, key) in changed.iter().enumerate() {
+                if at.is_multiple_of(BREATH) {
                     yield_now().await;
                 }
+                table.put(&key.name, known.get(key).and_then(|head| row(&head)));
             }
+            return;
         }
-        rows
+        let mut whole = Table::default();
+        for page in known.pages(None) {
+            for (key, head) in page {
+                whole.put(&key.name, row(&head));
+            }
+            yield_now().await;
+        }
+        *table = Some(whole);
     }
 
     /// Keeps a state, if there is another, with what people read. Answers after which time that is to be done, if not now.
@@ -257,13 +287,12 @@ impl Upgrades {
         live: &Value,
         state: Option<&State>,
         text: &str,
-        now: Time,
+        (shown, now): (&mut Option<Time>, Time),
     ) -> Result<Option<Duration>, Error> {
         if state.is_none() {
             if live["data"][request::STATUS].as_str() == Some(text) {
                 return Ok(None);
             }
-            let shown = *self.shown.lock();
             let left =
                 shown.map_or(Duration::ZERO, |at| SUMS.saturating_sub(at.elapsed(now.timestamp().into())));
             if !left.is_zero() {
@@ -283,7 +312,7 @@ impl Upgrades {
         }
         // Not if somebody was faster: then all is looked at again.
         self.context.writer.objects.replace(&CONFIG_MAPS, &object).await?;
-        *self.shown.lock() = Some(now);
+        *shown = Some(now);
         Ok(None)
     }
 
@@ -300,20 +329,39 @@ impl Upgrades {
         Ok(Next::Done)
     }
 
-    /// Brings the Clusters' offers in step: each with what it is to be offered, in the order of `rows`.
-    async fn offer(&self, rows: &[Row], wanted: Vec<Option<Offer>>) -> Result<Next, Error> {
-        let differs = |(row, offer): &(&Row, Option<Offer>)| {
-            *offer != row.offer || offer.is_some() != row.head.annotation(extension::AGENT_OFFER).is_some()
-        };
-        let changes = rows.iter().zip(wanted).filter(differs);
-        let mut changes = changes
-            .map(|(row, offer)| (row.name().to_owned(), offer.map(|offer| offer.write())))
-            .take(WRITES + 1);
-        let (mut running, mut started, mut failed) = (FuturesUnordered::new(), 0, None);
+    /// Takes all offers back.
+    async fn clear(&self) -> Result<(), Error> {
+        let mut offered = Vec::new();
+        for page in self.context.known.clusters.pages(None) {
+            let has = |(_, head): &(Arc<Key>, Arc<ClusterHead>)| {
+                !head.deleting && head.annotation(extension::AGENT_OFFER).is_some()
+            };
+            offered.extend(page.into_iter().filter(has).map(|(key, _)| (key.name.clone(), None)));
+            yield_now().await;
+        }
+        self.put_all(offered, |_, _| {}).await
+    }
+
+    /// Brings the Clusters' offers in step with what they are to be.
+    async fn offer(&self, table: &mut Table, wanted: Wanted<'_>) -> Result<Next, Error> {
+        let due = table.due(wanted, WRITES);
+        if due.is_empty() {
+            return Ok(Next::Done);
+        }
+        self.put_all(due, |name, offer| table.offered(name, offer)).await?;
+        // What was written may have the next wave begin, or more be due.
+        Ok(Next::After(Duration::ZERO))
+    }
+
+    async fn put_all(
+        &self,
+        offers: Vec<(String, Option<Offer>)>,
+        mut done: impl FnMut(&str, Option<Offer>),
+    ) -> Result<(), Error> {
+        let (mut running, mut failed, mut offers) = (FuturesUnordered::new(), None, offers.into_iter());
         loop {
-            while running.len() < AT_A_TIME && started < WRITES {
-                let Some((name, offer)) = changes.next() else { break };
-                started += 1;
+            while running.len() < AT_A_TIME {
+                let Some((name, offer)) = offers.next() else { break };
                 running.push(put(self.context.writer.objects.clone(), name, offer));
             }
             match running.next().await {
@@ -321,14 +369,11 @@ impl Upgrades {
                 Some(Err(error)) => {
                     failed.get_or_insert(error);
                 }
-                Some(Ok(())) => {}
+                Some(Ok((name, offer))) => done(&name, offer),
                 None => break,
             }
         }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        Ok(if changes.next().is_some() { Next::After(Duration::ZERO) } else { Next::Done })
+        failed.map_or(Ok(()), Err)
     }
 
     fn figure(&self, phase: Option<&'static str>) {
@@ -347,91 +392,39 @@ impl Upgrades {
 }
 
 /// Has a Cluster offer this, or nothing.
-async fn put(objects: Objects, name: String, offer: Option<String>) -> Result<(), Error> {
+async fn put(objects: Objects, name: String, offer: Option<Offer>) -> Result<(String, Option<Offer>), Error> {
+    let text = offer.as_ref().map(Offer::write);
     let change = |live: &mut Value| {
-        if object::annotation(live, extension::AGENT_OFFER) == offer.as_deref() {
+        if object::annotation(live, extension::AGENT_OFFER) == text.as_deref() {
             return false;
         }
-        match &offer {
-            Some(offer) => object::set_annotation(live, extension::AGENT_OFFER, offer.as_str()),
+        match &text {
+            Some(text) => object::set_annotation(live, extension::AGENT_OFFER, text.as_str()),
             None => drop(object::remove_annotation(live, extension::AGENT_OFFER)),
         }
         true
     };
     let written = objects.modify(&CLUSTERS, &Key::cluster_scoped(name.as_str()), Part::Main, change).await;
-    written
-        .inspect_err(|error| tracing::warn!(cluster = %name, %error, "the Cluster's offer of a version cannot be written"))
-        .map(drop)
+    match written {
+        Ok(_) => Ok((name, offer)),
+        Err(error) => {
+            tracing::warn!(cluster = %name, %error, "the Cluster's offer of a version cannot be written");
+            Err(error)
+        }
+    }
 }
 
-/// What each cluster is to be offered.
-async fn offers(rows: &[Row], wanted: Wanted<'_>) -> Vec<Option<Offer>> {
-    let order = Order::of(wanted.state);
-    let mut offers = Vec::with_capacity(rows.len());
-    for (at, row) in rows.iter().enumerate() {
-        if at.is_multiple_of(BREATH) {
-            yield_now().await;
-        }
-        let fact = wanted.fact(&row.known()).ok();
-        offers.push(fact.and_then(|fact| wanted.offer(row.wave(&order), fact)));
+/// Judges what has changed, and lets others have their turn.
+async fn judge(table: &mut Table, wanted: Wanted<'_>) {
+    while !table.judge(wanted, BREATH) {
+        yield_now().await;
     }
-    offers
 }
 
 /// A request is there that was not: the waves of those that it concerns.
-async fn begun(request: &Request, name: &str, seed: &str, rows: &[Row]) -> State {
+fn begun(request: &Request, name: &str, seed: &str, table: &Table) -> State {
     let nobody = State { what: What::Agents, ..State::unknown(seed) };
     let reading = State { revision: name.to_owned(), phase: Phase::Running, ..nobody.clone() };
-    let wanted = Wanted { request, state: &reading };
-    let mut concerned = Vec::new();
-    for (at, row) in rows.iter().enumerate() {
-        if at.is_multiple_of(BREATH) {
-            yield_now().await;
-        }
-        if wanted.fact(&row.known()).is_ok() {
-            concerned.push((row.name(), row.head.cluster.metadata.labels.as_ref()));
-        }
-    }
+    let concerned = table.concerned(Wanted { request, state: &reading });
     begin(&nobody, name, &request.asked, seed, &concerned)
-}
-
-/// The clusters, as the rollout's core sees them.
-async fn members<'a>(rows: &'a [Row], state: &State, request: &Request) -> Vec<Member<'a>> {
-    let (order, wanted) = (Order::of(state), Wanted { request, state });
-    let mut members = Vec::with_capacity(rows.len());
-    for (at, row) in rows.iter().enumerate() {
-        if at.is_multiple_of(BREATH) {
-            yield_now().await;
-        }
-        members.push(Member {
-            name: row.name(),
-            wave: row.wave(&order),
-            fact: wanted.fact(&row.known()).unwrap_or(Fact::Unconcerned),
-            silent: silent_since(&row.head),
-            leaving: false,
-            mute: false,
-        });
-    }
-    members
-}
-
-/// What there is to say beside the sums.
-async fn beside(rows: &[Row], wanted: Wanted<'_>) -> Beside {
-    let mut beside = Beside::default();
-    for (at, row) in rows.iter().enumerate() {
-        if at.is_multiple_of(BREATH) {
-            yield_now().await;
-        }
-        let (name, about) =
-            (row.name().to_owned(), row.report.as_ref().and_then(|report| report.about.as_ref()));
-        match (wanted.fact(&row.known()), about) {
-            (Err(why), _) => beside.skipped.entry(why).or_default().push(name),
-            (Ok(Fact::New(Seen::Failed)), Some(about)) => beside.failed.push((name, about.why.clone())),
-            (Ok(Fact::New(_)), Some(about)) if about.stands == Stands::Waiting => {
-                beside.waiting.push((name, about.why.clone()));
-            }
-            _ => {}
-        }
-    }
-    beside
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use axum::body::Body;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Response};
-use karmada_api::consts::label;
+use karmada_api::consts::{extension, label, namespace};
 use karmada_apiserver::{authz::ResourceTarget, heavy};
 use karmada_cli::{Failure, Wanted, documents};
 use karmada_client::{Error, Resource};
@@ -15,7 +15,7 @@ use karmada_objects::{
     Objects, bindings,
     discovery::Lookup,
     key::Key,
-    kinds::{CLUSTERS, EVENTS, WORKLOAD_REBALANCERS, WORKS},
+    kinds::{CLUSTERS, CONFIG_MAPS, EVENTS, WORKLOAD_REBALANCERS, WORKS},
     scope::Scope,
 };
 use karmada_telemetry::metrics::{CONTENT_TYPE, read};
@@ -166,7 +166,7 @@ impl Asking {
                     .await
                     .map_err(failed)
             }
-            Question::Hub => self.hub(page, asked).await,
+            Question::Hub => self.hub(page, asked, &objects).await,
             Question::Labels => {
                 asked.may_list_clusters(&page.handle)?;
                 Ok(page.live.labels(asked.query("key").as_deref()).await)
@@ -351,7 +351,7 @@ impl Asking {
     }
 
     /// The hub in figures: those of `/metrics`, for whoever may read that, without those of each cluster.
-    async fn hub(&self, page: &Page, asked: &Asked) -> Result<Value, Status> {
+    async fn hub(&self, page: &Page, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
         asked.may_list_clusters(&page.handle)?;
         let mut view = json!({
             "now": Time::now(&page.env), "hubBegan": page.live.hub_began(), "hub": env!("CARGO_PKG_VERSION"),
@@ -377,6 +377,11 @@ impl Asking {
             }
             Err(why) => view["figures"] = json!({"denied": why.message}),
         }
+        let upgrade = Key::new(namespace::SYSTEM, extension::AGENT_UPGRADE_OBJECT);
+        view["upgrade"] = match objects.get(&CONFIG_MAPS, &upgrade).await {
+            Ok(object) => object.as_ref().map(views::upgrade).unwrap_or_default(),
+            Err(error) => denied(&error),
+        };
         view["changes"] = match asked.may_get(&page.handle, CHANGES) {
             Ok(()) => json!(page.handle.last_changes(SHOWN_OF_CHANGES)),
             Err(why) => json!({"denied": why.message}),

@@ -3,6 +3,7 @@
 import { address, go } from "./app.js";
 import { fleet, get, watch } from "./data.js";
 import { facts, h, link, put, s, section, table } from "./dom.js";
+import { GLYPHS, next, stands, waves } from "./waves.js";
 import { many, time } from "./words.js";
 
 const where = (app) => address({ view: "app", scope: app.scope, namespace: app.namespace, binding: app.binding });
@@ -90,18 +91,12 @@ function rollout(view) {
   const told = view.rollout;
   if (!told) return null;
   if (told.problem) return section("Rollout", h("p", { class: "acts" }, `▲ ${told.problem}`));
-  const tone = told.failed ? "acts" : told.waits || told.underWay ? "waits" : "well";
-  const stands = (wave) => (wave.opened ? ["begun ", time(wave.opened)] : wave.over ? "had no clusters" : wave.approve ? "waits for its turn, and for an approval" : "waits for its turn");
   const object = `${view.kind}/${view.name}`.toLowerCase();
   const inside = view.namespace ? ` -n ${view.namespace}` : "";
-  return section("Rollout",
-    h("p", { class: tone }, `${GLYPHS[tone]} ${told.reason}: ${told.message}`),
+  return section("Rollout", stands(told),
     told.revision ? facts([["Revision", told.revision], ["Before", told.before], ["Began", told.began ? time(told.began) : null]]) : null,
-    table("Waves", ["Wave", "Clusters", "State"], told.waves.map((wave, at) => [`${at + 1}: ${wave.name}`, wave.clusters, stands(wave)]), "No wave has been made yet."),
-    told.underWay || told.waits ? h("pre", { tabindex: "0" }, `karmada-hub rollout ${told.waits ? "resume" : "pause"} ${object}${inside}`) : null);
+    waves(told), next(told, "karmada-hub rollout", ` ${object}${inside}`));
 }
-
-const GLYPHS = { well: "●", waits: "◆", acts: "▲", "no-news": "◌" };
 
 function difference(app, cluster, into) {
   put(into, h("p", { class: "quiet" }, "Comparing …"));

@@ -156,7 +156,9 @@ function draw(main, view, again, { done, problem }) {
     section("Conditions", table("Conditions", ["Condition", "Status", "Reason", "Message", "Since"],
       view.conditions.map((one) => [one.type, one.status, one.reason, one.message, time(one.at, "{age}")]), "None yet.")),
     section("About", facts([
-      ["Kubernetes", view.kubernetes], ["Agent", told ? told.agent || "not said" : null], ["Hub", told?.hub], ["Versions", told?.skew],
+      ["Kubernetes", view.kubernetes], ["Agent", told ? told.agent || "not said" : null],
+      ["Versions from the hub", view.upgrade ? { off: "takes none", windows: "takes them in maintenance windows", on: "takes them" }[view.upgrade.takes] : null],
+      ["Upgrade", view.upgrade?.version ? `${view.upgrade.version}: ${view.upgrade.stands}${view.upgrade.why ? `, ${view.upgrade.why}` : ""}` : null], ["Hub", told?.hub], ["Versions", told?.skew],
       ["Mode", view.mode], ["Region", view.region], ["Provider", view.provider], ["Zones", (view.zones || []).join(", ")],
       ["Taints", (view.taints || []).map((taint) => `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`).join(", ")],
       ["Maintenance windows", view.windows], ["Held by", view.hold],

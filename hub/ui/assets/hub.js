@@ -2,6 +2,7 @@
 
 import { fleet, get } from "./data.js";
 import { facts, h, put, s, section, table } from "./dom.js";
+import { GLYPHS, next, stands, waves } from "./waves.js";
 import { age, bytes, many, now, seconds, since, time } from "./words.js";
 
 const KEPT = 60;
@@ -30,6 +31,18 @@ function quantile(buckets, earlier, share) {
   if (all <= 0) return 0;
   const found = rows.find(([, n]) => n >= all * share);
   return found[0] === Infinity ? rows[rows.length - 2][0] : found[0];
+}
+
+/** How far the agents' last upgrade is. */
+function upgrade(told) {
+  if (!told) return null;
+  if (told.denied) return section("Upgrade of agents", h("p", { class: "quiet" }, told.denied));
+  if (told.problem) return section("Upgrade of agents", h("p", { class: "acts" }, `▲ ${told.problem}`));
+  const tones = { failed: "acts", waits: "waits", skipped: "quiet" };
+  return section("Upgrade of agents", stands(told),
+    facts([["Version", told.version], ["Began", told.began ? time(told.began) : null]]), waves(told),
+    told.beside.length ? h("ul", {}, told.beside.map((one) => h("li", { class: tones[one.kind] }, `${GLYPHS[tones[one.kind]] || ""} ${one.kind}: ${one.text}`))) : null,
+    next(told, "karmada-hub upgrade"));
 }
 
 function draw(into, view) {
@@ -67,6 +80,7 @@ function draw(into, view) {
         ["Copies that wait for a fence", figures.denied ? null : (figures.karmada_hub_fence_waits || 0).toLocaleString()],
         ["A cluster may be silent for", `${view.grace} s, or what its link has taught`],
       ])) : null,
+    upgrade(view.upgrade),
     section("Figures", charts),
     section("Who is connected", facts([
       ["Clusters heard of", `${heard.toLocaleString()} of ${sum.toLocaleString()}`],

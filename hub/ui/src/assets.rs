@@ -28,7 +28,7 @@ macro_rules! assets {
 }
 
 /// All files but the document.
-pub static ASSETS: [Asset; 11] = assets![
+pub static ASSETS: [Asset; 12] = assets![
     "ui.css" is "text/css; charset=utf-8",
     "app.js" is SCRIPT,
     "dom.js" is SCRIPT,
@@ -38,6 +38,7 @@ pub static ASSETS: [Asset; 11] = assets![
     "fleet.js" is SCRIPT,
     "cluster.js" is SCRIPT,
     "apps.js" is SCRIPT,
+    "waves.js" is SCRIPT,
     "whatif.js" is SCRIPT,
     "hub.js" is SCRIPT,
 ];

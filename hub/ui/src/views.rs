@@ -6,8 +6,9 @@ use karmada_api::consts::{annotation, condition, extension};
 use karmada_core::{
     judge::fence,
     names,
-    rollout::{Phase, State, words},
+    rollout::{Phase, State, Wave, words},
     stage::{self, Stage},
+    upgrade::{Report, request},
 };
 use karmada_meta::{object, quantity::Quantity, text, time::Time};
 use serde_json::{Map, Value, json};
@@ -18,6 +19,8 @@ pub const WORKS: usize = 200;
 pub const EVENTS: usize = 30;
 /// The longest text that is shown of anybody's words.
 const WORDS: usize = 512;
+/// So many lines are read of what is said of an upgrade.
+const LINES: usize = 100;
 /// So many differences are shown between a template and what a cluster gets.
 const DIFFERENCES: usize = 200;
 
@@ -114,7 +117,7 @@ pub fn cluster(cluster: &Value) -> Value {
         "link": object::annotation(cluster, extension::LINK),
         "windows": object::annotation(cluster, extension::WINDOWS_CLUSTER),
         "linkWindows": object::annotation(cluster, extension::LINK_WINDOWS),
-        "hold": object::annotation(cluster, extension::HOLD_CLUSTER),
+        "hold": object::annotation(cluster, extension::HOLD_CLUSTER), "upgrade": agent(cluster),
         "kubernetes": cluster.pointer("/status/kubernetesVersion"),
         "taints": spec["taints"], "losses": losses,
         "conditions": conditions.collect::<Vec<_>>(), "room": room(cluster),
@@ -222,22 +225,62 @@ pub fn rollout(binding: &Value) -> Value {
     let message = said
         .and_then(|said| said["message"].as_str())
         .unwrap_or("Nothing has changed since waves were asked for.");
-    let waves: Vec<_> = state
-        .waves
-        .iter()
-        .enumerate()
-        .map(|(at, wave)| {
-            json!({
-                "name": wave.name, "clusters": wave.clusters, "opened": wave.opened, "approve": wave.approve,
-                "over": at < state.open || state.phase == Phase::Complete,
-            })
+    let (mut told, message) = (progress(&state), text::line(message, WORDS));
+    (told["reason"], told["message"], told["before"]) = (json!(reason), json!(message), json!(state.base));
+    told
+}
+
+/// What goes out, and how far it is wave by wave.
+fn progress(state: &State) -> Value {
+    let wave = |(at, wave): (usize, &Wave)| {
+        json!({
+            "name": wave.name, "clusters": wave.clusters, "opened": wave.opened, "approve": wave.approve,
+            "over": at < state.open || state.phase == Phase::Complete,
         })
-        .collect();
+    };
     json!({
-        "revision": state.revision, "before": state.base, "reason": reason, "message": text::line(message, WORDS),
-        "began": state.began, "waves": waves, "underWay": state.is_under_way(),
-        "waits": matches!(state.phase, Phase::Paused | Phase::Breached | Phase::AwaitsApproval),
-        "failed": state.phase == Phase::Breached,
+        "revision": state.revision, "began": state.began, "waves": state.waves.iter().enumerate().map(wave).collect::<Vec<_>>(),
+        "underWay": state.is_under_way(), "waits": words::waits(state), "failed": state.phase == Phase::Breached,
+    })
+}
+
+/// How far an upgrade of the agents is, by the ConfigMap in which it was asked for.
+pub fn upgrade(object: &Value) -> Value {
+    let state = match State::read(object) {
+        Ok(state) => state,
+        Err(why) => return json!({"problem": text::line(&why, WORDS)}),
+    };
+    let said =
+        object["data"][request::STATUS].as_str().unwrap_or("Progressing: the hub has not looked at it yet");
+    let mut lines = said.lines().take(LINES);
+    let (reason, message) = lines.next().and_then(|line| line.split_once(": ")).unwrap_or_default();
+    let (reason, message) = (text::line(reason, WORDS), text::line(message, WORDS));
+    let beside = lines.filter_map(|line| {
+        let (kind, rest) = line.split_once(": ")?;
+        let shown = ["failed", "waits", "skipped"].contains(&kind);
+        shown.then(|| json!({"kind": kind, "text": text::line(rest, WORDS)}))
+    });
+    let beside: Vec<_> = beside.collect();
+    let mut told = state.as_ref().map_or_else(|| json!({"waves": []}), progress);
+    // A request that is refused leaves the state of the one before as it is.
+    if state.as_ref().is_none_or(|state| words::reason(state) != reason) {
+        (told["underWay"], told["waits"], told["failed"]) = (false.into(), false.into(), false.into());
+        told["refused"] = ["Refused", "Unreadable", "StateUnreadable"].contains(&reason.as_str()).into();
+    }
+    (told["reason"], told["message"], told["beside"]) = (json!(reason), json!(message), json!(beside));
+    told["version"] = json!(text::line(object["data"][request::VERSION].as_str().unwrap_or_default(), WORDS));
+    told
+}
+
+/// How a cluster's agent stands to new versions of itself. Nothing of one that takes none from the hub.
+fn agent(cluster: &Value) -> Value {
+    let Some(report) = object::annotation(cluster, extension::AGENT_UPGRADE).and_then(Report::read) else {
+        return Value::Null;
+    };
+    let about = report.about.as_ref();
+    json!({
+        "takes": report.mode, "version": about.map(|about| &about.version), "stands": about.map(|about| about.stands),
+        "why": about.map(|about| &about.why),
     })
 }
 
@@ -426,6 +469,44 @@ mod tests {
         assert_eq!(over, [json!(true), json!(false)]);
         assert_eq!(rollout(&json!({"metadata": {"name": "web"}})), Value::Null);
         assert!(rollout(&binding("{")).get("problem").is_some(), "what cannot be read is said");
+    }
+
+    #[test]
+    fn an_upgrade_is_told_with_who_waits_and_who_failed() {
+        let state = r#"{"what": "Agents", "revision": "0.6.0", "phase": "Breached", "seed": "s", "open": 1, "waves": [
+            {"name": "10%", "clusters": 3, "soak": 60, "opened": "2026-01-01T00:00:00Z"}, {"name": "100%", "clusters": 27, "soak": 0}]}"#;
+        let object = |state: &str, status: &str| {
+            json!({
+                "metadata": {"name": "agent-upgrade", "annotations": {"hub.karmada.io/rollout": state}},
+                "data": {"version": "0.6.0", "status": status},
+            })
+        };
+        let status = "GateBroken: version 0.6.0 is stopped\nwave 1 of 2 (10%), clusters: 3\nfailed: m1: it may crash\n\
+                      waits: m2: no window\nskipped: 2 are newer: m3, m4";
+        let got = upgrade(&object(state, status));
+        assert_eq!((&got["version"], &got["reason"]), (&json!("0.6.0"), &json!("GateBroken")));
+        assert_eq!((&got["waits"], &got["failed"]), (&json!(true), &json!(true)));
+        let kinds: Vec<_> = got["beside"].as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
+        assert_eq!(kinds, ["failed", "waits", "skipped"]);
+        assert_eq!(got["beside"][0]["text"], "m1: it may crash");
+        let got = upgrade(&object(state, "Refused: agents would be newer than the hub"));
+        assert_eq!((&got["refused"], &got["waits"]), (&json!(true), &json!(false)));
+        assert!(upgrade(&object("{", status)).get("problem").is_some());
+        let new = json!({"data": {"version": "0.6.0"}});
+        assert_eq!(upgrade(&new)["message"], "the hub has not looked at it yet");
+    }
+
+    #[test]
+    fn an_agent_says_how_it_stands_to_a_version() {
+        let report = r#"{"mode": "windows", "way": "Deployment", "about": {"version": "0.6.0", "begun": "2026-01-01T00:00:00Z",
+            "stands": "Waiting", "why": "no window is open"}}"#;
+        let cluster = json!({"metadata": {"annotations": {"agent.karmada.io/upgrade": report}}});
+        let got = super::cluster(&cluster)["upgrade"].clone();
+        assert_eq!(
+            got,
+            json!({"takes": "windows", "version": "0.6.0", "stands": "Waiting", "why": "no window is open"})
+        );
+        assert_eq!(super::cluster(&json!({}))["upgrade"], Value::Null);
     }
 
     #[test]

@@ -229,3 +229,53 @@ async fn an_override_waits_as_well_and_a_change_that_does_not_apply_stops() {
     }
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_aborted_stays_as_far_as_it_came_until_a_person_begins_it_anew() {
+    let world = staged(904, "tier=pilot soak=0; 100% approve soak=0").await;
+    let old = images(&world).await.remove(0);
+    set_image(&world, "web:2").await;
+    stands(&world, "AwaitsApproval").await;
+    command(&world, "abort").await;
+    let said = stands(&world, "Aborted").await;
+    assert!(said["message"].as_str().unwrap().contains("somebody aborted it"), "{said}");
+    // A word that is left twice is refused, and approves nothing.
+    command(&world, "abort").await;
+    event(&world, World::NAMESPACE, "web", "RolloutCommandRefused", "abort").await;
+    tokio::time::sleep(SETTLED).await;
+    assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    command(&world, "resume").await;
+    stands(&world, "AwaitsApproval").await;
+    assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    command(&world, "resume").await;
+    for member in 0..4 {
+        has(&world, member, "web:2").await;
+    }
+    stands(&world, "Complete").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_outside_of_its_windows_is_waited_for_and_no_failure() {
+    let world = staged(905, "tier=pilot soak=0; 100% soak=0").await;
+    let old = images(&world).await.remove(0);
+    // Its only window is half a day away.
+    let now = karmada_meta::time::Time::now(world.machine.env()).to_string();
+    let hour = (now[11..13].parse::<u32>().unwrap() + 12) % 24;
+    let windows = format!("{hour:02}:00-{hour:02}:01");
+    let closed = json!({"metadata": {"annotations": {"cluster.karmada.io/maintenance-windows": windows}}});
+    world.api().patch(&cluster_path("member2"), Patch::Merge, &closed).await.unwrap();
+    let held = |c: &Value| condition_of(c, "ChangesHeld").is_some();
+    world.cluster_until("member2", "that holds changes back", LONG, held).await;
+    set_image(&world, "web:2").await;
+    for member in [0, 2, 3] {
+        has(&world, member, "web:2").await;
+    }
+    let said = stands(&world, "CompleteExceptSilent").await;
+    assert!(said["message"].as_str().unwrap().contains("1 cluster"), "{said}");
+    assert_eq!(images(&world).await[1], old);
+    let open = json!({"metadata": {"annotations": {"cluster.karmada.io/maintenance-windows": null}}});
+    world.api().patch(&cluster_path("member2"), Patch::Merge, &open).await.unwrap();
+    has(&world, 1, "web:2").await;
+    world.stop().await;
+}

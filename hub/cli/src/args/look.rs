@@ -255,25 +255,18 @@ pub struct RolloutNamed {
     pub server: ServerArgs,
 }
 
-/// What is done.
-#[derive(Clone, Copy, Debug)]
-pub enum RolloutVerb {
-    Status,
-    Do(karmada_core::rollout::Command),
-}
-
 impl RolloutCommand {
-    /// What is done, and about what.
-    pub(crate) fn split(self) -> (RolloutVerb, RolloutTarget) {
+    /// What is done, if not looked at it alone, and about what.
+    pub(crate) fn split(self) -> (Option<karmada_core::rollout::Command>, RolloutTarget) {
         use karmada_core::rollout::Command as Do;
         let (what, named) = match self {
-            Self::Status(target) => return (RolloutVerb::Status, target),
+            Self::Status(target) => return (None, target),
             Self::Pause(named) => (Do::Pause, named),
             Self::Resume(named) => (Do::Resume, named),
             Self::Abort(named) => (Do::Abort, named),
             Self::Return(named) => (Do::Return, named),
         };
         let RolloutNamed { target, told, server } = named;
-        (RolloutVerb::Do(what), RolloutTarget { target: Some(target), told, server })
+        (Some(what), RolloutTarget { target: Some(target), told, server })
     }
 }

@@ -61,6 +61,7 @@ pub struct UpgradeAgentsArgs {
     pub server: ServerArgs,
 }
 
+/// How something is said about the last request.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct UpgradeWord {
     #[command(flatten)]

@@ -18,7 +18,7 @@ use super::{
 const BASELINE: usize = 20;
 
 /// How a cluster stands that has been given the change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seen {
     /// It holds changes back, or none of its maintenance windows is open.
     Held,
@@ -33,7 +33,7 @@ pub enum Seen {
 }
 
 /// What is known of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fact {
     /// The change is none for it.
     Unconcerned,
@@ -43,11 +43,13 @@ pub enum Fact {
     New(Seen),
 }
 
-/// A cluster.
+/// A cluster, or several of which nothing is different that counts, and which are late with nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// Its name.
+    /// Its name; several have none, and no time of theirs is counted.
     pub name: &'a str,
+    /// How many there are.
+    pub count: usize,
     /// Its wave.
     pub wave: usize,
     /// What is known of it.
@@ -104,8 +106,8 @@ impl Sums {
         self.0.iter().map(|(stage, count)| (*stage, *count))
     }
 
-    fn add(&mut self, stage: Stage) {
-        *self.0.entry(stage).or_default() += 1;
+    fn add(&mut self, stage: Stage, count: usize) {
+        *self.0.entry(stage).or_default() += count;
     }
 
     /// Those that have said something about the change, or should have.
@@ -132,6 +134,13 @@ pub struct Clocks {
     since: Option<Time>,
     /// With their waves: they count as failed also when they are gone.
     evicted: BTreeMap<String, usize>,
+}
+
+impl Clocks {
+    /// Those of which some time is used.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.running.keys().map(String::as_str)
+    }
 }
 
 /// What a cluster is late with.
@@ -246,6 +255,7 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
     for member in members {
         let mut stage = stage(state, gate, member);
         let late = match stage {
+            _ if member.name.is_empty() => None,
             Stage::Applied => Some((Late::Unwell, Stage::Failed)),
             Stage::Offered if member.mute => None,
             Stage::Due | Stage::Offered => Some((Late::Unheard, Stage::Overdue)),
@@ -261,12 +271,12 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
             }
         }
         let used = clock.runs.is_some() || clock.unheard + clock.unwell > Duration::ZERO;
-        if used && !matches!(stage, Stage::Unconcerned | Stage::NotYet) {
+        if used && !member.name.is_empty() && !matches!(stage, Stage::Unconcerned | Stage::NotYet) {
             running.insert(member.name.to_owned(), clock);
         }
-        step.sums.add(stage);
+        step.sums.add(stage, member.count);
         if member.wave + 1 == state.open {
-            step.wave.add(stage);
+            step.wave.add(stage, member.count);
         }
     }
     clocks.running = running;
@@ -287,9 +297,9 @@ fn evicted(state: &State, members: &[Member<'_>], clocks: &mut Clocks, step: &mu
     }
     let there: BTreeSet<&str> = members.iter().map(|member| member.name).collect();
     for (_, wave) in clocks.evicted.iter().filter(|(name, _)| !there.contains(name.as_str())) {
-        step.sums.add(Stage::Failed);
+        step.sums.add(Stage::Failed, 1);
         if wave + 1 == state.open {
-            step.wave.add(Stage::Failed);
+            step.wave.add(Stage::Failed, 1);
         }
     }
 }
@@ -368,8 +378,10 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
             // It was away before.
             continue;
         }
-        others += 1;
-        silent_others += usize::from(since.is_some());
+        others += member.count;
+        if since.is_some() {
+            silent_others += member.count;
+        }
     }
     if others < BASELINE.max(silent) {
         // With so few to compare it may be anything.

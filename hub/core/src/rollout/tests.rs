@@ -86,6 +86,7 @@ impl Fleet {
             .clusters
             .iter()
             .map(|cluster| Member {
+                count: 1,
                 name: &cluster.name,
                 wave: order.wave(&cluster.name, Some(&cluster.labels)),
                 fact: fact(cluster),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use karmada_meta::{duration, time::Time};
 
 use super::{
-    state::{Command, Phase, State},
+    state::{Command, Phase, State, What},
     step::{Stage, Step},
 };
 
@@ -21,6 +21,27 @@ fn clusters(count: usize) -> String {
 pub(super) fn wave(state: &State, wave: usize) -> String {
     let name = state.waves.get(wave).map_or("", |wave| wave.name.as_str());
     format!("wave {} of {} ({name})", wave.saturating_add(1), state.waves.len())
+}
+
+/// A wave in a line: `wave 2 of 4 (10%), clusters: 7, began 2026-11-26T02:00:00Z`.
+pub fn line_of(state: &State, at: usize) -> String {
+    let Some(known) = state.waves.get(at) else { return wave(state, at) };
+    let stands = match known.opened {
+        Some(opened) => format!("began {opened}"),
+        None if at < state.open || state.phase == Phase::Complete => "had no clusters".to_owned(),
+        None if known.approve => "waits for its turn, and for somebody who lets it begin".to_owned(),
+        None => "waits for its turn".to_owned(),
+    };
+    format!("{}, clusters: {}, {stands}", wave(state, at), known.clusters)
+}
+
+/// Whether it goes no further before a person says something. What comes after a change that was aborted goes on by itself.
+pub fn waits(state: &State) -> bool {
+    match state.phase {
+        Phase::Paused | Phase::Breached | Phase::AwaitsApproval => true,
+        Phase::Aborted => state.what == What::Agents,
+        Phase::Complete | Phase::Running | Phase::Returned => false,
+    }
 }
 
 /// Why a cluster of a wave has the change, or waits for it.

@@ -40,7 +40,12 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
         Ok(wanted) => wanted,
         Err(error) => return say(Stands::Refused, &error.to_string()),
     };
-    if let Some(trial) = tried.filter(|trial| trial.ended == Some(Ended::Returned)) {
+    if let Some(trial) = tried.filter(|trial| trial.gave_way && (offer.returns || wanted != *own.version)) {
+        // Neither is that a failure of the version's, nor is anybody at the cluster fought with.
+        let stands = if offer.returns { Stands::Returned } else { Stands::Waiting };
+        return say(stands, &trial.why);
+    }
+    if let Some(trial) = tried.filter(|trial| trial.ended == Some(Ended::Returned) && !trial.gave_way) {
         return say(Stands::Returned, &trial.why);
     }
     if let Some(trial) = tried.filter(|trial| trial.is_open()) {
@@ -88,6 +93,7 @@ pub fn remembered(own: &Version, trial: Option<&Trial>) -> Option<About> {
     let trial = trial?;
     let (stands, why) = match trial.ended {
         None => (Stands::Trying, ""),
+        Some(_) if trial.gave_way && trial.part(own) != Part::New => (Stands::Waiting, trial.why.as_str()),
         Some(Ended::Returned) => (Stands::Returned, trial.why.as_str()),
         Some(Ended::Committed) if trial.part(own) == Part::New => (Stands::Committed, ""),
         Some(Ended::Committed) => return None,
@@ -119,6 +125,7 @@ mod tests {
             begun: trial().begun,
             image: String::new(),
             returns,
+            spread: 0,
         };
         let (new, back) = (offer("0.6.0", false), offer("0.6.0", true));
         let again = Offer { begun: new.begun.next(), ..new.clone() };
@@ -128,6 +135,8 @@ mod tests {
         let taken = Trial { taken: Some(open.since), ..open.clone() };
         let ended = |how| Trial { ended: Some(how), why: "why".to_owned(), ..open.clone() };
         let (returned, committed) = (ended(Ended::Returned), ended(Ended::Committed));
+        let away = |how| Trial { gave_way: true, ..ended(how) };
+        let (put_back, put_there) = (away(Ended::Returned), away(Ended::Committed));
         let say = |stands, why: &str| Act::Say(stands, why.to_owned());
         // Offer, version, mode, held, windows, trial.
         let rows = [
@@ -239,6 +248,12 @@ mod tests {
                 say(Stands::Refused, "what ran before is not known here"),
             ),
             (Some(&back), "0.5.0", Mode::On, false, false, Some(&returned), say(Stands::Returned, "why")),
+            // What somebody at the cluster has put there stays, whichever it is, until another attempt.
+            (Some(&new), "0.5.0", Mode::On, false, false, Some(&put_back), say(Stands::Waiting, "why")),
+            (Some(&new), "0.6.0", Mode::On, false, false, Some(&put_there), say(Stands::Committed, "")),
+            (Some(&new), "0.6.0", Mode::On, false, false, Some(&put_back), say(Stands::Committed, "")),
+            (Some(&back), "0.6.0", Mode::On, false, false, Some(&put_there), say(Stands::Returned, "why")),
+            (Some(&again), "0.5.0", Mode::On, false, false, Some(&put_back), Act::Begin),
         ];
         for (offer, version, mode, is_held, windows, trial, want) in rows {
             let version: Version = version.parse().unwrap();
@@ -251,6 +266,8 @@ mod tests {
             ("0.6.0", Some(&committed), Some(Stands::Committed)),
             ("0.5.0", Some(&committed), None),
             ("0.5.0", Some(&returned), Some(Stands::Returned)),
+            ("0.5.0", Some(&put_back), Some(Stands::Waiting)),
+            ("0.6.0", Some(&put_there), Some(Stands::Committed)),
         ] {
             let said = remembered(&version.parse().unwrap(), trial);
             assert_eq!(said.as_ref().map(|about| about.stands), want, "{version} {trial:?}");

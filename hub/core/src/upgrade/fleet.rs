@@ -142,7 +142,13 @@ impl Wanted<'_> {
             _ if began => true,
             Gets::Kept(_) | Gets::Base => return None,
         };
-        Some(Offer { version: revision.to_owned(), begun, image: self.request.image.clone(), returns })
+        // When the last wave is done all that are left may take it.
+        let waves = &self.state.waves;
+        let wave = waves.get(wave).filter(|_| self.state.phase != Phase::Complete);
+        let together =
+            wave.map_or_else(|| waves.iter().map(|wave| wave.clusters).sum(), |wave| wave.clusters);
+        let (version, image) = (revision.to_owned(), self.request.image.clone());
+        Some(Offer { version, begun, image, returns, spread: Offer::spread_of(together) })
     }
 }
 
@@ -192,8 +198,13 @@ mod tests {
     fn what_a_cluster_says_decides_how_it_stands() {
         let says =
             |version: &'static str, stands| Known { report: Some(report(Some(stands))), ..old(version) };
-        let offer =
-            |returns| Offer { version: "0.6.0".into(), begun: at(BEGAN), image: String::new(), returns };
+        let offer = |returns| Offer {
+            version: "0.6.0".into(),
+            begun: at(BEGAN),
+            image: String::new(),
+            returns,
+            spread: 0,
+        };
         let later = Known { born: Some(at("2026-11-26T01:00:01Z")), ..old("0.5.0") };
         let other = Known { offer: Some(Offer { begun: at(BEGAN).next(), ..offer(false) }), ..old("0.5.0") };
         let rows = [
@@ -245,8 +256,13 @@ mod tests {
         let wanted = Wanted { request: &request, state: &returned };
         assert_eq!((wanted.fact(&back), wanted.offer(0, Fact::Old)), (Ok(Fact::Old), None));
         // One that has not answered yet is asked until it does.
-        let offered =
-            Offer { version: "0.6.0".into(), begun: at(BEGAN), image: String::new(), returns: true };
+        let offered = Offer {
+            version: "0.6.0".into(),
+            begun: at(BEGAN),
+            image: String::new(),
+            returns: true,
+            spread: 0,
+        };
         for version in ["0.5.0", "0.6.0"] {
             let silent = Known { offer: Some(offered.clone()), ..old(version) };
             assert_eq!(wanted.fact(&silent), Ok(Fact::New(Seen::Unsaid)));

@@ -18,11 +18,14 @@
 //! - A cluster that joins while waves are under way gets the version when it has reached all others. None gets an older version than
 //!   it has unless the request says so.
 //! - A version that is more than two minor versions away is not taken: what was kept by the old one may not be read by it.
+//! - What somebody at the cluster does to the agent's Deployment goes before what the hub wants: a trial gives way, and is no failure.
+//! - Those that may begin at the same moment spread their starts ([`Offer::turn`]).
 //! - Whether a new version is well decides the member itself. The hub may be away, and is not asked.
 
 pub mod agent;
 pub mod fleet;
 pub mod request;
+pub mod table;
 mod told;
 pub mod trial;
 mod version;

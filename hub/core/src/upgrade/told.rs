@@ -1,14 +1,21 @@
 //! What hub and agent say to each other about versions, each in an annotation of the Cluster.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use karmada_meta::{text, time::Time};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::names::fnv64a;
 
 /// No annotation is longer.
 const LONGEST: usize = 8 << 10;
 /// Nor does an agent give a longer reason.
 const REASON: usize = 512;
+
+/// So many agents begin in a second at most, of those that are offered a version together: each fetches an image.
+const STARTS: usize = 10;
+/// Nobody waits longer for its turn than so many seconds.
+const LONGEST_TURN: u64 = 15 * 60;
 
 /// What the hub offers the agent of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +31,14 @@ pub struct Offer {
     /// The agent is to go back from the version to what was before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returns: bool,
+    /// Over so many seconds those that are offered it together spread their starts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub spread: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What an agent's owner lets be done with it.
@@ -124,6 +139,27 @@ impl Offer {
     pub fn write(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
+
+    /// Over how many seconds so many clusters spread their starts.
+    pub fn spread_of(clusters: usize) -> u64 {
+        u64::try_from(clusters / STARTS).map_or(LONGEST_TURN, |seconds| seconds.min(LONGEST_TURN))
+    }
+
+    /// How long a cluster waits for its turn from when nothing else holds it up: many become free at once when a wave or a window
+    /// begins, or a link comes back.
+    pub fn turn(&self, cluster: &str) -> Duration {
+        let seed = format!("{} {cluster}", self.begun);
+        let spread = u128::from(self.spread.min(LONGEST_TURN)) * 1000;
+        let place = (u128::from(mixed(fnv64a(seed.as_bytes()))) * spread) >> 64;
+        Duration::from_millis(u64::try_from(place).unwrap_or_default())
+    }
+}
+
+/// Spreads what differs in its last bits over all of them.
+fn mixed(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
 }
 
 impl Report {
@@ -168,7 +204,9 @@ mod tests {
     #[test]
     fn what_is_said_is_read_back_and_bounded() {
         let begun: Time = "2026-11-26T01:00:00Z".parse().unwrap();
-        let offer = Offer { version: "0.6.0".to_owned(), begun, image: String::new(), returns: false };
+        let offer =
+            Offer { version: "0.6.0".to_owned(), begun, image: String::new(), returns: false, spread: 0 };
+        assert!(!offer.write().contains("spread"));
         assert_eq!(Offer::read(&offer.write()), Ok(offer));
         let about =
             About { version: "0.6.0".to_owned(), begun, stands: Stands::Returned, why: "ü".repeat(REASON) };
@@ -189,5 +227,25 @@ mod tests {
                 .unwrap_err()
                 .contains("more than")
         );
+    }
+
+    #[test]
+    fn starts_are_spread_over_a_time_that_fits_their_number() {
+        for (clusters, seconds) in [(0, 0), (9, 0), (20, 2), (5_000, 500), (1_000_000, 900)] {
+            assert_eq!(Offer::spread_of(clusters), seconds);
+        }
+        let begun = "2026-11-26T01:00:00Z".parse().unwrap();
+        let offer =
+            Offer { version: "0.6.0".into(), begun, image: String::new(), returns: false, spread: 500 };
+        let mut in_each = [0; 50];
+        for cluster in 0..5_000 {
+            let turn = offer.turn(&format!("member{cluster}"));
+            in_each[usize::try_from(turn.as_secs() / 10).unwrap()] += 1;
+        }
+        assert!(in_each.iter().all(|begin| (60..150).contains(begin)), "{in_each:?}");
+        let near = Offer { spread: 0, ..offer.clone() };
+        assert_eq!(near.turn("member1"), Duration::ZERO);
+        let hostile = Offer { spread: u64::MAX, ..offer };
+        assert!(hostile.turn("member1") <= Duration::from_secs(LONGEST_TURN));
     }
 }

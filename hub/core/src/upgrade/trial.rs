@@ -3,11 +3,13 @@
 //! ```text
 //!   begun ─ the new one starts: taken ─▶ it has the Lease of the hub, and every Work was looked at ─▶ committed
 //!     │                                   └ it does not live, or the hub can be reached and it does not prove itself ─▶ returned
-//!     └ it does not start in time ─▶ returned
+//!     ├ it does not start in time ─▶ returned
+//!     └ somebody at the cluster changes what the trial stands on ─▶ the agent gives way: what they have put there stays
 //! ```
 //!
 //! Who looks is the old version, which stays beside. It asks the hub for a sign of its own: time in which the hub cannot be reached
-//! from here says nothing against the new version, and does not count.
+//! from here says nothing against the new version, and does not count, nor does time in which nobody looked. That holds from the
+//! beginning on: without a link an image cannot be fetched, either. What was counted is kept with the trial.
 
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use serde_json::Value;
 
 use super::Version;
 
-/// How long a new version may take to be fetched and to start. The old one is at work meanwhile.
+/// How long a new version may take to be fetched and to start, while the hub can be reached. The old one is at work meanwhile.
 pub const START: Duration = Duration::from_secs(20 * 60);
 /// How long it may take to prove itself, while the hub can be reached.
 pub const PROOF: Duration = Duration::from_secs(10 * 60);
@@ -65,6 +67,9 @@ pub struct Trial {
     pub kept: Value,
     /// When it was begun here.
     pub since: Time,
+    /// Seconds before it has started in which the old version was at work, and heard the hub.
+    #[serde(default)]
+    pub waited: u64,
     /// When the new version had started, and asked the old one to step aside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Time>,
@@ -77,6 +82,9 @@ pub struct Trial {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
+    /// It ended because somebody at the cluster has changed what it stood on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gave_way: bool,
     /// Why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
@@ -108,12 +116,17 @@ impl Trial {
         }
     }
 
-    /// Why it is given up before the new version has started, if it is.
-    pub fn start(&self, now: Time) -> Option<String> {
-        let waited = self.since.elapsed(now.timestamp().into());
-        (self.taken.is_none() && waited >= START).then(|| {
+    /// A time has passed in which the old version was at work, and heard the hub or not. Why it is given up before the new version
+    /// has started, if it is.
+    pub fn wait(&mut self, time: Duration, heard: bool) -> Option<String> {
+        if self.taken.is_some() || !heard {
+            return None;
+        }
+        self.waited = self.waited.saturating_add(time.as_secs());
+        (Duration::from_secs(self.waited) >= START).then(|| {
             format!(
-                "{} did not start within {}: look at the Pods of its Deployment, and whether the image can be pulled",
+                "{} did not start within {} in which the hub could be reached: look at the Pods of its Deployment, and whether the \
+                 image can be pulled",
                 self.version,
                 duration::format(START)
             )
@@ -147,6 +160,19 @@ impl Trial {
     pub fn end(&mut self, how: Ended, why: impl Into<String>) {
         (self.ended, self.why) = (Some(how), why.into());
     }
+
+    /// It ends because of what somebody at the cluster did; `stays` says whether they have left the new version there.
+    pub fn give_way(&mut self, stays: bool, what: &str) {
+        let how = if stays { Ended::Committed } else { Ended::Returned };
+        self.end(
+            how,
+            format!(
+                "somebody at the cluster has changed the agent's Deployment during the trial ({what}), and has it so: abort and \
+                 resume, or a new request, tries again"
+            ),
+        );
+        self.gave_way = true;
+    }
 }
 
 /// For how long a new version has been well.
@@ -174,10 +200,12 @@ pub(super) mod tests {
             new: "x/karmada-agent:0.6.0".into(),
             kept: Value::Null,
             since: "2026-11-26T02:00:00Z".parse().unwrap(),
+            waited: 0,
             taken: None,
             linked: 0,
             lifeless: 0,
             ended: None,
+            gave_way: false,
             why: String::new(),
         }
     }
@@ -202,12 +230,31 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn one_that_does_not_start_is_given_up() {
-        let (mut trial, soon, late) = (trial(), "2026-11-26T02:19:59Z", "2026-11-26T02:20:00Z");
-        assert_eq!(trial.start(soon.parse().unwrap()), None);
-        assert!(trial.start(late.parse().unwrap()).unwrap().contains("did not start within 20m0s"));
-        trial.taken = Some(soon.parse().unwrap());
-        assert_eq!(trial.start(late.parse().unwrap()), None);
+    fn one_that_does_not_start_is_given_up_while_the_hub_can_be_reached() {
+        let mut trial = trial();
+        for _ in 0..10_000 {
+            assert_eq!(trial.wait(STEP, false), None);
+        }
+        for _ in 0..19 {
+            assert_eq!(trial.wait(STEP, true), None);
+        }
+        // A power cut in between loses nothing, and however long it takes counts for nothing.
+        let mut trial = Trial::read(&trial.write()).unwrap();
+        assert_eq!(trial.wait(Duration::ZERO, true), None);
+        let mut started = Trial { taken: Some(trial.since), ..trial.clone() };
+        assert_eq!(started.wait(STEP * 100, true), None);
+        assert!(trial.wait(STEP, true).unwrap().contains("did not start within 20m0s"));
+    }
+
+    #[test]
+    fn what_an_earlier_version_has_kept_is_read() {
+        let mut kept = serde_json::to_value(trial()).unwrap();
+        kept.as_object_mut().unwrap().remove("waited");
+        assert_eq!(Trial::read(&kept.to_string()), Some(trial()));
+        let mut over = trial();
+        over.give_way(false, "its image is x:1 now");
+        assert!((over.ended, over.gave_way) == (Some(Ended::Returned), true) && over.why.contains("x:1"));
+        assert_eq!(Trial::read(&over.write()), Some(over));
     }
 
     #[test]

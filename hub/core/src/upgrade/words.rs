@@ -1,6 +1,6 @@
 //! What people are told of an upgrade: the text in the ConfigMap that says how far it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::fleet::Skip;
 use crate::rollout::{State, Step, words};
@@ -9,29 +9,20 @@ use crate::rollout::{State, Step, words};
 const NAMED: usize = 10;
 
 /// What there is beside the sums.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
     /// Clusters for which it is none.
-    pub skipped: BTreeMap<Skip, Vec<String>>,
+    pub skipped: BTreeMap<Skip, BTreeSet<String>>,
     /// Clusters that have gone back, or take it not, and why.
-    pub failed: Vec<(String, String)>,
+    pub failed: BTreeMap<String, String>,
     /// Clusters that wait, and for what.
-    pub waiting: Vec<(String, String)>,
+    pub waiting: BTreeMap<String, String>,
 }
 
 /// A line for each thing that there is to say.
 pub fn status(state: &State, step: &Step, beside: &Beside) -> String {
     let mut lines = vec![format!("{}: {}", words::reason(state), words::message(state, step))];
-    for (at, wave) in state.waves.iter().enumerate() {
-        let stands = match wave.opened {
-            Some(opened) => format!("began {opened}"),
-            None if at < state.open => "had no clusters".to_owned(),
-            None if wave.approve => "waits for its turn, and for somebody who lets it begin".to_owned(),
-            None => "waits for its turn".to_owned(),
-        };
-        let (of, name, clusters) = (state.waves.len(), &wave.name, wave.clusters);
-        lines.push(format!("wave {} of {of} ({name}), clusters: {clusters}, {stands}", at + 1));
-    }
+    lines.extend((0..state.waves.len()).map(|at| words::line_of(state, at)));
     for (what, all) in [("failed", &beside.failed), ("waits", &beside.waiting)] {
         lines.extend(all.iter().take(NAMED).map(|(name, why)| format!("{what}: {name}: {why}")));
         if let Some(more) = all.len().checked_sub(NAMED).filter(|more| *more > 0) {
@@ -65,6 +56,7 @@ mod tests {
         let members = |fact: &dyn Fn(usize) -> Fact| -> Vec<Member<'_>> {
             let member = |(at, name): (usize, &'static str)| Member {
                 name,
+                count: 1,
                 wave: order[at],
                 fact: fact(order[at]),
                 silent: None,
@@ -83,8 +75,8 @@ mod tests {
         assert!(why.ends_with("says resume, abort or return (karmada-hub upgrade)."), "{why}");
         let beside = Beside {
             skipped: [(Skip::Off, (0..12).map(|n| format!("s{n}")).collect())].into(),
-            failed: vec![("m1".into(), "it may crash".into())],
-            waiting: Vec::new(),
+            failed: [("m1".into(), "it may crash".into())].into(),
+            waiting: BTreeMap::new(),
         };
         let text = status(&state, &looked, &beside);
         let lines: Vec<&str> = text.lines().collect();
@@ -96,7 +88,7 @@ mod tests {
         assert_eq!(lines[1], "wave 1 of 2 (50%), clusters: 2, began 2026-11-26T02:00:00Z");
         assert_eq!(lines[3], "failed: m1: it may crash");
         assert!(
-            lines[4].starts_with("skipped: 12 take no versions from the hub") && lines[4].ends_with("s9, …")
+            lines[4].starts_with("skipped: 12 take no versions from the hub") && lines[4].ends_with("s7, …")
         );
     }
 }

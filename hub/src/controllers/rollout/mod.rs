@@ -328,7 +328,7 @@ impl Rollouts {
             };
             let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
             let leaving = leaving.contains(name) && !wanted.contains(name);
-            Some(Member { name, wave, fact, silent: silent_since(&cluster), leaving, mute })
+            Some(Member { name, count: 1, wave, fact, silent: silent_since(&cluster), leaving, mute })
         };
         wanted.union(&leaving).filter_map(|name| member(name)).collect()
     }
