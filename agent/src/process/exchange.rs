@@ -10,23 +10,22 @@ use karmada_member::{
 use karmada_meta::object;
 use serde_json::Value;
 
-use super::admission::File;
+use super::admission::Followed;
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Shows the member what its kubeconfig says, when that changes, and if it is the same member to which it leads.
-pub(super) async fn follow(file: File, identity: Identity, rights: Rights) {
-    let mut seen = file.version().ok().map(|(_, version)| version);
+pub(super) async fn follow(followed: Followed, cluster: String, identity: Identity, rights: Rights) {
+    let env = rights.env().clone();
+    let first = followed.unless(None, env.wall());
+    let mut seen = first.ok().flatten().map(|(_, version)| version);
     // The version of which people were told that it cannot be judged yet.
     let mut told = None;
-    let path = file.path.display();
+    let path = followed.file.path.display();
     loop {
-        tokio::time::sleep(LOOK).await;
-        let Ok((found, version)) = file.version() else { continue };
-        if seen == Some(version) {
-            continue;
-        }
+        tokio::time::sleep(env.beat(&cluster, LOOK)).await;
+        let Ok(Some((found, version))) = followed.unless(seen, env.wall()) else { continue };
         let known = rights.member_id();
         let mut is_another = false;
         let is_meant = |code, body: &[u8]| {

@@ -24,8 +24,7 @@ const BUILDS: [(&str, &[&str], &[&str]); 2] = [
 /// When they do not build.
 pub fn build() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
     let folder = target.join("shipped");
     fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     for (profile, packages, programs) in BUILDS {
@@ -57,5 +56,6 @@ fn put(built: &Path, there: &Path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => fs::copy(built, there).map(drop),
     };
-    copied.unwrap_or_else(|error| panic!("{} is not copied to {}: {error}", built.display(), there.display()));
+    copied
+        .unwrap_or_else(|error| panic!("{} is not copied to {}: {error}", built.display(), there.display()));
 }
