@@ -49,9 +49,8 @@ const ROOMS_PAUSE: Duration = Duration::from_secs(30);
 /// So many paths are named of what is not known.
 const LACKS: usize = 10;
 
-/// How often it is looked, as long as the member is well and the way to it the same, which member it is and of which version. On
-/// a new connection that is looked at in any case.
-const WHOLE: Duration = Duration::from_secs(60);
+/// How often it is looked, as long as the member is well and the way to it the same, of which version it is.
+const VERSION: Duration = Duration::from_secs(60);
 
 /// A look that comes a little early is one in time.
 const EARLY: Duration = Duration::from_secs(1);
@@ -74,8 +73,8 @@ struct Look {
     apis: Option<Result<Arc<Apis>, String>>,
     /// It is another than the Cluster's.
     foreign: bool,
-    /// [`Env::now`] when these two were looked at.
-    whole: Duration,
+    /// [`Env::now`] when its version was looked at.
+    versioned: Duration,
 }
 
 /// The oldest minor version of Kubernetes 1 that has server-side apply as we use it.
@@ -298,28 +297,29 @@ impl Reporter {
         self.look_but_for(None).await
     }
 
-    /// A look after another. What does not change on one connection is seldom looked at again.
+    /// A look after another: the member's version is not that of another at each of them.
     async fn look_again(&self, last: Look) -> Look {
-        let Look { version, foreign, whole, .. } = last;
-        // Nobody tells the hub's own agent of connections.
-        let is_known = !self.config.is_hosted() && !foreign && self.env.now() < whole + WHOLE - EARLY;
-        self.look_but_for(version.filter(|_| is_known).map(|version| (version, whole))).await
+        let Look { version, versioned, .. } = last;
+        let is_known = self.env.now() < versioned + VERSION - EARLY;
+        self.look_but_for(version.filter(|_| is_known).map(|version| (version, versioned))).await
     }
 
-    /// A look without what is known of the member itself.
+    /// A look without what is known. What is asked at once is answered at once, and wakes an idle agent once.
     async fn look_but_for(&self, known: Option<(Version, Duration)>) -> Look {
-        let health = Health::ask(&self.member).await;
         let now = self.env.now();
+        let (health, foreign) = tokio::join!(Health::ask(&self.member), self.identify());
         if health != Health::Ready {
-            return Look { health, version: None, apis: None, foreign: false, whole: now };
+            return Look { health, version: None, apis: None, foreign: false, versioned: now };
         }
         self.half.look_at_released().await;
-        let Some((version, whole)) = known else {
-            let foreign = self.identify().await;
-            let (version, apis) = tokio::join!(self.version(), self.apis());
-            return Look { health, version, apis: Some(apis), foreign, whole: now };
+        let version = async {
+            match known {
+                Some((version, versioned)) => (Some(version), versioned),
+                None => (self.version().await, now),
+            }
         };
-        Look { health, version: Some(version), apis: Some(self.apis().await), foreign: false, whole }
+        let ((version, versioned), apis) = tokio::join!(version, self.apis());
+        Look { health, version, apis: Some(apis), foreign, versioned }
     }
 
     async fn version(&self) -> Option<Version> {

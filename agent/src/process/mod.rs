@@ -48,6 +48,7 @@ use self::{
     alone::Beginning,
     args::Args,
     endpoints::{Endpoints, Running, Stage},
+    exchange::Exchange,
 };
 use crate::{
     Agent, AgentConfig, Guard, Outcome, Place, Spending, State, Troubles,
@@ -340,7 +341,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
         if let Some(path) = args.kubeconfig {
             let followed = Followed::new(File { path, context: args.context });
             let rights = handle.rights().clone();
-            beside.spawn(exchange::follow(followed, cluster, member_identity, rights));
+            beside.spawn(Exchange::new(followed, cluster, member_identity, rights).run());
         }
         let page =
             metrics::page(handle.clone(), hub_link.clone(), member_link.clone(), Arc::clone(&standing), &env);
