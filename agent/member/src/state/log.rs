@@ -81,6 +81,8 @@ pub(super) struct Log {
     only_reads: Option<String>,
     /// It is not written anew before it is so long: each attempt may fill the disk.
     not_before: u64,
+    /// The last commit was refused, and may be on the disk all the same.
+    unsure: bool,
 }
 
 fn failed(path: &Path, error: &io::Error) -> String {
@@ -287,6 +289,7 @@ impl Log {
             live: 0,
             only_reads: None,
             not_before: 0,
+            unsure: false,
         })
     }
 
@@ -361,6 +364,7 @@ impl Log {
             live: 0,
             only_reads,
             not_before: 0,
+            unsure: false,
         };
         if is_torn {
             let mut further = read.clone();
@@ -412,7 +416,7 @@ impl Log {
             live = rest + if value.is_some() { size } else { 0 };
             placed.push((key, value.is_some(), begin, out.len() - begin));
         }
-        if placed.is_empty() {
+        if placed.is_empty() && !self.unsure {
             return Ok(left_out);
         }
         push_as(MARK, &mut out, "", Some(&(self.commit + 1).to_le_bytes()));
@@ -421,13 +425,13 @@ impl Log {
         let begun = self.committed;
         (self.commit, self.committed) = (self.commit + 1, begun + out.len() as u64);
         if let Err(error) = self.tell() {
-            // It may be on the disk all the same. That does no harm: all that is in it was said or done, whoever acts without it has
-            // the Lease say first that this log counts no more, and without that only what may be lost is done without. The next
-            // one takes its place and number: of slots whose numbers do not follow each other neither would count, and of two
-            // that were mixed sums and marks tell.
-            (self.commit, self.committed) = (self.commit - 1, begun);
+            // It may be on the disk all the same. That does no harm: each of its records was said or done, whoever acts without them
+            // has the Lease say first that this log counts no more, and without that only what may be lost is done without. The
+            // next one takes its place and number: of slots whose numbers do not follow each other neither would count.
+            (self.commit, self.committed, self.unsure) = (self.commit - 1, begun, true);
             return Err(error);
         }
+        self.unsure = false;
         for (key, has_value, begin, size) in placed {
             if let Some((_, before)) = self.index.remove(key.as_str()) {
                 self.live -= u64::from(before);
@@ -702,6 +706,8 @@ mod tests {
             vec![put("a", "another"), put("b", "another"), put("d", "another")],
             vec![put("a", "another")],
             vec![("a".to_owned(), None)],
+            // Nothing, for one who believes that there is no such key.
+            vec![("c".to_owned(), None)],
         ] {
             let _ = fs::remove_file(&path);
             let (mut log, _) = open(dir.path());
@@ -715,6 +721,7 @@ mod tests {
             // The process believes that it is not.
             let begun = known.1 as usize;
             (log.commit, log.committed, log.index, log.live) = known;
+            log.unsure = true;
             log.write(&next).unwrap();
             let after = reopened(dir.path());
             let mut wanted = first.clone();
@@ -725,7 +732,7 @@ mod tests {
                 }
             }
             assert_eq!(after, wanted, "nothing of what was refused");
-            // The power is cut while the next one is written, before it counts: one of the three is there, or it is noticed.
+            // The power is cut while the next one is written, before it counts: nothing else is there, or it is noticed.
             let whole = fs::read(&path).unwrap();
             for end in begun..=whole.len() {
                 let mut bytes = on_disk.clone();
@@ -734,8 +741,12 @@ mod tests {
                 bytes[begun..end].copy_from_slice(written);
                 fs::write(&path, &bytes).unwrap();
                 match Log::open(dir.path()) {
+                    // Each of its records was said, and none is older than what counted.
                     Ok(Some((_, found))) => {
-                        assert!([&first, &there, &after].contains(&&found), "{end}: {found:?}");
+                        for key in ["a", "b", "c", "d", "k"] {
+                            let said = [&first, &there, &after].map(|entries| entries.get(key));
+                            assert!(said.contains(&found.get(key)), "{end}: {key} of {found:?}");
+                        }
                     }
                     Ok(None) => panic!("it is there"),
                     Err(broken) => assert!(matches!(broken, Broken::Damaged(_)), "{end}: {broken:?}"),
