@@ -22,8 +22,8 @@ usage() {
 usage: scripts/release.sh [--out DIR] [--arch ARCH]... [--only FORMAT,...]
        scripts/release.sh --programs ARCH=DIR [--programs ARCH=DIR]... [--out DIR] [--only FORMAT,...]
 
-  Without --programs karmada-hub and karmada-agent are built in release, static against musl, by cargo-zigbuild
-  (pip install ziglang cargo-zigbuild; rustup target add TARGET).
+  Without --programs karmada-hub is built in release and karmada-agent with the profile "edge", for size, both static
+  against musl, by cargo-zigbuild (pip install ziglang cargo-zigbuild; rustup target add TARGET).
 
   --programs ARCH=DIR  programs that are there already, for amd64 or arm64; given more than once for images of both
   --arch ARCH          build for amd64 or arm64 only (default: both)
@@ -96,8 +96,8 @@ package() { python3 "$here/package.py" "$@"; }
 
 # --- programs ------------------------------------------------------------------------------------------------------
 
-build() { # ARCH: static programs under target/TARGET/release
-    local arch=$1 target
+build() { # ARCH: static programs under target/TARGET/shipped
+    local arch=$1 target built pair
     case $arch in amd64) target=x86_64-unknown-linux-musl ;; arm64) target=aarch64-unknown-linux-musl ;; esac
     [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] ||
         fail "Rust's standard library for $target is not installed: rustup target add $target. Or build elsewhere and use --programs"
@@ -105,10 +105,15 @@ build() { # ARCH: static programs under target/TARGET/release
         fail "cargo-zigbuild is not installed: pip install ziglang cargo-zigbuild. Or build elsewhere and use --programs"
     # Paths of this machine would be in panics and line tables. Pages of arm64 have 4, 16 or 64 KiB: jemalloc, if it is ever built
     # in there, is to work with all of them.
-    (cd "$root" && env CARGO_INCREMENTAL=0 JEMALLOC_SYS_WITH_LG_PAGE="$([ "$arch" = arm64 ] && echo 16 || echo 12)" \
-        RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols --remap-path-prefix=$root=/karmada --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
-        cargo zigbuild --release --locked --target "$target" -p karmada-hub -p karmada-agent --bin karmada-hub --bin karmada-agent)
-    programs[$arch]=${CARGO_TARGET_DIR:-$root/target}/$target/release
+    built=${CARGO_TARGET_DIR:-$root/target}/$target
+    mkdir -p "$built/shipped"
+    for pair in karmada-hub:release karmada-agent:edge; do
+        (cd "$root" && env CARGO_INCREMENTAL=0 JEMALLOC_SYS_WITH_LG_PAGE="$([ "$arch" = arm64 ] && echo 16 || echo 12)" \
+            RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols --remap-path-prefix=$root=/karmada --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+            cargo zigbuild --profile "${pair#*:}" --locked --target "$target" -p "${pair%:*}" --bin "${pair%:*}")
+        cp -f --remove-destination "$built/${pair#*:}/${pair%:*}" "$built/shipped/"
+    done
+    programs[$arch]=$built/shipped
 }
 
 if [ ${#programs[@]} -eq 0 ]; then

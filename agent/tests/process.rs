@@ -506,6 +506,40 @@ async fn without_a_hub_it_waits_and_two_signals_end_it_at_once() {
     assert_eq!(agent.ended(PATIENCE).await.code(), Some(0));
 }
 
+/// Whether anything is kept by which the member could be healed only the member can say, which is away: what is wrong with the
+/// command line is said all the same.
+#[tokio::test]
+async fn what_is_wrong_is_said_before_anything_is_waited_for() {
+    let (member, dir) = (Server::start(Vec::new()).await, TempDir::new().unwrap());
+    let file = member.kubeconfig("admin", "system:masters");
+    let text = std::fs::read_to_string(&file).unwrap().replace(&member.url, "https://127.0.0.1:1");
+    std::fs::write(&file, text).unwrap();
+    let (log, missing) = (dir.path().join("log"), dir.path().join("missing.kubeconfig"));
+    let mut agent = Agent(
+        Command::new(PROGRAM)
+            .args([
+                "--cluster-name=m1",
+                "--state=secrets",
+                "--metrics-bind-address=0",
+                "--health-probe-bind-address=0",
+            ])
+            .arg("--karmada-kubeconfig")
+            .arg(&missing)
+            .arg("--kubeconfig")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap(),
+    );
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let words = format!("{}: kubeconfig: cannot read the file", missing.display());
+    eventually("it says what is wrong", async || said().contains(&words)).await;
+    assert!(agent.0.try_wait().unwrap().is_none(), "it may be that something was kept: {}", said());
+    agent.signal("-TERM");
+    assert_eq!(agent.ended(PATIENCE).await.code(), Some(0), "{}", said());
+}
+
 /// Whatever is wrong with its folder or with the credential for the hub, an agent that knows what was wanted heals by that.
 #[tokio::test]
 async fn what_was_kept_is_gone_on_with_whatever_else_is_damaged() {

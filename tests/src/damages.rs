@@ -184,6 +184,17 @@ impl Round {
     }
 }
 
+impl Damage {
+    /// Whether nothing has happened to what was wanted, so that it is to be gone on with. Nor does a SIGKILL make it less whole.
+    fn spares_the_state(self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Cut(file, _) | Self::Flip(file, ..) => file != STATE,
+            Self::Exchange | Self::Lose => false,
+        }
+    }
+}
+
 /// What happened, when all was well.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
@@ -376,6 +387,9 @@ impl Run {
         self.same(&name).await?;
         self.before = name;
         if self.state.join(ASIDE).exists() {
+            if round.damage.spares_the_state() {
+                return Err("what was whole was set aside".to_owned());
+            }
             self.rebuilt(round).await?;
         }
         Ok(())
@@ -542,11 +556,14 @@ impl Run {
         self.kept(name).await?;
         if !is_aside {
             self.summary.healed += 1;
-            let is_whole = round.damage == Damage::None;
             let noticed = self.state.join(ASIDE).exists();
-            return if is_whole && noticed { Err("what was whole was set aside".to_owned()) } else { Ok(()) };
+            return if round.damage.spares_the_state() && noticed {
+                Err("what was whole was set aside".to_owned())
+            } else {
+                Ok(())
+            };
         }
-        if round.damage == Damage::None {
+        if round.damage.spares_the_state() {
             return Err("what was whole was not gone on with".to_owned());
         }
         if matches!(round.damage, Damage::Cut(STATE, _) | Damage::Flip(STATE, ..)) {

@@ -140,7 +140,8 @@ impl Keeper {
                         self.note.held(lease);
                     }
                     self.rights.member_held(until);
-                    self.env.jitter(interval, 0.04)
+                    // There is one agent on the member, and so no herd.
+                    self.env.beat(&self.cluster, interval)
                 }
                 Ok(Found::Others { unheard }) => {
                     backoff.reset();

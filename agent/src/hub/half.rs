@@ -181,6 +181,7 @@ impl HubHalf {
             recorder: self.recorder.clone(),
             member: Arc::clone(half),
             rights: rights.clone(),
+            cluster: config.cluster.clone(),
             env: env.clone(),
             kept: Mutex::default(),
         });

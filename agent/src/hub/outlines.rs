@@ -69,7 +69,7 @@ impl MetaIn {
 
 /// Lists the Works at a path; none where that is of no use.
 pub(super) async fn list(hub: &Rest, path: &str, desired: &Desired) -> Result<Option<Listed<Heard>>, Error> {
-    let (life, known) = (desired.life(), desired.known());
+    let known = desired.known();
     let known: BTreeMap<&str, &Arc<DesiredWork>> =
         known.iter().map(|work| (work.name.as_str(), work)).collect();
     let most = (known.len() / PART).max(FEW);
@@ -111,7 +111,7 @@ pub(super) async fn list(hub: &Rest, path: &str, desired: &Desired) -> Result<Op
         }
     });
     let read: Vec<_> = read.buffered(AT_ONCE).try_collect().await?;
-    let mut items: Vec<Heard> = same.iter().map(|work| Heard::Work(work.again(&revision, life))).collect();
+    let mut items: Vec<Heard> = same.iter().map(|work| Heard::Work(work.confirmed(&revision))).collect();
     for text in read.into_iter().flatten() {
         match std::str::from_utf8(&text).map_err(|error| error.to_string()).and_then(Heard::parse) {
             Ok(work) => items.push(work),

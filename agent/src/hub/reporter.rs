@@ -3,7 +3,7 @@
 //! What is compared is the hub's Cluster, not our own last post: a hub that came to think otherwise (its monitor, a
 //! restored backup) hears from us at its first sign, and at once when the link is back.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use karmada_api::{
     cluster::{Cluster, ClusterStatus, ResourceModel},
@@ -24,8 +24,9 @@ use karmada_member::{
 };
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{cluster::ClusterView, origin::Trust};
 use crate::{
@@ -47,6 +48,10 @@ const ROOMS_PAUSE: Duration = Duration::from_secs(30);
 
 /// So many paths are named of what is not known.
 const LACKS: usize = 10;
+
+/// How often it is looked, as long as the member is well and the way to it the same, of which version it is.
+const VERSION: Duration = Duration::from_secs(60);
+
 /// A look that comes a little early is one in time.
 const EARLY: Duration = Duration::from_secs(1);
 
@@ -68,6 +73,8 @@ struct Look {
     apis: Option<Result<Arc<Apis>, String>>,
     /// It is another than the Cluster's.
     foreign: bool,
+    /// [`Env::now`] when its version was looked at.
+    versioned: Duration,
 }
 
 /// The oldest minor version of Kubernetes 1 that has server-side apply as we use it.
@@ -96,6 +103,30 @@ impl Version {
             self.name
         );
         Some(Condition::new(extension::VERSION_SUPPORTED, false, "TooOld", message, now))
+    }
+}
+
+/// What the Cluster says, read once for each Cluster that there was: it seldom changes.
+#[derive(Debug, Default)]
+struct Read {
+    of: Option<Arc<Value>>,
+    status: ClusterStatus,
+    models: Vec<ResourceModel>,
+}
+
+impl Read {
+    fn status(&mut self, cluster: &Arc<Value>) -> (&ClusterStatus, &[ResourceModel]) {
+        if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, cluster)) {
+            (self.status, self.models) = match Cluster::deserialize(&**cluster) {
+                Ok(cluster) => (cluster.status.unwrap_or_default(), cluster.spec.resource_models),
+                Err(error) => {
+                    tracing::debug!(%error, "the hub's Cluster is odd; its status is written anew");
+                    (ClusterStatus::default(), Vec::new())
+                }
+            };
+            self.of = Some(Arc::clone(cluster));
+        }
+        (&self.status, &self.models)
     }
 }
 
@@ -140,8 +171,8 @@ impl Reporter {
         self.first_lists().await;
         // The Cluster was read by whoever registered.
         back.clear();
-        let mut tick = interval_at(Instant::now(), self.config.status_interval);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tick = Instant::now();
+        let mut read = Read::default();
         let mut last: Option<Look> = None;
         let mut looked: Option<Duration> = None;
         let (mut rooms, mut failures) = (Rooms::default(), 0_u64);
@@ -168,9 +199,13 @@ impl Reporter {
                     looked = Some(self.env.now());
                     last = Some(self.look().await);
                 }
-                _ = tick.tick() => {
+                () = sleep_until(tick) => {
                     looked = Some(self.env.now());
-                    last = Some(self.look().await);
+                    last = Some(match last.take() {
+                        Some(last) => self.look_again(last).await,
+                        None => self.look().await,
+                    });
+                    tick = Instant::now() + self.env.beat(&self.config.cluster, self.config.status_interval);
                 }
             }
             if !rights.may_report() && !self.is_foreign_to_hosted(&last) {
@@ -197,7 +232,7 @@ impl Reporter {
                 continue;
             }
             if let Some(look) = &last {
-                match self.tell(look, &mut threshold, &mut figures_from).await {
+                match self.tell(look, &mut threshold, &mut figures_from, &mut read).await {
                     Ok(()) => failures = 0,
                     Err(error) => {
                         not_before = self.env.now() + error.retry_after().unwrap_or_default();
@@ -259,30 +294,51 @@ impl Reporter {
     }
 
     async fn look(&self) -> Look {
-        let health = Health::ask(&self.member).await;
+        self.look_but_for(None).await
+    }
+
+    /// A look after another: the member's version is not that of another at each of them.
+    async fn look_again(&self, last: Look) -> Look {
+        let Look { version, versioned, .. } = last;
+        let is_known = self.env.now() < versioned + VERSION - EARLY;
+        self.look_but_for(version.filter(|_| is_known).map(|version| (version, versioned))).await
+    }
+
+    /// A look without what is known. What is asked at once is answered at once, and wakes an idle agent once.
+    async fn look_but_for(&self, known: Option<(Version, Duration)>) -> Look {
+        let now = self.env.now();
+        let (health, foreign) = tokio::join!(Health::ask(&self.member), self.identify());
         if health != Health::Ready {
-            return Look { health, version: None, apis: None, foreign: false };
+            return Look { health, version: None, apis: None, foreign: false, versioned: now };
         }
         self.half.look_at_released().await;
-        let foreign = self.identify().await;
-        let version = match self.member.small().get("/version").await {
+        let version = async {
+            match known {
+                Some((version, versioned)) => (Some(version), versioned),
+                None => (self.version().await, now),
+            }
+        };
+        let ((version, versioned), apis) = tokio::join!(version, self.apis());
+        Look { health, version, apis: Some(apis), foreign, versioned }
+    }
+
+    async fn version(&self) -> Option<Version> {
+        match self.member.small().get("/version").await {
             Ok(version) => Some(Version::of(&version)),
             Err(error) => {
                 tracing::warn!(%error, "cannot read the member's version");
                 None
             }
-        };
-        let apis = match self.half.discovery().look().await {
-            Ok((apis, changed)) => {
-                if changed {
-                    // What failed for want of a kind may have it now.
-                    self.half.queue().retry_all_now();
-                }
-                Ok(apis)
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        Look { health, version, apis: Some(apis), foreign }
+        }
+    }
+
+    async fn apis(&self) -> Result<Arc<Apis>, String> {
+        let (apis, changed) = self.half.discovery().look().await.map_err(|error| error.to_string())?;
+        if changed {
+            // What failed for want of a kind may have it now.
+            self.half.queue().retry_all_now();
+        }
+        Ok(apis)
     }
 
     /// Notices that the member is another than it was; answers whether it is another than the Cluster's.
@@ -302,19 +358,13 @@ impl Reporter {
         look: &Look,
         threshold: &mut Threshold,
         figures_from: &mut Duration,
+        read: &mut Read,
     ) -> Result<(), Error> {
         for _ in 0..TRIES {
             let cluster = self.view.fresh().await?;
-            let typed = serde_json::from_value::<Cluster>((*cluster).clone());
-            let (old, models) = match typed {
-                Ok(cluster) => (cluster.status.unwrap_or_default(), cluster.spec.resource_models),
-                Err(error) => {
-                    tracing::debug!(%error, "the hub's Cluster is odd; its status is written anew");
-                    (ClusterStatus::default(), Vec::new())
-                }
-            };
-            let new = self.status(&old, look, threshold, models);
-            if new == old {
+            let (old, models) = read.status(&cluster);
+            let new = self.status(old, look, threshold, models);
+            if new == *old {
                 return Ok(());
             }
             let matter = match new.conditions == old.conditions {
@@ -341,7 +391,7 @@ impl Reporter {
                 Ok(revision) => {
                     self.stats.cluster_reports.add();
                     *figures_from = self.env.now() + self.config.terms.figures.saturating_sub(EARLY);
-                    self.say(&old, &new);
+                    self.say(old, &new);
                     let mut reported = (*cluster).clone();
                     object::set_meta(&mut reported, "resourceVersion", revision);
                     reported["status"] = body["status"].take();
@@ -454,7 +504,7 @@ impl Reporter {
         old: &ClusterStatus,
         look: &Look,
         threshold: &mut Threshold,
-        models: Vec<ResourceModel>,
+        models: &[ResourceModel],
     ) -> ClusterStatus {
         let now = Time::now(&self.env);
         let mut new = old.clone();
@@ -494,9 +544,12 @@ impl Reporter {
             }
             let figures = self.figures.lock();
             if figures.synced() {
-                let models = if models.is_empty() { default_resource_models() } else { models };
+                let models = match models {
+                    [] => Cow::Owned(default_resource_models()),
+                    models => Cow::Borrowed(models),
+                };
                 new.node_summary = Some(figures.nodes());
-                new.resource_summary = Some(figures.resources(Some(models.as_slice())));
+                new.resource_summary = Some(figures.resources(Some(&models)));
             }
         }
         if !self.config.resource_modeling {

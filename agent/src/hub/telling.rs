@@ -34,6 +34,7 @@ pub(super) struct Telling {
     pub(super) recorder: Recorder,
     pub(super) member: Arc<Member>,
     pub(super) rights: Rights,
+    pub(super) cluster: String,
     pub(super) env: Env,
     /// What is kept, and [`Env::now`] since when.
     pub(super) kept: Mutex<(Vec<Waiting>, Option<Duration>)>,
@@ -58,7 +59,7 @@ impl Telling {
     /// Keeps them, for ever.
     pub(super) async fn keep(&self) {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(self.env.beat(&self.cluster, LOOK)).await;
             self.look(AWAY).await;
         }
     }

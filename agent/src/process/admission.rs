@@ -2,12 +2,14 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use futures::future::{BoxFuture, FutureExt as _};
 use karmada_client::{
-    Backoff, Endpoint, Kubeconfig, KubeconfigError, Policy, Rest, kubeconfig::Address, link::proxy::Proxy,
+    Backoff, Endpoint, Kubeconfig, KubeconfigError, Policy, Rest,
+    kubeconfig::{Address, Stamps},
+    link::proxy::Proxy,
 };
 use karmada_env::Env;
 use parking_lot::Mutex;
@@ -39,11 +41,43 @@ impl File {
     pub(super) fn read(&self) -> Result<Credential, KubeconfigError> {
         Credential::of(&Kubeconfig::load(&self.path)?, self.context.as_deref())
     }
+}
 
-    /// The same, with a number that changes with it.
-    pub(super) fn version(&self) -> Result<(Credential, u64), KubeconfigError> {
-        let (kubeconfig, context) = (Kubeconfig::load(&self.path)?, self.context.as_deref());
-        Ok((Credential::of(&kubeconfig, context)?, kubeconfig.version(context)?))
+/// Such a file, looked at again and again.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) file: File,
+    /// Which version was read last, and what it was read from.
+    last: Mutex<Option<(u64, Stamps)>>,
+}
+
+impl Followed {
+    pub(super) fn new(file: File) -> Self {
+        Self { file, last: Mutex::default() }
+    }
+
+    /// What it says, with a number that changes with that; nothing while that number is `seen`. Nothing is read for this that
+    /// cannot have changed.
+    pub(super) fn unless(
+        &self,
+        seen: Option<u64>,
+        now: SystemTime,
+    ) -> Result<Option<(Credential, u64)>, KubeconfigError> {
+        let mut last = self.last.lock();
+        if let Some((version, stamps)) = &*last
+            && seen == Some(*version)
+            && stamps.hold()
+        {
+            return Ok(None);
+        }
+        let File { path, context } = &self.file;
+        let stamps = Stamps::of([path.clone()], now);
+        let (kubeconfig, context) = (Kubeconfig::load(path)?, context.as_deref());
+        let stamps = stamps.and(Stamps::of(kubeconfig.named(context)?, now));
+        let version = kubeconfig.version(context)?;
+        let found = (seen != Some(version)).then(|| Credential::of(&kubeconfig, context)).transpose()?;
+        *last = Some((version, stamps));
+        Ok(found.map(|found| (found, version)))
     }
 }
 
@@ -51,7 +85,7 @@ impl File {
 #[derive(Debug)]
 pub(super) struct Ways {
     pub(super) cluster: String,
-    pub(super) file: Option<File>,
+    pub(super) file: Option<Followed>,
     pub(super) keep: Option<Keep>,
     pub(super) invited: Option<Invited>,
     pub(super) proxy: Option<Proxy>,
@@ -82,7 +116,7 @@ impl Ways {
         let mount = member.filter(|_| may_be).map(|member| (member, args.config.member_namespace.clone()));
         Self {
             cluster: args.config.cluster.clone(),
-            file,
+            file: file.map(Followed::new),
             keep,
             invited: args.invited.clone(),
             proxy: args.proxy.clone(),
@@ -124,7 +158,7 @@ impl Ways {
     /// The credential to begin with, and whether it was there before. Waits for as long as it takes, unless somebody waits.
     pub(super) async fn obtain(&self, standing: &Standing) -> Result<(Credential, bool), ProcessError> {
         let env = &self.env;
-        let from_file = self.file.as_ref().map(File::read).transpose()?;
+        let from_file = self.file.as_ref().map(|followed| followed.file.read()).transpose()?;
         let mut backoff = Backoff::new(RETRY);
         let found = loop {
             match self.found().await {
@@ -220,7 +254,7 @@ impl Ways {
         let Some(text) = kept.kubeconfig else { return Ok(None) };
         let place = keep.place();
         // What was written by somebody else may have another current context.
-        let context = self.file.as_ref().and_then(|file| file.context.as_deref());
+        let context = self.file.as_ref().and_then(|followed| followed.file.context.as_deref());
         let read = Credential::parse(Path::new(&place), &text, context)
             .or_else(|_| Credential::parse(Path::new(&place), &text, None))?;
         let read = self.readdressed(read, &text, &place, kept.joined_by.as_deref())?;
@@ -350,8 +384,9 @@ impl Supply for Ways {
         Self::endpoint(self, credential).map_err(|error| error.to_string())
     }
 
-    fn in_file(&self) -> Option<Result<(Credential, u64), String>> {
-        Some(self.file.as_ref()?.version().map_err(|error| error.to_string()))
+    fn in_file(&self, seen: Option<u64>) -> Option<Result<(Credential, u64), String>> {
+        let found = self.file.as_ref()?.unless(seen, self.env.wall());
+        found.map_err(|error| error.to_string()).transpose()
     }
 
     fn kept(&self) -> BoxFuture<'_, Result<Option<Credential>, String>> {
@@ -386,7 +421,7 @@ impl Supply for Ways {
     fn mounted_from(&self) -> BoxFuture<'_, Result<Option<Keep>, String>> {
         let Some((member, namespace)) = &self.mount else { return std::future::ready(Ok(None)).boxed() };
         // The file may be older, and the Secret another hub's that this agent was of before.
-        let Some(Ok(file)) = self.file.as_ref().map(File::read) else {
+        let Some(Ok(file)) = self.file.as_ref().map(|followed| followed.file.read()) else {
             return std::future::ready(Ok(None)).boxed();
         };
         let is_ours = move |text: &str| {
@@ -505,6 +540,46 @@ mod tests {
             assert_eq!(facts.worth(), want, "{facts:?}");
         }
     }
+
+    #[test]
+    fn a_file_is_read_again_if_it_may_have_changed_or_was_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, ca) = (dir.path().join("config"), dir.path().join("ca.pem"));
+        let text = |server: &str| {
+            format!(
+                "{{current-context: c, contexts: [{{name: c, context: {{cluster: k}}}}], \
+                 clusters: [{{name: k, cluster: {{server: 'http://{server}', certificate-authority: ca.pem}}}}]}}"
+            )
+        };
+        std::fs::write(&path, text("a")).unwrap();
+        std::fs::write(&ca, "1").unwrap();
+        let followed = Followed::new(File { path: path.clone(), context: None });
+        // Long after whatever is written here.
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
+        let look = |seen| {
+            followed
+                .unless(seen, now)
+                .map(|found| found.map(|(found, version)| (found.access.server, version)))
+        };
+        let (server, first) = look(None).unwrap().unwrap();
+        assert_eq!(server, "http://a");
+        assert_eq!(look(Some(first)).unwrap(), None);
+        // Whoever has not taken it is told again.
+        assert_eq!(look(None).unwrap(), Some((server, first)));
+        std::fs::write(&path, text("bb")).unwrap();
+        let (server, second) = look(Some(first)).unwrap().unwrap();
+        assert_eq!(server, "http://bb");
+        assert_eq!(look(Some(second)).unwrap(), None);
+        // What it names may be exchanged alone.
+        std::fs::write(&ca, "22").unwrap();
+        let (_, third) = look(Some(second)).unwrap().unwrap();
+        assert_eq!(look(Some(third)).unwrap(), None);
+        std::fs::rename(&path, dir.path().join("away")).unwrap();
+        assert!(look(Some(third)).is_err());
+        std::fs::rename(dir.path().join("away"), &path).unwrap();
+        assert_eq!(look(Some(third)).unwrap(), None);
+    }
+
     #[test]
     fn an_authority_that_was_given_up_is_not_gone_back_to() {
         let digest = |n: u8| KeyDigest::of(&[n]);

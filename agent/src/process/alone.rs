@@ -116,8 +116,16 @@ pub(super) async fn begin(
             return Ok(Beginning::With(Box::new(credential), was_there));
         }
         // Somebody has to mend that; it is no reason to heal nothing.
-        Some(Err(error)) if is_kept.await => ready(Err(error)).boxed(),
-        Some(Err(error)) => return Err(error),
+        Some(Err(error)) => {
+            // It may take as long as the member is away until it is known whether there is something to heal by.
+            if is_kept.clone().now_or_never().is_none() && standing.waits(error.to_string()) {
+                tracing::warn!(cluster = %ways.cluster, %error, "there is no credential for the hub; looking whether something was kept to go on with");
+            }
+            if !is_kept.await {
+                return Err(error);
+            }
+            ready(Err(error)).boxed()
+        }
         None => obtaining,
     };
     tracing::warn!("there is no credential for the hub yet; beginning with what was kept");

@@ -10,24 +10,45 @@ use karmada_member::{
 use karmada_meta::object;
 use serde_json::Value;
 
-use super::admission::File;
+use super::admission::Followed;
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Shows the member what its kubeconfig says, when that changes, and if it is the same member to which it leads.
-pub(super) async fn follow(file: File, identity: Identity, rights: Rights) {
-    let mut seen = file.version().ok().map(|(_, version)| version);
-    // The version of which people were told that it cannot be judged yet.
-    let mut told = None;
-    let path = file.path.display();
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let Ok((found, version)) = file.version() else { continue };
-        if seen == Some(version) {
-            continue;
+pub(super) struct Exchange {
+    followed: Followed,
+    cluster: String,
+    identity: Identity,
+    rights: Rights,
+    /// The version that needs no further look.
+    seen: Option<u64>,
+    /// The version of which people were told that it cannot be judged yet.
+    told: Option<u64>,
+}
+
+impl Exchange {
+    /// Begins with the file as it is.
+    pub(super) fn new(followed: Followed, cluster: String, identity: Identity, rights: Rights) -> Self {
+        let first = followed.unless(None, rights.env().wall());
+        let seen = first.ok().flatten().map(|(_, version)| version);
+        Self { followed, cluster, identity, rights, seen, told: None }
+    }
+
+    /// Looks again and again.
+    pub(super) async fn run(mut self) {
+        loop {
+            tokio::time::sleep(self.rights.env().beat(&self.cluster, LOOK)).await;
+            self.look().await;
         }
-        let known = rights.member_id();
+    }
+
+    async fn look(&mut self) {
+        let path = self.followed.file.path.display();
+        let Ok(Some((found, version))) = self.followed.unless(self.seen, self.rights.env().wall()) else {
+            return;
+        };
+        let known = self.rights.member_id();
         let mut is_another = false;
         let is_meant = |code, body: &[u8]| {
             is_member(known.as_deref(), code, body).map_err(|not| {
@@ -35,26 +56,26 @@ pub(super) async fn follow(file: File, identity: Identity, rights: Rights) {
                 not.into_why()
             })
         };
-        let why = match identity.change_if(found.endpoint, IDENTITY, is_meant).await {
+        let why = match self.identity.change_if(found.endpoint, IDENTITY, is_meant).await {
             Ok(()) => {
                 tracing::info!(file = %path, "the member's credential was replaced by the one in the file");
-                seen = Some(version);
-                continue;
+                self.seen = Some(version);
+                return;
             }
             Err(NotTaken::Refused { code: 401, message }) => {
                 tracing::warn!(file = %path, message, "the member does not take the credential in the file");
-                seen = Some(version);
-                continue;
+                self.seen = Some(version);
+                return;
             }
             Err(NotTaken::Unmeant(why)) if is_another => {
                 tracing::warn!(file = %path, "the file is not followed, and the agent goes on with what it said before: {why}");
-                seen = Some(version);
-                continue;
+                self.seen = Some(version);
+                return;
             }
             // Rights that are not there yet, a server that is busy or away: it is tried again.
             Err(why) => why,
         };
-        if told.replace(version) != Some(version) {
+        if self.told.replace(version) != Some(version) {
             tracing::warn!(file = %path, %why, "the file is not followed yet, and is tried again");
         }
     }
@@ -96,7 +117,91 @@ fn is_member(known: Option<&str>, code: u16, body: &[u8]) -> Result<(), Not> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+
+    use karmada_client::{
+        Kubeconfig,
+        kubeconfig::Credentials,
+        link::{Manner, renewable_client_for},
+    };
+    use karmada_env::Env;
+    use parking_lot::Mutex;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::{super::admission::File, *};
+
+    /// A member that answers to whoever shows the token "new", with one code after the other, and counts down.
+    async fn member(codes: Arc<Mutex<Vec<u16>>>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serve = async move |mut stream: tokio::net::TcpStream, codes: Arc<Mutex<Vec<u16>>>| {
+            let (mut request, mut part) = (Vec::new(), [0; 1024]);
+            while !request.ends_with(b"\r\n\r\n") {
+                match stream.read(&mut part).await {
+                    Ok(n) if n > 0 => request.extend_from_slice(&part[..n]),
+                    _ => return,
+                }
+            }
+            let request = String::from_utf8_lossy(&request).to_lowercase();
+            assert!(request.contains("authorization: bearer new"), "{request}");
+            let code = codes.lock().pop().expect("it is not asked again");
+            let body = match code {
+                200 => r#"{"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "u"}}"#.to_owned(),
+                code => format!(r#"{{"kind": "Status", "status": "Failure", "code": {code}}}"#),
+            };
+            let answer = format!(
+                "HTTP/1.1 {code} Why\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = stream.write_all(answer.as_bytes()).await;
+        };
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&codes)));
+            }
+        });
+        format!("http://{address}")
+    }
+
+    #[tokio::test]
+    async fn a_credential_is_tried_until_the_member_has_said_whose_it_is() {
+        let codes = Arc::new(Mutex::new(vec![200, 404, 403, 503]));
+        let server = member(Arc::clone(&codes)).await;
+        let (dir, env) = (tempfile::tempdir().unwrap(), Env::system());
+        let path = dir.path().join("kubeconfig");
+        let has = |token: &str| {
+            let text = format!(
+                "{{current-context: c, contexts: [{{name: c, context: {{cluster: k, user: u}}}}], \
+                 clusters: [{{name: k, cluster: {{server: '{server}'}}}}], users: [{{name: u, user: {{token: {token}}}}}]}}"
+            );
+            std::fs::write(&path, text).unwrap();
+        };
+        has("old");
+        let endpoint = Kubeconfig::load(&path).unwrap().endpoint(None).unwrap();
+        let (_client, _, identity) = renewable_client_for(endpoint, "test/1", env.clone(), Manner::default());
+        let shown = || match identity.endpoint().unwrap().credentials {
+            Credentials::Token(token) => token,
+            other => panic!("{other:?}"),
+        };
+        let rights = Rights::new(env);
+        assert_eq!(rights.meets_member("u"), None);
+        let followed = Followed::new(File { path: path.clone(), context: None });
+        let mut exchange = Exchange::new(followed, "m1".to_owned(), identity.clone(), rights);
+        exchange.look().await;
+        assert_eq!((codes.lock().len(), shown().as_str()), (4, "old"), "nothing has changed");
+        has("new");
+        for left in [3, 2, 1] {
+            exchange.look().await;
+            assert_eq!((codes.lock().len(), shown().as_str()), (left, "old"));
+        }
+        exchange.look().await;
+        assert_eq!((codes.lock().len(), shown().as_str()), (0, "new"));
+        exchange.look().await;
+        assert_eq!(exchange.seen, exchange.told, "it is what was told of");
+    }
 
     #[test]
     fn a_file_is_followed_to_the_same_member_alone() {

@@ -44,10 +44,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    admission::{File, Ways},
+    admission::{File, Followed, Ways},
     alone::Beginning,
     args::Args,
     endpoints::{Endpoints, Running, Stage},
+    exchange::Exchange,
 };
 use crate::{
     Agent, AgentConfig, Guard, Outcome, Place, Spending, State, Troubles,
@@ -334,11 +335,13 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             let guard = Guard::new(member, &hub, upgrade.deployment, config.member_lease(), env.clone());
             (guard, upgrade.aside)
         });
+        let cluster = config.cluster.clone();
         let agent = Agent::new(config, hub, member_client, env.clone(), state);
         let handle = agent.handle();
         if let Some(path) = args.kubeconfig {
-            let file = File { path, context: args.context };
-            beside.spawn(exchange::follow(file, member_identity, handle.rights().clone()));
+            let followed = Followed::new(File { path, context: args.context });
+            let rights = handle.rights().clone();
+            beside.spawn(Exchange::new(followed, cluster, member_identity, rights).run());
         }
         let page =
             metrics::page(handle.clone(), hub_link.clone(), member_link.clone(), Arc::clone(&standing), &env);

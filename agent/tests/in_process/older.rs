@@ -166,6 +166,29 @@ async fn a_hub_that_never_had_the_cluster_is_no_word_to_leave() {
     agent.stop().await;
 }
 
+/// A Cluster that was seen to go is not made again, whatever becomes of the hub before it is gone.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_was_about_to_leave_is_not_registered_again() {
+    let world = World::new().await;
+    let (agent, _state, _folder) = settled(&world).await;
+    let finalizers = |names: Value| json!({"metadata": {"finalizers": names}});
+    world.hub.patch(CLUSTER, Patch::Merge, &finalizers(json!(["example.com/wait"]))).await.unwrap();
+    world.hub.delete(CLUSTER, &json!({})).await.unwrap();
+    sleep(SECOND * 10).await;
+    assert_eq!(*agent.handle.phase().borrow(), Phase::Active, "it is there yet");
+    world.wire.cut();
+    lose(&world, "web").await;
+    lose(&world, "c").await;
+    world.hub.patch(CLUSTER, Patch::Merge, &finalizers(json!([]))).await.unwrap();
+    assert!(world.hub.get(CLUSTER).await.is_err_and(|error| error.is_not_found()));
+    is_another(&world);
+    world.wire.mend();
+    agent.phase(Phase::Removed).await;
+    sleep(SECOND * 300).await;
+    assert!(world.hub.get(CLUSTER).await.is_err(), "it is not called back");
+    agent.stop().await;
+}
+
 /// Whoever does not hold for such a hub does not give it the member either: what was wanted last stays so.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_doubt_keeps_its_copy_under_an_emptied_hub() {

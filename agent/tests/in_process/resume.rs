@@ -137,6 +137,16 @@ async fn a_server_that_tells_no_sums_is_asked_for_metadata_and_what_differs() {
     eventually(SECOND * 10, "what is told later", async || value(&world, 5).await == "2").await;
     sleep(SECOND * 30).await;
     agent.stop().await;
+    // Nor another time: what was told by metadata alone is known as well as what was read.
+    world.work("w7", &[config_map("default", "c7", "2")]).await;
+    let (before, read) = (asked(&world), world.wire.count(&format!("GET {WORKS}/")));
+    let agent = world.agent_with(state.clone());
+    eventually(SECOND * 10, "a change", async || value(&world, 7).await == "2").await;
+    sleep(SECOND * 30).await;
+    agent.stop().await;
+    assert_eq!(since(&world, before), (1, 0, 0), "not its list");
+    let read = world.wire.count(&format!("GET {WORKS}/")) - read;
+    assert!((1..=4).contains(&read), "{read} of 40 Works were read");
     // One that has no metadata to tell, either.
     world.wire.answer(format!("GET {WORKS}?limit=500"), 406, refusal.to_string());
     world.work("w6", &[config_map("default", "c6", "2")]).await;

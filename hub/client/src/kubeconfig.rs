@@ -4,6 +4,8 @@
 //! Files named in a kubeconfig are read relative to it, as kubectl does. What we do not speak (exec plugins, auth
 //! providers, proxies of other kinds than HTTP's, impersonation) is refused by name rather than ignored.
 
+mod stamps;
+
 use std::{
     fmt,
     hash::{Hash as _, Hasher as _},
@@ -19,6 +21,7 @@ use rustls_pki_types::CertificateDer;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use self::stamps::Stamps;
 use crate::{
     link::proxy::Proxy,
     tls::{Trust, tls},
@@ -338,6 +341,18 @@ impl Kubeconfig {
         (read(&user.client_certificate), read(&user.client_key), &user.username, &user.password)
             .hash(&mut hasher);
         Ok(hasher.finish())
+    }
+
+    /// The files that a context names, by which [`Kubeconfig::version`] may change beside the kubeconfig itself.
+    pub fn named(&self, context: Option<&str>) -> Result<Vec<PathBuf>, KubeconfigError> {
+        let Chosen { cluster, user, .. } = self.chosen(context)?;
+        let named = [&cluster.certificate_authority, &user.client_certificate, &user.client_key];
+        Ok(named
+            .into_iter()
+            .flatten()
+            .filter(|file| !file.is_empty())
+            .map(|file| self.relative(file))
+            .collect())
     }
 
     fn chosen(&self, context: Option<&str>) -> Result<Chosen<'_>, KubeconfigError> {

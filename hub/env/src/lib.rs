@@ -100,6 +100,20 @@ impl Env {
         base + base.mul_f64(fraction.max(0.0) * unit)
     }
 
+    /// Until the next of the instants, `period` apart, that all have in common who ask in the same name: at most `period`. What
+    /// is looked at now and then is so looked at together, for each time that an idle program wakes up costs it something, and
+    /// those of other names come at other times.
+    pub fn beat(&self, name: &str, period: Duration) -> Duration {
+        // FNV-1a: the same in each process, and good enough to spread by.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
+        let now = (self.now().as_micros() % u128::from(period)) as u64;
+        let into = (u128::from(now) + u128::from(hash)) % u128::from(period);
+        Duration::from_micros(period - into as u64)
+    }
+
     /// A random (version 4) UUID in its usual lower-case form: for what is told apart by it (objects, requests, runs of
     /// a process, holders of a lease), never for what is let in by it. See [`Secret`].
     pub fn uuid(&self) -> String {
@@ -272,6 +286,24 @@ mod tests {
             let d = env.jitter(Duration::from_secs(10), 0.25);
             assert!((Duration::from_secs(10)..=Duration::from_millis(12_500)).contains(&d), "{d:?}");
         }
+    }
+
+    #[test]
+    fn beats_of_one_name_are_together_and_those_of_others_are_not() {
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+        let env = Env::seeded(clock.clone(), 0);
+        let (often, seldom) = (Duration::from_secs(10), Duration::from_secs(60));
+        for _ in 0..1000 {
+            clock.advance(Duration::from_micros(env.below(30_000_000)));
+            let beat = env.beat("a", often);
+            assert!(!beat.is_zero() && beat <= often, "{beat:?}");
+            clock.advance(env.beat("a", seldom));
+            assert_eq!(env.beat("a", often), often, "at one of a minute there is one of ten seconds");
+            assert_eq!(env.beat("a", seldom), seldom, "the next one, not the same again");
+        }
+        let mut drawn: Vec<_> = (0..200).map(|n| env.beat(&format!("member{n}"), often)).collect();
+        drawn.sort_unstable();
+        assert!(drawn[20] < often / 5 && drawn[180] > often / 5 * 4, "{drawn:?}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ struct Args {
     /// Only these attacks, or requests at the limits.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     attack: Vec<String>,
-    /// A folder with karmada-hub; without it it is built in release.
+    /// A folder with karmada-hub; without it it is built as it is shipped.
     #[arg(long, value_name = "DIR")]
     binaries: Option<PathBuf>,
     /// Seconds of an attack.

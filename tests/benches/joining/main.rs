@@ -23,7 +23,7 @@ use karmada_tests::{
 
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built in release.
+    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built as they are shipped.
     #[arg(long, value_name = "DIR")]
     binaries: Option<PathBuf>,
     /// Agents that join at once.

@@ -59,7 +59,7 @@ struct Args {
     /// Only these figures.
     #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
     only: Vec<Figure>,
-    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built in release.
+    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built as they are shipped.
     #[arg(long, value_name = "DIR")]
     binaries: Option<PathBuf>,
     /// ConfigMaps for the latency, one after the other.

@@ -43,7 +43,7 @@ struct Args {
     /// Only these figures.
     #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
     only: Vec<Figure>,
-    /// A folder with karmada-hub; without it it is built in release.
+    /// A folder with karmada-hub; without it it is built as it is shipped.
     #[arg(long, value_name = "DIR")]
     binaries: Option<PathBuf>,
     /// Templates that are there when the hub starts.

@@ -49,7 +49,7 @@ fn every_page_is_in_the_summary() {
 }
 
 /// Flags of other programs that pages name.
-const OTHERS: [&str; 32] = [
+const OTHERS: [&str; 33] = [
     "--agents",
     "--all-targets",
     "--authorization-mode",
@@ -70,6 +70,7 @@ const OTHERS: [&str; 32] = [
     "--list",
     "--nocapture",
     "--only",
+    "--profile",
     "--release",
     "--round",
     "--seed",

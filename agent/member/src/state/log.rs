@@ -81,6 +81,8 @@ pub(super) struct Log {
     only_reads: Option<String>,
     /// It is not written anew before it is so long: each attempt may fill the disk.
     not_before: u64,
+    /// The last commit was refused, and may be on the disk all the same.
+    unsure: bool,
 }
 
 fn failed(path: &Path, error: &io::Error) -> String {
@@ -287,6 +289,7 @@ impl Log {
             live: 0,
             only_reads: None,
             not_before: 0,
+            unsure: false,
         })
     }
 
@@ -336,11 +339,18 @@ impl Log {
         }
         let mut reader = BufReader::with_capacity(64 << 10, file);
         reader.seek(SeekFrom::Start(START))?;
-        let (mut read, mut at, mut body) = (Read::default(), START, Vec::new());
+        let (mut read, mut at, mut body, mut marked) = (Read::default(), START, Vec::new(), 0);
         while at < committed {
             let Some((says, whole)) = next_body(&mut reader, &mut body, committed - at)? else {
                 return Ok(Err(format!("the record at byte {at} is not as it was written")));
             };
+            if let Says::Mark(number) = says {
+                // What was refused, and begun to be written over, fits by chance.
+                if number <= marked {
+                    return Ok(Err(format!("the commit {number} ends a second time at byte {at}")));
+                }
+                marked = number;
+            }
             read.take(&says, at, whole);
             at += u64::from(whole);
         }
@@ -354,6 +364,7 @@ impl Log {
             live: 0,
             only_reads,
             not_before: 0,
+            unsure: false,
         };
         if is_torn {
             let mut further = read.clone();
@@ -405,7 +416,7 @@ impl Log {
             live = rest + if value.is_some() { size } else { 0 };
             placed.push((key, value.is_some(), begin, out.len() - begin));
         }
-        if placed.is_empty() {
+        if placed.is_empty() && !self.unsure {
             return Ok(left_out);
         }
         push_as(MARK, &mut out, "", Some(&(self.commit + 1).to_le_bytes()));
@@ -414,10 +425,13 @@ impl Log {
         let begun = self.committed;
         (self.commit, self.committed) = (self.commit + 1, begun + out.len() as u64);
         if let Err(error) = self.tell() {
-            // The next one takes its number: of slots whose numbers do not follow each other neither would count.
-            (self.commit, self.committed) = (self.commit - 1, begun);
+            // It may be on the disk all the same. That does no harm: each of its records was said or done, whoever acts without them
+            // has the Lease say first that this log counts no more, and without that only what may be lost is done without. The
+            // next one takes its place and number: of slots whose numbers do not follow each other neither would count.
+            (self.commit, self.committed, self.unsure) = (self.commit - 1, begun, true);
             return Err(error);
         }
+        self.unsure = false;
         for (key, has_value, begin, size) in placed {
             if let Some((_, before)) = self.index.remove(key.as_str()) {
                 self.live -= u64::from(before);
@@ -675,6 +689,68 @@ mod tests {
                 Ok(Some((log, found))) => assert!(log.number() == number - 1 && found != kept),
                 Ok(None) => panic!("it is there"),
                 Err(broken) => assert!(matches!(broken, Broken::Damaged(_)), "{broken:?}"),
+            }
+        }
+    }
+
+    /// A disk that refuses to say whether it has something has it, or a part: then the next commit goes over it.
+    #[test]
+    fn a_commit_that_was_refused_and_is_there_gives_way_to_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NAME);
+        let refused = [put("a", "refused"), put("b", "refused"), put("c", "refused")];
+        // Longer than what was refused, shorter, of records that are as long, and fewer of them, so that one of the others fits.
+        for next in [
+            vec![put("a", &"next".repeat(100))],
+            vec![put("c", "")],
+            vec![put("a", "another"), put("b", "another"), put("d", "another")],
+            vec![put("a", "another")],
+            vec![("a".to_owned(), None)],
+            // Nothing, for one who believes that there is no such key.
+            vec![("c".to_owned(), None)],
+        ] {
+            let _ = fs::remove_file(&path);
+            let (mut log, _) = open(dir.path());
+            log.write(&[put("a", "first"), put("k", "first")]).unwrap();
+            let first = reopened(dir.path());
+            let known = (log.commit, log.committed, log.index.clone(), log.live);
+            log.write(&refused).unwrap();
+            let there = reopened(dir.path());
+            assert_eq!((there["a"].as_slice(), there["k"].as_slice()), (&b"refused"[..], &b"first"[..]));
+            let on_disk = fs::read(&path).unwrap();
+            // The process believes that it is not.
+            let begun = known.1 as usize;
+            (log.commit, log.committed, log.index, log.live) = known;
+            log.unsure = true;
+            log.write(&next).unwrap();
+            let after = reopened(dir.path());
+            let mut wanted = first.clone();
+            for (key, value) in &next {
+                match value {
+                    Some(value) => drop(wanted.insert(key.clone(), value.clone())),
+                    None => drop(wanted.remove(key)),
+                }
+            }
+            assert_eq!(after, wanted, "nothing of what was refused");
+            // The power is cut while the next one is written, before it counts: nothing else is there, or it is noticed.
+            let whole = fs::read(&path).unwrap();
+            for end in begun..=whole.len() {
+                let mut bytes = on_disk.clone();
+                let written = &whole[begun..end];
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[begun..end].copy_from_slice(written);
+                fs::write(&path, &bytes).unwrap();
+                match Log::open(dir.path()) {
+                    // Each of its records was said, and none is older than what counted.
+                    Ok(Some((_, found))) => {
+                        for key in ["a", "b", "c", "d", "k"] {
+                            let said = [&first, &there, &after].map(|entries| entries.get(key));
+                            assert!(said.contains(&found.get(key)), "{end}: {key} of {found:?}");
+                        }
+                    }
+                    Ok(None) => panic!("it is there"),
+                    Err(broken) => assert!(matches!(broken, Broken::Damaged(_)), "{end}: {broken:?}"),
+                }
             }
         }
     }

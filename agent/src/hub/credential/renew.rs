@@ -62,8 +62,9 @@ const LOOKS: u32 = 10;
 pub(crate) trait Supply: Send + Sync {
     /// How the hub is reached by a credential.
     fn endpoint(&self, credential: &Credential) -> Result<Endpoint, String>;
-    /// What stands in the file that somebody else looks after, if there is one, and something that changes with it.
-    fn in_file(&self) -> Option<Result<(Credential, u64), String>>;
+    /// What stands in the file that somebody else looks after, if there is one, and something that changes with it; nothing if that
+    /// is what was `seen`.
+    fn in_file(&self, seen: Option<u64>) -> Option<Result<(Credential, u64), String>>;
     /// What was kept, by this process or another.
     fn kept(&self) -> BoxFuture<'_, Result<Option<Credential>, String>>;
     /// Joins by a token, if there is one.
@@ -143,7 +144,7 @@ impl Renewer {
         let mut mounted = self.keep.is_none().then(|| (Instant::now(), Backoff::new(RETRY)));
         let mut refused = self.link.refused().listen();
         let mut backoff = Backoff::new(RETRY);
-        let mut seen = self.supply.in_file().and_then(Result::ok).map(|(_, version)| version);
+        let mut seen = self.supply.in_file(None).and_then(Result::ok).map(|(_, version)| version);
         let mut asked = Asked::default();
         let mut due = self.plan(&current);
         // After a failure nothing is asked before this.
@@ -158,7 +159,8 @@ impl Renewer {
         });
         loop {
             let now = self.now();
-            let wait = due.map_or(LOOK, |due| due.at.duration_since(now).unwrap_or_default()).min(LOOK);
+            let at_most = self.env.beat(&self.cluster, LOOK);
+            let wait = due.map_or(at_most, |due| due.at.duration_since(now).unwrap_or_default()).min(at_most);
             let wait = wait.min(look.saturating_duration_since(Instant::now()));
             let wait = wait.max(not_before.saturating_duration_since(Instant::now()));
             let wait = match &invited {
@@ -185,9 +187,7 @@ impl Renewer {
                 }
             }
             // Somebody has put another one there.
-            if let Some(Ok((found, version))) = self.supply.in_file()
-                && seen != Some(version)
-            {
+            if let Some(Ok((found, version))) = self.supply.in_file(seen) {
                 match self.take(&found).await {
                     Ok(()) => {
                         tracing::info!(cluster = %self.cluster, "the hub's credential was replaced by the one in the file");

@@ -86,7 +86,8 @@ use crate::{
 const REDIAL: Duration = Duration::from_millis(250);
 
 /// The same where the server was just heard: it ended a connection, or refused one. Then it is busy rather than out of
-/// reach, and a second attempt would only be one more to see to; a whole fleet comes back to a hub at once.
+/// reach, and a second attempt would only be one more to see to; a whole fleet comes back to a hub at once. Of several addresses
+/// each is dialed before that: what was heard at one may be the last of it.
 const BUSY_HEDGE: Duration = Duration::from_secs(8);
 
 /// An attempt that has not finished after this long is dropped. DNS, TCP and TLS take seven round trips at worst; at
@@ -567,15 +568,18 @@ async fn connect(
                 next = Instant::now();
             }
             () = sleep_until(next), if attempts.len() < ATTEMPTS => {
-                if patient && !heard && !attempts.is_empty() && open.load(Ordering::Relaxed) {
+                let ways = shared.config().dialer.ways();
+                let is_everywhere = attempts.len() >= ways;
+                if patient && !heard && is_everywhere && open.load(Ordering::Relaxed) {
                     patient = false;
                     next = Instant::now() + BUSY_HEDGE.saturating_sub(hedge);
                     continue;
                 }
                 // It has had its time.
-                heard &= attempts.is_empty();
+                heard &= !is_everywhere;
                 attempts.push(Box::pin(shared.attempt(None, Arc::clone(&open))));
-                next = Instant::now() + if heard { BUSY_HEDGE } else { hedge };
+                let is_busy = heard && attempts.len() >= ways;
+                next = Instant::now() + if is_busy { BUSY_HEDGE } else { hedge };
             }
         }
     }

@@ -437,6 +437,52 @@ async fn who_takes_a_connection_and_is_slow_with_its_handshake_is_not_dialed_aga
     assert_eq!(server.dials.load(Ordering::SeqCst), 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn each_address_is_dialed_before_one_is_dialed_again() {
+    let hedge = Patience::default().hedge;
+    // The first address takes connections and no more: from the start, or after a good connection that it ended.
+    for was_heard in [false, true] {
+        let second = server(&["h2"]);
+        let first = Server {
+            weather: latest::Sender::new(if was_heard { Weather::Fine } else { Weather::Swallow }),
+            dials: Arc::default(),
+            ..second.clone()
+        };
+        let ways: Vec<Arc<dyn Dial>> = vec![Arc::new(first.clone()), Arc::new(second.clone())];
+        let config = LinkConfig::new(second.config.clone(), "test/1");
+        let link = Link::new(LinkConfig { dialer: Arc::new(Turns::new(ways)), ..config }, env(11));
+        let dials = || (first.dials.load(Ordering::SeqCst), second.dials.load(Ordering::SeqCst));
+        let mut before = 0;
+        if was_heard {
+            connected(&link).await;
+            text(&link, "/echo").await.expect("it works");
+            sleep(Duration::from_secs(20)).await;
+            assert_eq!(dials(), (1, 0));
+            before = 1;
+            first.go_away();
+            sleep(Duration::from_millis(5)).await;
+            first.set(Weather::Swallow);
+        }
+        let begun = Instant::now();
+        sleep(hedge / 2).await;
+        assert!(!link.status().is_connected());
+        connected(&link).await;
+        let took = begun.elapsed();
+        assert!(took <= hedge + Duration::from_millis(500), "{was_heard}: {took:?}");
+        assert_eq!(dials(), (before + 1, 1), "{was_heard}");
+    }
+    // Where both are busy neither has a second one to see to before the first has had its time.
+    let server = server(&["h2"]);
+    server.set(Weather::Swallow);
+    let ways: Vec<Arc<dyn Dial>> = vec![Arc::new(server.clone()), Arc::new(server.clone())];
+    let config = LinkConfig::new(server.config.clone(), "test/1");
+    let _link = Link::new(LinkConfig { dialer: Arc::new(Turns::new(ways)), ..config }, env(11));
+    sleep(Duration::from_secs(9)).await;
+    assert_eq!(server.dials.load(Ordering::SeqCst), 2);
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(server.dials.load(Ordering::SeqCst), 3);
+}
+
 /// Over HTTP/1.1 a watch has a connection of its own, on which nobody asks for a sign of life.
 #[tokio::test(start_paused = true)]
 async fn a_watch_over_http1_ends_with_what_is_found_of_another_connection() {

@@ -18,7 +18,15 @@ impl DesiredWork {
     /// The same, as if the hub had told it again in a life of it, when it was at a revision. Its own revision is not told by
     /// that.
     pub fn again(&self, revision: &str, life: u64) -> Self {
-        let own = if self.life == life { self.revision() } else { Revision::UNKNOWN };
+        self.told_at(revision, if self.life == life { self.revision() } else { Revision::UNKNOWN })
+    }
+
+    /// The same, where the hub has shown by the Work's own revision that it has just this.
+    pub fn confirmed(&self, revision: &str) -> Self {
+        self.told_at(revision, self.revision())
+    }
+
+    fn told_at(&self, revision: &str, own: Revision) -> Self {
         Self {
             name: self.name.clone(),
             uid: self.uid.clone(),
@@ -105,6 +113,11 @@ mod tests {
         );
         let later = DesiredWork::kept(&again.text()).unwrap();
         assert_eq!(later.revision().number(), Some(9), "it was shown then");
+        // A server that has told the Work's own revision is asked by that again, also after another start.
+        let confirmed = kept.confirmed("9");
+        assert_eq!((confirmed.revision().number(), confirmed.heard.number()), (Some(7), Some(9)));
+        let confirmed = DesiredWork::kept(&confirmed.text()).unwrap().confirmed("12");
+        assert_eq!((confirmed.told(), confirmed.revision().number()), (work.told(), Some(7)));
         let heard = DesiredWork { life: 1, ..work };
         assert_eq!(heard.again("9", 1).revision().number(), Some(7));
     }
