@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::{Parser, ValueEnum};
+use karmada_telemetry::told::{Failure, ended, print};
 
 use super::{JSON, Status, write};
 use crate::process::flags;
@@ -65,17 +66,7 @@ pub(in crate::process) fn main(arguments: Vec<OsString>) -> ExitCode {
         Ok(flags) => flags,
         Err(code) => return code,
     };
-    match ask(&flags) {
-        Ok(text) => {
-            // Whoever has closed the pipe has seen enough.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(why) => {
-            eprintln!("karmada-agent status: {why}");
-            ExitCode::from(1)
-        }
-    }
+    ended("karmada-agent status", ask(&flags).map_err(Failure::Failed).and_then(|text| print(&text)))
 }
 
 fn ask(flags: &Flags) -> Result<String, String> {
