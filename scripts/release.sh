@@ -120,8 +120,8 @@ build() { # ARCH: static programs under target/TARGET/PROFILE
     local arch=$1 target word=build
     target=$(target_of "$arch")
     ! has_zig || word=zigbuild
-    # Paths of this machine would be in panics and line tables. Pages of arm64 have 4, 16 or 64 KiB: the hub's allocator is to work
-    # with all of them.
+    # Paths of this machine would be in panics and line tables. Pages of arm64 have 4, 16 or 64 KiB: jemalloc, if it is ever built
+    # in there, is to work with all of them.
     (cd "$root" && env CARGO_INCREMENTAL=0 JEMALLOC_SYS_WITH_LG_PAGE="$([ "$arch" = arm64 ] && echo 16 || echo 12)" \
         RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols --remap-path-prefix=$root=/karmada --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
         "${CARGO:-cargo}" "$word" --profile "$profile" --locked --target "$target" -p karmada-hub -p karmada-agent \

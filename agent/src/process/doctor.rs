@@ -52,8 +52,7 @@ const PROCESSES: usize = 10_000;
 /// Files of the state directory that are looked at.
 const FILES: usize = 64;
 /// What to do about a credential that the hub does not take.
-const NEW_TOKEN: &str =
-    "make a new token on the hub, karmada-hub token create --cluster NAME, and join with it";
+const NEW_TOKEN: &str = "on the hub run karmada-hub token create --cluster NAME, and join with that token";
 /// What a member has to let the agent do.
 const MEMBER_RIGHTS: &str = "bind the agent's account to manifests/agent/clusterrole.yaml, or for some namespaces to manifests/agent/narrow";
 
@@ -238,7 +237,7 @@ async fn hub(args: &Args, member: Option<Rest>, env: &Env) -> Vec<Finding> {
                 "hub",
                 error.to_string(),
                 wanted,
-                "mend the variable or the flag",
+                "correct the variable or the flag",
             ));
             return findings;
         }
@@ -332,7 +331,7 @@ async fn invited(args: &Args, env: &Env) -> Vec<Finding> {
                 "hub",
                 error.to_string(),
                 wanted,
-                "mend the variable or the flag",
+                "correct the variable or the flag",
             )];
         }
     };
@@ -367,7 +366,7 @@ async fn hub_rights(cluster: &str, rest: &Rest) -> Finding {
 
 async fn of_member(args: &Args, endpoint: &Endpoint, env: &Env) -> Vec<Finding> {
     let probed = probe::probe(endpoint, USER_AGENT, env).await;
-    let renew = "the kubeconfig or the account has ended: make another one";
+    let renew = "the credential in the kubeconfig, or the account, is no longer valid: create a new one";
     let mut findings = doctor::server("member", &probed.found, renew);
     let version = probed.version.as_ref().and_then(|version| version["gitVersion"].as_str());
     if let Some(version) = version {

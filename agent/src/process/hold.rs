@@ -105,7 +105,8 @@ async fn run(flags: Flags) -> Result<(), Failure> {
     let failed = |error: karmada_client::Error| {
         Failure::Failed(if error.is_absence_of(&name) {
             format!(
-                "no agent of a cluster {cluster} has worked on this member yet: there is no Lease {namespace}/{name}"
+                "no agent of a cluster {cluster} has worked on this member yet: there is no Lease {namespace}/{name}. Check \
+                 --cluster-name and --kubeconfig"
             )
         } else {
             format!("the Lease {namespace}/{name} on the member: {error}")

@@ -458,7 +458,8 @@ fn member_endpoint(
             match own.filter(|path| by_hand && path.is_file()) {
                 Some(path) => named(&path),
                 None => Err(Failure::Usage(
-                    "--kubeconfig is needed outside of a pod: it names the member cluster".into(),
+                    "--kubeconfig is missing: outside of a Pod, name the kubeconfig of the member cluster"
+                        .into(),
                 )),
             }
         }

@@ -63,7 +63,7 @@ pub(super) async fn run(args: ApplyArgs, env: Env) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::failed(format!(
-            "{failed} object(s) could not be applied; when that is mended, run the same command again: what is as wanted stays"
+            "{failed} object(s) could not be applied. Correct them and run the same command again: it does not change what is as wanted"
         )))
     }
 }

@@ -79,7 +79,7 @@ async fn look(args: &ServeArgs, env: &Env) -> Vec<Finding> {
                 about,
                 reason(&failure),
                 "an EncryptionConfiguration of apiserver.config.k8s.io/v1",
-                "mend it; without the keys in use the hub does not start",
+                "correct it; without the keys in use the hub does not start",
             ),
         });
     }
@@ -255,7 +255,13 @@ async fn proxy(env: &Env) -> Vec<Finding> {
     match Proxy::of_environment(&anywhere, |name| std::env::var(name).ok()) {
         Ok(None) => Vec::new(),
         Err(error) => {
-            vec![Finding::problem(Check::Proxy, "", error, "a proxy that can be used", "mend the variable")]
+            vec![Finding::problem(
+                Check::Proxy,
+                "",
+                error,
+                "a proxy that can be used",
+                "correct the variable",
+            )]
         }
         Ok(Some(proxy)) => {
             let through = (proxy.to_string(), proxy.host(), proxy.port());
