@@ -11,7 +11,7 @@
 //! Nothing here knows how a hub runs; `karmada-hub` brings these commands together with those that run it.
 
 pub mod agents;
-mod apply;
+pub mod apply;
 pub mod args;
 pub mod ask;
 pub mod ca;

@@ -69,6 +69,7 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Credentials(args) => ask::run(|| serve::credentials(args, env))?,
         args::Command::Ask(command) => ask::run(|| karmada_cli::run(command, env))?,
         args::Command::Export(export) => ask::run(|| export::run(export, env))?,
+        args::Command::Import(import) => ask::run(|| export::import(import, env))?,
         args::Command::Backup(backup) => ask::run(|| backup::backup(backup, env))?,
         args::Command::Restore(restore) => backup::restore(&restore, &env)?,
         args::Command::Doctor(doctor) => ask::run(|| doctor::run(*doctor, env))?,
