@@ -19,14 +19,19 @@ say() {
 
 usage() {
     cat <<USAGE
-usage: scripts/release.sh [--out DIR] [--arch ARCH]... [--only FORMAT,...]
+usage: scripts/release.sh [--out DIR] [--arch ARCH]... [--profile NAME] [--only FORMAT,...]
        scripts/release.sh --programs ARCH=DIR [--programs ARCH=DIR]... [--out DIR] [--only FORMAT,...]
 
   Without --programs karmada-hub is built in release and karmada-agent with the profile "edge", for size, both static
-  against musl, by cargo-zigbuild (pip install ziglang cargo-zigbuild; rustup target add TARGET).
+  against musl. For each architecture this needs
+    rustup target add x86_64-unknown-linux-musl (or aarch64-unknown-linux-musl), and
+    a C compiler for it: cargo-zigbuild has one for both (pip install ziglang cargo-zigbuild);
+    musl-gcc has one for the architecture of this machine (Debian: musl-tools).
+  An architecture that cannot be built is left out with a warning, unless --arch asks for it.
 
   --programs ARCH=DIR  programs that are there already, for amd64 or arm64; given more than once for images of both
-  --arch ARCH          build for amd64 or arm64 only (default: both)
+  --arch ARCH          build for amd64 or arm64 only (default: all that can be built here)
+  --profile NAME       cargo's profile (default: release, and for the agent edge)
   --out DIR            where to put it (default: target/dist)
   --only FORMAT,...    of tar, deb, rpm, image, charts, sbom (default: all)
   --host-hub FILE      a karmada-hub that runs on this machine, for completions and manual pages (default: the one built for it)
@@ -38,13 +43,13 @@ usage: scripts/release.sh [--out DIR] [--arch ARCH]... [--only FORMAT,...]
 USAGE
 }
 
-out=$root/target/dist only=tar,deb,rpm,image,charts,sbom host_hub='' ca_bundle=/etc/ssl/certs/ca-certificates.crt dynamic=''
+out=$root/target/dist profile=release only=tar,deb,rpm,image,charts,sbom host_hub='' ca_bundle=/etc/ssl/certs/ca-certificates.crt dynamic=''
 declare -a arches=()
 declare -A programs=()
 while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
-        --programs | --arch | --out | --only | --host-hub | --ca-bundle)
+        --programs | --arch | --profile | --out | --only | --host-hub | --ca-bundle)
             [ $# -ge 2 ] || bad "$1 wants a value"
             set -- "$1=$2" "${@:3}"; continue ;;
         --programs=*)
@@ -57,6 +62,7 @@ while [ $# -gt 0 ]; do
         --arch=*)
             [[ ${1#*=} =~ ^(amd64|arm64)$ ]] || bad "--arch is amd64 or arm64, not \"${1#*=}\""
             arches+=("${1#*=}") ;;
+        --profile=*) profile=${1#*=} ;;
         --out=*) out=${1#*=} ;;
         --only=*) only=${1#*=} ;;
         --host-hub=*) host_hub=${1#*=} ;;
@@ -72,7 +78,9 @@ for format in ${only//,/ }; do
     steps=$((steps + 1))
 done
 [ ${#programs[@]} -eq 0 ] || [ ${#arches[@]} -eq 0 ] || bad "--arch is for building; with --programs their architectures count"
-[ ${#arches[@]} -gt 0 ] || arches=(amd64 arm64)
+asked=yes
+[ ${#arches[@]} -gt 0 ] || { arches=(amd64 arm64) asked=''; }
+case $(uname -m) in x86_64) host=amd64 ;; aarch64) host=arm64 ;; *) host=none ;; esac
 
 # --- what is needed ------------------------------------------------------------------------------------------------
 
@@ -96,28 +104,47 @@ package() { python3 "$here/package.py" "$@"; }
 
 # --- programs ------------------------------------------------------------------------------------------------------
 
+target_of() { case $1 in amd64) echo x86_64-unknown-linux-musl ;; arm64) echo aarch64-unknown-linux-musl ;; esac; }
+has_zig() { command -v cargo-zigbuild >/dev/null; }
+missing() { # ARCH: what it takes to build for it that is not there; nothing if all is
+    local target
+    target=$(target_of "$1")
+    if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+        echo "Rust's standard library for $target is not installed: rustup target add $target"
+    elif ! has_zig && [ "$1" != "$host" ]; then
+        echo "no C compiler for $target is installed: pip install ziglang cargo-zigbuild"
+    elif ! has_zig && ! command -v musl-gcc >/dev/null; then
+        echo "no C compiler for $target is installed: apt-get install musl-tools, or pip install ziglang cargo-zigbuild"
+    fi
+}
 build() { # ARCH: static programs under target/TARGET/shipped
-    local arch=$1 target built pair
-    case $arch in amd64) target=x86_64-unknown-linux-musl ;; arm64) target=aarch64-unknown-linux-musl ;; esac
-    [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ] ||
-        fail "Rust's standard library for $target is not installed: rustup target add $target. Or build elsewhere and use --programs"
-    command -v cargo-zigbuild >/dev/null ||
-        fail "cargo-zigbuild is not installed: pip install ziglang cargo-zigbuild. Or build elsewhere and use --programs"
+    local arch=$1 target built pair small made word=build
+    target=$(target_of "$arch")
+    ! has_zig || word=zigbuild
     # Paths of this machine would be in panics and line tables. Pages of arm64 have 4, 16 or 64 KiB: jemalloc, if it is ever built
     # in there, is to work with all of them.
     built=${CARGO_TARGET_DIR:-$root/target}/$target
     mkdir -p "$built/shipped"
-    for pair in karmada-hub:release karmada-agent:edge; do
+    small=$profile
+    [ "$profile" != release ] || small=edge
+    for pair in "karmada-hub:$profile" "karmada-agent:$small"; do
         (cd "$root" && env CARGO_INCREMENTAL=0 JEMALLOC_SYS_WITH_LG_PAGE="$([ "$arch" = arm64 ] && echo 16 || echo 12)" \
             RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols --remap-path-prefix=$root=/karmada --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo" \
-            cargo zigbuild --profile "${pair#*:}" --locked --target "$target" -p "${pair%:*}" --bin "${pair%:*}")
-        cp -f --remove-destination "$built/${pair#*:}/${pair%:*}" "$built/shipped/"
+            "${CARGO:-cargo}" "$word" --profile "${pair#*:}" --locked --target "$target" -p "${pair%:*}" --bin "${pair%:*}") ||
+            fail "${pair%:*} for $arch cannot be built"
+        made=${pair#*:}
+        cp -f --remove-destination "$built/${made/#dev/debug}/${pair%:*}" "$built/shipped/"
     done
     programs[$arch]=$built/shipped
 }
 
 if [ ${#programs[@]} -eq 0 ]; then
-    for arch in "${arches[@]}"; do build "$arch"; done
+    for arch in "${arches[@]}"; do
+        why=$(missing "$arch")
+        [ -z "$why" ] || [ -z "$asked" ] || fail "$arch: $why. Or build elsewhere and use --programs"
+        if [ -z "$why" ]; then build "$arch"; else warn "$arch is left out: $why"; fi
+    done
+    [ ${#programs[@]} -gt 0 ] || fail "no architecture can be built here; build elsewhere and use --programs"
 fi
 arches=()
 for arch in amd64 arm64; do
@@ -140,7 +167,6 @@ out=$(cd "$out" && pwd)
 
 # Completions and manual pages, of a program that runs here.
 if [ -z "$host_hub" ]; then
-    case $(uname -m) in x86_64) host=amd64 ;; aarch64) host=arm64 ;; *) host=none ;; esac
     [ -n "${programs[$host]:-}" ] || fail "none of the programs runs on this machine: name a karmada-hub that does with --host-hub"
     host_hub=${programs[$host]}/karmada-hub
 fi

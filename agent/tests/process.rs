@@ -170,7 +170,7 @@ fn what_is_wrong_is_said_in_one_line_with_exit_code_2() {
             &["--karmada-kubeconfig", good, "--karmada-context", "x"],
             "contexts: no context named \"x\"; there are: c",
         ),
-        (&["--karmada-kubeconfig", good], "--kubeconfig is needed outside of a pod"),
+        (&["--karmada-kubeconfig", good], "--kubeconfig is missing: outside of a Pod"),
         (
             &["--karmada-kubeconfig", good, "--kubeconfig", good, "--state-dir", "/proc/nowhere"],
             "--state-dir: /proc/nowhere: ",
@@ -407,8 +407,27 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
     })
     .await;
     let bundle = state.path().join("bundle.tar.gz");
-    let written = output(&["support-bundle", bundle.to_str().unwrap(), "--address", &health.to_string()]);
-    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let json = |output: &Output| -> Value {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let written =
+        output(&["support-bundle", bundle.to_str().unwrap(), "-o", "json", "--address", &health.to_string()]);
+    let told = json(&written);
+    assert_eq!(told["bytes"], std::fs::metadata(&bundle).unwrap().len(), "{told}");
+    let hold = |more: &[&str]| {
+        let kubeconfig = kubeconfigs.1.to_str().unwrap();
+        let usual =
+            ["-o", "json", "--kubeconfig", kubeconfig, "--address", &health.to_string()].map(str::to_owned);
+        let all: Vec<&str> =
+            ["hold"].into_iter().chain(more.iter().copied()).chain(usual.iter().map(|s| &**s)).collect();
+        json(&output(&all))
+    };
+    let held = hold(&["on", "--why=router", "--for=2h"]);
+    assert_eq!((&held["cluster"], &held["held"]), (&json!("m1"), &json!(true)), "{held}");
+    assert!(held["until"].is_string() && held["message"].as_str().unwrap().contains("router"), "{held}");
+    let free = hold(&["off"]);
+    assert_eq!(free, json!({"cluster": "m1", "held": false, "message": null, "until": null}));
     let mut text = Vec::new();
     flate2::read::GzDecoder::new(std::fs::File::open(&bundle).unwrap()).read_to_end(&mut text).unwrap();
     let text = String::from_utf8_lossy(&text);

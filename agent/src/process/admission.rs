@@ -15,7 +15,7 @@ use karmada_env::Env;
 use parking_lot::Mutex;
 
 use super::{
-    ProcessError, USER_AGENT,
+    Failure, USER_AGENT,
     args::{Args, Invited},
 };
 use crate::hub::{
@@ -131,7 +131,7 @@ impl Ways {
     }
 
     /// The endpoint by the proxy that was named for it, in the order of arguments, kubeconfig, environment.
-    pub(super) fn endpoint(&self, credential: &Credential) -> Result<Endpoint, ProcessError> {
+    pub(super) fn endpoint(&self, credential: &Credential) -> Result<Endpoint, Failure> {
         let mut endpoint = credential.endpoint.clone();
         if let Some(proxy) = self.proxy(&endpoint.server, endpoint.proxy.take())? {
             endpoint.proxy = Some(proxy);
@@ -141,24 +141,25 @@ impl Ways {
     }
 
     /// The proxy by which a hub would be joined: for people, and its host and port.
-    pub(super) fn proxy_to(&self, hub: &str) -> Result<Option<(String, String, u16)>, ProcessError> {
+    pub(super) fn proxy_to(&self, hub: &str) -> Result<Option<(String, String, u16)>, Failure> {
         let server = format!("https://{hub}").parse();
-        let server = server.map_err(|error| ProcessError::Usage(format!("--hub: {error}")))?;
+        let server = server.map_err(|error| Failure::Usage(format!("--hub: {error}")))?;
         let proxy = self.proxy(&server, None)?;
         Ok(proxy.map(|proxy| (proxy.to_string(), proxy.host().to_owned(), proxy.port())))
     }
 
-    fn proxy(&self, server: &http::Uri, written: Option<Proxy>) -> Result<Option<Proxy>, ProcessError> {
+    fn proxy(&self, server: &http::Uri, written: Option<Proxy>) -> Result<Option<Proxy>, Failure> {
         if let Some(proxy) = self.proxy.clone().or(written) {
             return Ok(Some(proxy));
         }
-        Proxy::of_environment(server, |name| std::env::var(name).ok()).map_err(ProcessError::Usage)
+        Proxy::of_environment(server, |name| std::env::var(name).ok()).map_err(Failure::Usage)
     }
 
     /// The credential to begin with, and whether it was there before. Waits for as long as it takes, unless somebody waits.
-    pub(super) async fn obtain(&self, standing: &Standing) -> Result<(Credential, bool), ProcessError> {
+    pub(super) async fn obtain(&self, standing: &Standing) -> Result<(Credential, bool), Failure> {
         let env = &self.env;
-        let from_file = self.file.as_ref().map(|followed| followed.file.read()).transpose()?;
+        let from_file =
+            self.file.as_ref().map(|followed| followed.file.read()).transpose().map_err(Failure::usage)?;
         let mut backoff = Backoff::new(RETRY);
         let found = loop {
             match self.found().await {
@@ -168,7 +169,7 @@ impl Ways {
                     tracing::warn!(%error, "what was kept of the hub's credential cannot be read");
                     break None;
                 }
-                Err(error @ ProcessError::Usage(_)) => return Err(error),
+                Err(error @ Failure::Usage(_)) => return Err(error),
                 Err(error) if self.prompt => return Err(error),
                 Err(error) => {
                     if standing.waits(error.to_string()) {
@@ -192,15 +193,13 @@ impl Ways {
             }
             if self.leaves {
                 let place = self.keep.as_ref().map(Keep::place).unwrap_or_default();
-                return Err(ProcessError::Usage(format!(
+                return Err(Failure::Usage(format!(
                     "{place}: there is no credential for the hub to leave by; name it with --state-dir, \
                      --karmada-kubeconfig-secret or --karmada-kubeconfig, or, on the hub: kubectl delete cluster {}",
                     self.cluster
                 )));
             }
-            return Err(ProcessError::Usage(
-                "there is no credential for the hub, and no token to join by".into(),
-            ));
+            return Err(Failure::Usage("there is no credential for the hub, and no token to join by".into()));
         };
         match (kept, worth) {
             (Some(kept), Worth::InForce) => Ok((kept, true)),
@@ -244,22 +243,23 @@ impl Ways {
     }
 
     /// What was kept, if it is this cluster's.
-    async fn kept(&self) -> Result<Option<Credential>, ProcessError> {
+    async fn kept(&self) -> Result<Option<Credential>, Failure> {
         Ok(self.found().await?.map(|found| found.credential))
     }
 
-    async fn found(&self) -> Result<Option<Found>, ProcessError> {
+    async fn found(&self) -> Result<Option<Found>, Failure> {
         let Some(keep) = &self.keep else { return Ok(None) };
-        let kept = keep.load().await.map_err(ProcessError::Failed)?;
+        let kept = keep.load().await.map_err(Failure::Failed)?;
         let Some(text) = kept.kubeconfig else { return Ok(None) };
         let place = keep.place();
         // What was written by somebody else may have another current context.
         let context = self.file.as_ref().and_then(|followed| followed.file.context.as_deref());
         let read = Credential::parse(Path::new(&place), &text, context)
-            .or_else(|_| Credential::parse(Path::new(&place), &text, None))?;
+            .or_else(|_| Credential::parse(Path::new(&place), &text, None))
+            .map_err(Failure::usage)?;
         let read = self.readdressed(read, &text, &place, kept.joined_by.as_deref())?;
         match read.issued.as_ref().and_then(|issued| issued.cluster()) {
-            Some(other) if other != self.cluster => Err(ProcessError::Usage(format!(
+            Some(other) if other != self.cluster => Err(Failure::Usage(format!(
                 "{place} holds the credential of cluster {other}, and --cluster-name says {}: give each its own place, or take \
                  the old one away",
                 self.cluster
@@ -275,7 +275,7 @@ impl Ways {
         text: &str,
         place: &str,
         joined_by: Option<&str>,
-    ) -> Result<Credential, ProcessError> {
+    ) -> Result<Credential, Failure> {
         let Some(invited) = &self.invited else { return Ok(read) };
         let server = format!("https://{}", invited.hub);
         if read.access.server == server {
@@ -290,14 +290,14 @@ impl Ways {
             })
         };
         if !known.iter().any(|digest| invited.authorities.contains(digest)) && !is_same() {
-            return Err(ProcessError::Usage(format!(
+            return Err(Failure::Usage(format!(
                 "{place} holds a credential for the hub at {}, and --hub says {}: take it away to leave that hub",
                 read.access.server, invited.hub
             )));
         }
         let mut config: serde_json::Value = serde_saphyr::from_str(text).unwrap_or_default();
         config["clusters"][0]["cluster"]["server"] = server.into();
-        Ok(Credential::parse(Path::new(place), &config.to_string(), None)?)
+        Credential::parse(Path::new(place), &config.to_string(), None).map_err(Failure::usage)
     }
 
     /// Joins; ends without having done so only if there is a limit, and then no later than what is wrong may pass.
@@ -307,7 +307,7 @@ impl Ways {
         keep: &Keep,
         gives_up: impl Fn(&JoinError, Duration) -> bool,
         standing: &Standing,
-    ) -> Result<Credential, ProcessError> {
+    ) -> Result<Credential, Failure> {
         let env = &self.env;
         let (begun, mut backoff) = (env.now(), Backoff::new(RETRY));
         let mut journey = None;
@@ -318,7 +318,7 @@ impl Ways {
                 Err(Trouble::Join(error)) => error,
             };
             if gives_up(&error, env.now().saturating_sub(begun)) {
-                return Err(ProcessError::Failed(error.to_string()));
+                return Err(Failure::Failed(error.to_string()));
             }
             let pause = backoff.next(env);
             if standing.waits(error.to_string()) {
@@ -337,8 +337,7 @@ impl Ways {
     ) -> Result<Credential, Trouble> {
         let token = invited.token.read().map_err(|why| Trouble::Join(JoinError::NoToken(why)))?;
         let server = format!("https://{}", invited.hub).parse::<http::Uri>();
-        let server =
-            server.map_err(|error| Trouble::Arguments(ProcessError::Usage(format!("--hub: {error}"))))?;
+        let server = server.map_err(|error| Trouble::Arguments(Failure::Usage(format!("--hub: {error}"))))?;
         let proxy = self.proxy(&server, None).map_err(Trouble::Arguments)?;
         // The key outlives this process before anybody hears of it.
         let kept = |error: String| Trouble::Join(JoinError::Kept(error));
@@ -507,7 +506,7 @@ impl Facts<'_> {
 enum Trouble {
     Join(JoinError),
     /// No attempt will do better.
-    Arguments(ProcessError),
+    Arguments(Failure),
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use karmada_client::{
 };
 use karmada_env::Env;
 
-use super::{ProcessError, USER_AGENT, admission::Ways};
+use super::{Failure, USER_AGENT, admission::Ways};
 use crate::{
     Place,
     hub::credential::{Credential, standing::Standing},
@@ -86,7 +86,7 @@ pub(super) async fn begin(
     standing: &Arc<Standing>,
     kept: Option<Kept>,
     env: &Env,
-) -> Result<Beginning, ProcessError> {
+) -> Result<Beginning, Failure> {
     let obtaining = {
         let (ways, standing) = (Arc::clone(ways), Arc::clone(standing));
         async move { ways.obtain(&standing).await }
@@ -135,7 +135,7 @@ pub(super) async fn begin(
 
 /// Waits until there is one, whatever is wrong with it meanwhile.
 async fn comes(
-    first: BoxFuture<'static, Result<(Credential, bool), ProcessError>>,
+    first: BoxFuture<'static, Result<(Credential, bool), Failure>>,
     ways: Arc<Ways>,
     standing: Arc<Standing>,
     env: Env,

@@ -20,6 +20,7 @@ use karmada_client::{
 use karmada_core::estimate::outstanding::{PATIENCE, SETTLING};
 use karmada_member::{RemovalRule, Scope};
 pub(super) use karmada_telemetry::logs::Format as LogFormat;
+use karmada_telemetry::told::Told;
 
 use crate::{
     AgentConfig, Facts, Place,
@@ -76,6 +77,8 @@ pub(super) struct Args {
     pub(super) metrics_bind: String,
     pub(super) verbosity: u8,
     pub(super) log_format: LogFormat,
+    /// How it is told that the cluster has joined or left.
+    pub(super) told: Told,
     /// What was asked for and means nothing here.
     pub(super) notes: Vec<String>,
 }
@@ -125,7 +128,13 @@ impl Source {
 /// --help. `karmada-agent doctor` takes the arguments of the agent, checks everything that the agent needs, and says
 /// what to do.
 #[derive(Debug, Parser)]
-#[command(name = "karmada-agent", version, disable_help_subcommand = true)]
+#[command(
+    name = "karmada-agent",
+    version,
+    disable_help_subcommand = true,
+    after_long_help = "Exit codes: 0 it was told to stop, or is done; 1 it failed, the last line says why; 2 the arguments or a file \
+                       that they name cannot be used."
+)]
 struct Flags {
     /// Name of the member cluster on the hub.
     #[arg(long, value_name = "NAME")]
@@ -262,6 +271,8 @@ struct Flags {
     #[arg(long, alias = "logging-format", value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LogFormat,
     #[command(flatten)]
+    told: Told,
+    #[command(flatten)]
     link: link::LinkFlags,
     #[command(flatten)]
     tunnel: tunnel::TunnelFlags,
@@ -363,12 +374,17 @@ impl Args {
         if word != Word::None {
             arguments.remove(1);
         }
-        let command = Flags::command().color(clap::ColorChoice::Never);
+        let command = command().color(clap::ColorChoice::Never);
         let matches = command.try_get_matches_from(arguments).map_err(|error| refusal(&error))?;
         let flags = Flags::from_arg_matches(&matches).map_err(|error| refusal(&error))?;
         let given = |name: &str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
         if given("wait") && word != Word::Leave {
             return Err(Refusal::Wrong("--wait is for karmada-agent leave".into()));
+        }
+        if given("output") && word == Word::None {
+            return Err(Refusal::Wrong(
+                "--output is for join, leave and the other commands; logs: --log-format".into(),
+            ));
         }
         let notes = flags.karmadas.notes(&given);
         let mut args = flags.check(word, notes).map_err(Refusal::Wrong)?;
@@ -551,6 +567,7 @@ impl Flags {
             metrics_bind: self.metrics_bind_address,
             verbosity: self.verbosity,
             log_format: self.log_format,
+            told: self.told,
             notes,
         })
     }

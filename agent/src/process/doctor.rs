@@ -14,21 +14,17 @@ use std::{
 };
 
 use karmada_api::consts::namespace;
-use karmada_client::{
-    Endpoint, Rest,
-    link::client_for,
-    probe::{self, Probed, Reached},
-};
-use karmada_core::doctor::{self, Check, Finding, Folder, Server};
+use karmada_client::{Endpoint, Rest, link::client_for, probe};
+use karmada_core::doctor::{self, Check, Finding, Folder};
 use karmada_env::Env;
 use karmada_member::Scope;
-use serde_json::json;
+use karmada_telemetry::told::{Failure, ended, print};
 
 use super::{
     USER_AGENT,
     admission::{File, Ways},
     args::{Args, Refusal},
-    endpoints, member_endpoint, on_runtime,
+    endpoints, member_endpoint, on_runtime, refused,
     status::{self, Status},
 };
 use crate::hub::credential::{Credential, Keep};
@@ -56,36 +52,24 @@ const PROCESSES: usize = 10_000;
 /// Files of the state directory that are looked at.
 const FILES: usize = 64;
 /// What to do about a credential that the hub does not take.
-const NEW_TOKEN: &str =
-    "make a new token on the hub, karmada-hub token create --cluster NAME, and join with it";
+const NEW_TOKEN: &str = "on the hub run karmada-hub token create --cluster NAME, and join with that token";
 /// What a member has to let the agent do.
 const MEMBER_RIGHTS: &str = "bind the agent's account to manifests/agent/clusterrole.yaml, or for some namespaces to manifests/agent/narrow";
 
-/// Its command line, for completions and manual pages: that of the agent, and a format.
+/// Its command line, for completions and manual pages: that of the agent.
 pub(super) fn command() -> clap::Command {
-    let output = clap::Arg::new("output")
-        .short('o')
-        .long("output")
-        .value_name("FORMAT")
-        .value_parser(["text", "json"]);
     super::args::command()
         .about("Check everything that the agent needs, and change nothing")
         .long_about(None)
-        .arg(output.help("Output format"))
+        .after_long_help("Exit codes: 0 no problem, 1 a problem, 2 the arguments cannot be used.")
 }
 
 /// The command. `arguments` begin after the word.
 pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
-    let wrong = |line: &str| {
-        eprintln!("karmada-agent doctor: {line} (see --help)");
-        ExitCode::from(2)
-    };
+    let wrong = |line: &str| refused("karmada-agent doctor", Refusal::Wrong(line.to_owned()));
     let (json, own) = match split(arguments) {
         Ok(Some(split)) => split,
-        Ok(None) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
+        Ok(None) => return refused("karmada-agent doctor", Refusal::Help(HELP.to_owned())),
         Err(line) => return wrong(&line),
     };
     let own = match own.is_empty() {
@@ -98,28 +82,17 @@ pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
     let line = [OsString::from("karmada-agent"), OsString::from("doctor")].into_iter().chain(own);
     let args = match Args::read(line) {
         Ok(args) => args,
-        Err(Refusal::Help(text)) => {
-            print!("{text}");
-            return ExitCode::SUCCESS;
-        }
-        Err(Refusal::Wrong(line)) => return wrong(&line),
+        Err(refusal) => return refused("karmada-agent doctor", refusal),
     };
-    let mut findings = Vec::new();
     let looked = on_runtime(async {
-        findings = Box::pin(look(&args, &Env::system())).await;
-        Ok(())
+        let findings = Box::pin(look(&args, &Env::system())).await;
+        print(&match json {
+            true => format!("{:#}\n", doctor::report("karmada-agent", env!("CARGO_PKG_VERSION"), &findings)),
+            false => doctor::text(&findings),
+        })?;
+        if doctor::has_problem(&findings) { Err(Failure::Ended(1)) } else { Ok(()) }
     });
-    if let Err(error) = looked {
-        eprintln!("karmada-agent doctor: {error}");
-        return ExitCode::FAILURE;
-    }
-    let text = match json {
-        true => format!("{:#}\n", doctor::report("karmada-agent", env!("CARGO_PKG_VERSION"), &findings)),
-        false => doctor::text(&findings),
-    };
-    // Whoever has closed the pipe has seen enough.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    if doctor::has_problem(&findings) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    ended("karmada-agent doctor", looked)
 }
 
 /// Whether JSON is wanted, and the agent's arguments; nothing if somebody asks for help.
@@ -264,13 +237,13 @@ async fn hub(args: &Args, member: Option<Rest>, env: &Env) -> Vec<Finding> {
                 "hub",
                 error.to_string(),
                 wanted,
-                "mend the variable or the flag",
+                "correct the variable or the flag",
             ));
             return findings;
         }
     };
     let probed = probe::probe(&endpoint, USER_AGENT, env).await;
-    findings.extend(doctor::server("hub", &facts(&endpoint, &probed), NEW_TOKEN));
+    findings.extend(doctor::server("hub", &probed.found, NEW_TOKEN));
     let version = probed.version.as_ref().and_then(|version| version["gitVersion"].as_str());
     // A stock kube-apiserver has a version that is none of ours.
     if let Some((_, ours)) = version.and_then(|version| version.split_once("+karmada-")) {
@@ -358,17 +331,12 @@ async fn invited(args: &Args, env: &Env) -> Vec<Finding> {
                 "hub",
                 error.to_string(),
                 wanted,
-                "mend the variable or the flag",
+                "correct the variable or the flag",
             )];
         }
     };
-    let reached = match &proxy {
-        Some((_, host, port)) => probe::reach(host, *port, env).await,
-        None => probe::reach(host, port, env).await,
-    };
-    let proxy = proxy.map(|(shown, _, _)| shown);
-    let facts = Server { host: host.to_owned(), port, proxy, ..of_reached(&reached) };
-    let mut findings = doctor::server("hub", &facts, NEW_TOKEN);
+    let proxy = proxy.as_ref().map(|(shown, host, port)| (shown.clone(), &**host, *port));
+    let mut findings = doctor::server("hub", &probe::reach(host, port, proxy, env).await, NEW_TOKEN);
     findings.retain(|finding| finding.check != Check::Tls);
     findings.push(Finding::skipped(
         Check::Tls,
@@ -398,8 +366,8 @@ async fn hub_rights(cluster: &str, rest: &Rest) -> Finding {
 
 async fn of_member(args: &Args, endpoint: &Endpoint, env: &Env) -> Vec<Finding> {
     let probed = probe::probe(endpoint, USER_AGENT, env).await;
-    let renew = "the kubeconfig or the account has ended: make another one";
-    let mut findings = doctor::server("member", &facts(endpoint, &probed), renew);
+    let renew = "the credential in the kubeconfig, or the account, is no longer valid: create a new one";
+    let mut findings = doctor::server("member", &probed.found, renew);
     let version = probed.version.as_ref().and_then(|version| version["gitVersion"].as_str());
     if let Some(version) = version {
         findings.push(doctor::kubernetes("member", version));
@@ -410,8 +378,8 @@ async fn of_member(args: &Args, endpoint: &Endpoint, env: &Env) -> Vec<Finding> 
 
 async fn member_rights(args: &Args, rest: &Rest) -> Finding {
     let own = args.config.member_namespace.as_str();
-    // Verb, group, resource, namespace; everywhere where that is empty.
-    let mut wanted = vec![("update", "coordination.k8s.io", "leases", own), ("create", "", "secrets", own)];
+    let mut wanted: Vec<probe::Wanted<'_>> =
+        vec![("update", "coordination.k8s.io", "leases", own), ("create", "", "secrets", own)];
     match &args.config.scope {
         Scope::Everywhere => wanted.extend([
             ("list", "", "nodes", ""),
@@ -430,27 +398,12 @@ async fn member_rights(args: &Args, rest: &Rest) -> Finding {
             }
         }
     }
-    let mut refused = Vec::new();
-    for (verb, group, resource, namespace) in &wanted {
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource, "namespace": namespace}},
-        });
-        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-        match rest.post(path, &review).await {
-            Ok(answer) if answer["status"]["allowed"] == true => {}
-            Ok(_) => refused.push(format!("{verb} {resource}{place}")),
-            Err(error) => {
-                return Finding::skipped(
-                    Check::Rights,
-                    "member",
-                    format!("the member cannot be asked: {error}"),
-                );
-            }
+    match probe::refused(rest, &wanted).await {
+        Ok(refused) => doctor::rights("member", wanted.len(), &refused, MEMBER_RIGHTS),
+        Err(error) => {
+            Finding::skipped(Check::Rights, "member", format!("the member cannot be asked: {error}"))
         }
     }
-    doctor::rights("member", wanted.len(), &refused, MEMBER_RIGHTS)
 }
 
 /// What an agent that runs here says of itself.
@@ -477,27 +430,6 @@ async fn health(address: &str) -> Option<Finding> {
             "karmada-agent status shows more",
         ),
     })
-}
-
-fn facts(endpoint: &Endpoint, probed: &Probed) -> Server {
-    let usual = if endpoint.tls.is_some() { 443 } else { 80 };
-    Server {
-        host: endpoint.server.host().unwrap_or_default().to_owned(),
-        port: endpoint.server.port_u16().unwrap_or(usual),
-        proxy: endpoint.proxy.as_ref().map(ToString::to_string),
-        answered: probed.answered.clone(),
-        ahead: probed.ahead,
-        ..of_reached(&probed.reached)
-    }
-}
-
-fn of_reached(reached: &Reached) -> Server {
-    let addresses = reached.addresses.clone();
-    Server {
-        addresses: Some(addresses.map(|all| all.iter().map(ToString::to_string).collect())),
-        connected: reached.connected.clone(),
-        ..Server::default()
-    }
 }
 
 #[cfg(test)]

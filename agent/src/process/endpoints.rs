@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ProcessError,
+    Failure,
     status::{self, Sources, Status},
     support::{self, About},
 };
@@ -127,14 +127,14 @@ pub(super) async fn bind(address: &str) -> io::Result<TcpListener> {
 impl Endpoints {
     /// Binds an address; none for `0`. One that cannot be had now, since the network is not up yet or another process has it, is
     /// no reason not to do what the agent is for: it is tried again.
-    pub(super) async fn open(flag: &'static str, address: &str) -> Result<Option<Self>, ProcessError> {
+    pub(super) async fn open(flag: &'static str, address: &str) -> Result<Option<Self>, Failure> {
         if address == "0" || address.is_empty() {
             return Ok(None);
         }
         let listener = match bind(address).await {
             Ok(listener) => Some(listener),
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                return Err(ProcessError::Usage(format!("{flag} {address}: {error}")));
+                return Err(Failure::Usage(format!("{flag} {address}: {error}")));
             }
             Err(error) => {
                 tracing::warn!(address, %error, "{flag}: cannot listen yet, trying again");
@@ -288,7 +288,7 @@ mod tests {
     async fn an_address_that_cannot_be_had_yet_is_waited_for_and_one_that_is_none_is_not() {
         for wrong in ["nonsense", "127.0.0.1", ":port", "127.0.0.1:99999"] {
             let error = Endpoints::open("--flag", wrong).await.unwrap_err();
-            assert!(matches!(&error, ProcessError::Usage(said) if said.contains(wrong)), "{error}");
+            assert!(matches!(&error, Failure::Usage(said) if said.contains(wrong)), "{error}");
         }
         assert!(Endpoints::open("--flag", "0").await.unwrap().is_none());
         // An address of nobody's here (RFC 5737), as before DHCP has brought it.

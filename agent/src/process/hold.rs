@@ -9,14 +9,15 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 use clap::{Parser, ValueEnum};
 use karmada_api::consts::extension::{HOLD_MACHINE, HOLD_MACHINE_UNTIL};
 use karmada_client::{Patch, Rest, lease, link::client_for};
-use karmada_core::hold::ByHand;
+use karmada_core::hold::{ByHand, Held};
 use karmada_env::Env;
 use karmada_member::claim::on_member;
 use karmada_meta::time::Time;
+use karmada_telemetry::told::Told;
 use serde_json::{Value, json};
 
 use super::{
-    ProcessError, USER_AGENT, args, ended, flags, member_endpoint, on_runtime,
+    Failure, USER_AGENT, args, ended, flags, member_endpoint, on_runtime,
     status::{self, Status},
 };
 
@@ -59,6 +60,8 @@ struct Flags {
     /// The namespace on the member for the agent's Lease, as in the agent's flag of the same name.
     #[arg(long, value_name = "NAME", default_value = "karmada-system")]
     leader_elect_resource_namespace: String,
+    #[command(flatten)]
+    told: Told,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -77,17 +80,17 @@ pub(super) fn command() -> clap::Command {
 /// The command. `arguments` begin after the word.
 pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
     match flags::<Flags>("karmada-agent hold", arguments) {
-        Ok(flags) => ended(on_runtime(run(flags))),
+        Ok(flags) => ended("karmada-agent hold", on_runtime(run(flags))),
         Err(code) => code,
     }
 }
 
-async fn run(flags: Flags) -> Result<(), ProcessError> {
+async fn run(flags: Flags) -> Result<(), Failure> {
     if flags.what != What::On && (flags.lasts.is_some() || !flags.why.is_empty()) {
-        return Err(ProcessError::Usage("--why and --for are for hold on".into()));
+        return Err(Failure::Usage("--why and --for are for hold on".into()));
     }
     if flags.lasts.is_some_and(|lasts| lasts > LONGEST || lasts.is_zero()) {
-        return Err(ProcessError::Usage("--for: must be more than 0 and at most 8784h".into()));
+        return Err(Failure::Usage("--for: must be more than 0 and at most 8784h".into()));
     }
     let env = Env::system();
     let cluster = match &flags.cluster_name {
@@ -100,9 +103,10 @@ async fn run(flags: Flags) -> Result<(), ProcessError> {
     let (namespace, name) = (&flags.leader_elect_resource_namespace, on_member(&cluster));
     let path = lease::resource().object(Some(namespace), &name);
     let failed = |error: karmada_client::Error| {
-        ProcessError::Failed(if error.is_absence_of(&name) {
+        Failure::Failed(if error.is_absence_of(&name) {
             format!(
-                "no agent of a cluster {cluster} has worked on this member yet: there is no Lease {namespace}/{name}"
+                "no agent of a cluster {cluster} has worked on this member yet: there is no Lease {namespace}/{name}. Check \
+                 --cluster-name and --kubeconfig"
             )
         } else {
             format!("the Lease {namespace}/{name} on the member: {error}")
@@ -112,13 +116,17 @@ async fn run(flags: Flags) -> Result<(), ProcessError> {
         What::Show => member.get(&path).await,
         What::On | What::Off => member.patch(&path, Patch::Merge, &change(&flags, &env)).await,
     };
-    println!("{}", shown(&lease.map_err(failed)?, &env));
-    Ok(())
+    let held = held(&lease.map_err(failed)?, &env);
+    let value = json!({
+        "cluster": cluster, "held": held.is_some(), "message": held.as_ref().map(|held| &held.message),
+        "until": held.as_ref().and_then(|held| held.until),
+    });
+    flags.told.say(&shown(held.as_ref()), &value)
 }
 
 /// The name of the cluster whose agent works here.
-fn asked(address: &str) -> Result<String, ProcessError> {
-    let wrong = |why: String| ProcessError::Failed(format!("--cluster-name is missing, and {why}"));
+fn asked(address: &str) -> Result<String, Failure> {
+    let wrong = |why: String| Failure::Failed(format!("--cluster-name is missing, and {why}"));
     let text = status::get(address, &format!("{}?limit=1", status::JSON)).map_err(wrong)?;
     let status: Status = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     Ok(status.cluster)
@@ -133,11 +141,16 @@ fn change(flags: &Flags, env: &Env) -> Value {
     }}})
 }
 
-/// What a Lease says, for people.
-fn shown(lease: &Value, env: &Env) -> String {
+/// What a Lease says.
+fn held(lease: &Value, env: &Env) -> Option<Held> {
     let annotation = |key| lease::annotation(lease, key);
     let hold = ByHand::read(annotation(HOLD_MACHINE), annotation(HOLD_MACHINE_UNTIL));
-    match hold.and_then(|hold| hold.held(env.wall())) {
+    hold.and_then(|hold| hold.held(env.wall()))
+}
+
+/// The same for people.
+fn shown(held: Option<&Held>) -> String {
+    match held {
         Some(held) => format!("{}; what was applied before is kept as it is", held.message),
         None => "nobody at the machine holds changes back".to_owned(),
     }
@@ -157,8 +170,8 @@ mod tests {
         assert_eq!(annotations("on --why router"), json!({HOLD_MACHINE: "router", HOLD_MACHINE_UNTIL: null}));
         assert_eq!(annotations("off"), json!({HOLD_MACHINE: null, HOLD_MACHINE_UNTIL: null}));
         let lease = json!({"metadata": {"annotations": annotations("on --for 2h")}});
-        let words = shown(&lease, &env);
+        let words = shown(held(&lease, &env).as_ref());
         assert!(words.starts_with("somebody at the machine holds changes back until 20"), "{words}");
-        assert_eq!(shown(&json!({}), &env), "nobody at the machine holds changes back");
+        assert_eq!(shown(held(&json!({}), &env).as_ref()), "nobody at the machine holds changes back");
     }
 }

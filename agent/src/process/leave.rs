@@ -13,10 +13,11 @@ use std::{path::PathBuf, time::Duration};
 use karmada_client::{Error, Rest};
 use karmada_env::Env;
 use karmada_meta::object;
+use karmada_telemetry::told::Told;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{DRAIN, ProcessError, Signals};
+use super::{DRAIN, Failure, Signals};
 use crate::{
     Agent, Phase,
     hub::{
@@ -41,6 +42,7 @@ pub(super) struct Leaving {
     /// The agent's folder.
     pub(super) folder: Option<PathBuf>,
     pub(super) patience: Duration,
+    pub(super) told: Told,
     pub(super) env: Env,
 }
 
@@ -103,12 +105,12 @@ fn judge(found: &Found, cluster: &str, ours: &str, taken: Option<&str>) -> Step 
 
 impl Leaving {
     /// Leaves, or says why not; whoever runs it again goes on where it stopped.
-    pub(super) async fn run(self, agent: Agent, signals: &mut Signals) -> Result<(), ProcessError> {
+    pub(super) async fn run(self, agent: Agent, signals: &mut Signals) -> Result<(), Failure> {
         let stop = CancellationToken::new();
         let left = tokio::select! {
             biased;
             () = signals.next() => {
-                Err(ProcessError::Failed("told to stop before the cluster had left; run this again to go on".into()))
+                Err(Failure::Failed("told to stop before the cluster had left; run this again to go on".into()))
             }
             left = self.leave(agent, &stop) => left,
         };
@@ -116,7 +118,7 @@ impl Leaving {
         left
     }
 
-    async fn leave(&self, agent: Agent, stop: &CancellationToken) -> Result<(), ProcessError> {
+    async fn leave(&self, agent: Agent, stop: &CancellationToken) -> Result<(), Failure> {
         let end = self.env.now() + self.patience;
         let ours = self.member_id(end).await?;
         if let Some(why) = self.look(end, &ours).await? {
@@ -129,11 +131,11 @@ impl Leaving {
                 let phase = phases.borrow().clone();
                 match phase {
                     Phase::Active | Phase::StandingBy | Phase::Removed => return Ok(()),
-                    Phase::Refused(why) => return Err(ProcessError::Failed(why.to_string())),
+                    Phase::Refused(why) => return Err(Failure::Failed(why.to_string())),
                     Phase::Joining => {}
                 }
                 if phases.changed().await.is_err() {
-                    return Err(ProcessError::Failed("the agent has ended".into()));
+                    return Err(Failure::Failed("the agent has ended".into()));
                 }
             }
         };
@@ -150,7 +152,7 @@ impl Leaving {
     }
 
     /// The id of this member.
-    async fn member_id(&self, end: Duration) -> Result<String, ProcessError> {
+    async fn member_id(&self, end: Duration) -> Result<String, Failure> {
         loop {
             match self.member.get("/api/v1/namespaces/kube-system").await {
                 Ok(system) => return Ok(object::uid(&system).to_owned()),
@@ -163,19 +165,19 @@ impl Leaving {
     }
 
     /// Looks until it is known whether there is something to leave. Answers with why there is nothing.
-    async fn look(&self, end: Duration, ours: &str) -> Result<Option<&'static str>, ProcessError> {
+    async fn look(&self, end: Duration, ours: &str) -> Result<Option<&'static str>, Failure> {
         loop {
             let found = self.find().await;
             let why = match &found {
                 Ok(found @ Found::There(_)) => {
                     return match judge(found, &self.cluster, ours, None) {
-                        Step::Fail(why) => Err(ProcessError::Failed(why)),
+                        Step::Fail(why) => Err(Failure::Failed(why)),
                         Step::Delete(_) | Step::Wait | Step::Left(_) => Ok(None),
                     };
                 }
                 Ok(found) => match judge(found, &self.cluster, ours, None) {
                     Step::Left(why) => return Ok(Some(why)),
-                    Step::Fail(why) => return Err(ProcessError::Failed(why)),
+                    Step::Fail(why) => return Err(Failure::Failed(why)),
                     Step::Delete(_) | Step::Wait => said(found),
                 },
                 Err(error) => error.to_string(),
@@ -188,7 +190,7 @@ impl Leaving {
     }
 
     /// Deletes the Cluster, and waits until it has gone. Answers how that is known.
-    async fn delete(&self, end: Duration, ours: &str) -> Result<&'static str, ProcessError> {
+    async fn delete(&self, end: Duration, ours: &str) -> Result<&'static str, Failure> {
         let (mut taken, mut last): (Option<String>, _) = (None, String::new());
         loop {
             match self.find().await {
@@ -196,7 +198,7 @@ impl Leaving {
                     last = said(&found);
                     match judge(&found, &self.cluster, ours, taken.as_deref()) {
                         Step::Left(why) => return Ok(why),
-                        Step::Fail(why) => return Err(ProcessError::Failed(why)),
+                        Step::Fail(why) => return Err(Failure::Failed(why)),
                         Step::Wait => {
                             if let Found::There(going) = &found {
                                 taken = Some(object::uid(going).to_owned());
@@ -211,7 +213,7 @@ impl Leaving {
                                 }
                                 Err(error) if error.is_not_found() || error.is_conflict() => {}
                                 Err(error) if error.is_forbidden() => {
-                                    return Err(ProcessError::Failed(error.to_string()));
+                                    return Err(Failure::Failed(error.to_string()));
                                 }
                                 Err(error) => tracing::warn!(%error, "cannot delete the Cluster yet"),
                             }
@@ -227,9 +229,9 @@ impl Leaving {
         }
     }
 
-    fn late(&self, what: &str) -> ProcessError {
+    fn late(&self, what: &str) -> Failure {
         let waited = karmada_meta::duration::format(self.patience);
-        ProcessError::Failed(format!(
+        Failure::Failed(format!(
             "{what} within {waited}; run this again to go on, or, on the hub: kubectl delete cluster {}",
             self.cluster
         ))
@@ -249,7 +251,7 @@ impl Leaving {
     }
 
     /// Forgets the credential, and what only an agent of this cluster reads.
-    async fn forget(&self, why: &str) -> Result<(), ProcessError> {
+    async fn forget(&self, why: &str) -> Result<(), Failure> {
         let (files, secrets) = karmada_member::remains(&self.cluster);
         let within = format!("/api/v1/namespaces/{}", self.namespace);
         let kept = secrets.iter().map(|name| format!("{within}/secrets/{name}"));
@@ -269,15 +271,23 @@ impl Leaving {
         }
         let mut places = Vec::new();
         if let Some(keep) = &self.keep {
-            keep.forget_all().await.map_err(ProcessError::Failed)?;
+            keep.forget_all().await.map_err(Failure::Failed)?;
             places.push(keep.place());
         }
-        println!("{} has left: {why}, and its credential is forgotten ({})", self.cluster, places.join(", "));
+        let mut lines = vec![format!(
+            "{} has left: {why}. Its credential is deleted ({})",
+            self.cluster,
+            places.join(", ")
+        )];
         if let Some(file) = &self.file {
-            println!("{} holds a credential that is good for nothing any more", file.display());
+            lines
+                .push(format!("the credential in {} is of no use any more: delete the file", file.display()));
         }
-        println!("an agent of this cluster that still runs here does nothing any more: stop it");
-        Ok(())
+        lines.push("an agent of this cluster that still runs here does nothing any more: stop it".to_owned());
+        let value = json!({
+            "cluster": self.cluster, "result": "left", "message": why, "deletedFrom": places, "useless": self.file,
+        });
+        self.told.say(&lines.join("\n"), &value)
     }
 }
 

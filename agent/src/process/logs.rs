@@ -5,10 +5,10 @@ use karmada_telemetry::{
     recent::Recent,
 };
 
-use super::{ProcessError, args::LogFormat};
+use super::{Failure, args::LogFormat};
 
 /// Logs to standard error from now on. Answers where the last lines are.
-pub(super) fn start(verbosity: u8, format: LogFormat) -> Result<Recent, ProcessError> {
+pub(super) fn start(verbosity: u8, format: LogFormat) -> Result<Recent, Failure> {
     let directives = std::env::var("RUST_LOG").ok();
     let crates = ["karmada_agent", "karmada_member", "karmada_client"];
     let (logs, recent) =
@@ -16,6 +16,6 @@ pub(super) fn start(verbosity: u8, format: LogFormat) -> Result<Recent, ProcessE
     match logs::start_recent(&logs, &recent) {
         // A second start (tests) keeps the first.
         Ok(()) | Err(LogsError::Twice) => Ok(recent),
-        Err(error @ LogsError::Directives(_)) => Err(ProcessError::Usage(error.to_string())),
+        Err(error @ LogsError::Directives(_)) => Err(Failure::Usage(error.to_string())),
     }
 }

@@ -27,16 +27,20 @@ use std::{
 use clap::{CommandFactory, FromArgMatches};
 use futures::FutureExt as _;
 use karmada_client::{
-    Endpoint, Kubeconfig, KubeconfigError, Rest,
+    Endpoint, Kubeconfig, Rest,
     kubeconfig::{POD_ACCOUNT, in_cluster},
     link::{Manner, renewable_client_for},
 };
 use karmada_core::windows::Windows;
 use karmada_env::Env;
 use karmada_meta::time::Time;
-use karmada_telemetry::supervisor::Supervisor;
+use karmada_telemetry::{
+    supervisor::Supervisor,
+    told::{Failure, ended, print, with_exit_codes},
+};
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
+use serde_json::{Value, json};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     task::JoinSet,
@@ -68,23 +72,6 @@ const LOCK: &str = "lock";
 /// Threads for what blocks: name resolution, and the disk, which may hang.
 const BLOCKING_THREADS: usize = 4;
 
-/// Why the program could not do its job.
-#[derive(Debug, thiserror::Error)]
-enum ProcessError {
-    /// What we were told is wrong: exit code 2.
-    #[error("{0}")]
-    Usage(String),
-    /// We failed: exit code 1.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<KubeconfigError> for ProcessError {
-    fn from(error: KubeconfigError) -> Self {
-        Self::Usage(error.to_string())
-    }
-}
-
 /// The whole program: 0 when asked to stop, 1 when it failed, 2 for bad arguments or configuration, with one line on
 /// standard error.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -98,16 +85,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let args = match Args::read(arguments) {
         Ok(args) => args,
-        Err(args::Refusal::Help(text)) => {
-            print!("{text}");
-            return ExitCode::SUCCESS;
-        }
-        Err(args::Refusal::Wrong(line)) => {
-            eprintln!("karmada-agent: {line}");
-            return ExitCode::from(2);
-        }
+        Err(refusal) => return refused("karmada-agent", refusal),
     };
-    ended(on_runtime(run(args)))
+    ended("karmada-agent", on_runtime(run(args)))
 }
 
 /// All command lines of the program, for completions and manual pages; what reads them is apart, since each word has arguments of
@@ -127,7 +107,7 @@ pub fn command() -> clap::Command {
 }
 
 /// Runs something to its end.
-fn on_runtime(run: impl Future<Output = Result<(), ProcessError>>) -> Result<(), ProcessError> {
+fn on_runtime(run: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
@@ -139,17 +119,16 @@ fn on_runtime(run: impl Future<Output = Result<(), ProcessError>>) -> Result<(),
             runtime.shutdown_background();
             ended
         }
-        Err(error) => Err(ProcessError::Failed(format!("cannot start: {error}"))),
+        Err(error) => Err(Failure::Failed(format!("cannot start: {error}"))),
     }
 }
 
-/// The exit code for how something ended, and a line if it failed.
-fn ended(ended: Result<(), ProcessError>) -> ExitCode {
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("karmada-agent: {error}");
-            ExitCode::from(if matches!(error, ProcessError::Usage(_)) { 2 } else { 1 })
+/// The exit code of whoever was refused, or only wanted help.
+fn refused(command: &str, refusal: args::Refusal) -> ExitCode {
+    match refusal {
+        args::Refusal::Help(text) => ended(command, print(&text)),
+        args::Refusal::Wrong(line) => {
+            ended(command, Err(Failure::Usage(format!("{line} (see {command} --help)"))))
         }
     }
 }
@@ -160,20 +139,14 @@ fn flags<T: CommandFactory + FromArgMatches>(
     arguments: Vec<OsString>,
 ) -> Result<T, ExitCode> {
     let line = std::iter::once(OsString::from(command)).chain(arguments);
-    let matches = T::command().color(clap::ColorChoice::Never).try_get_matches_from(line);
-    matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| match args::refusal(&error) {
-        args::Refusal::Help(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
-        args::Refusal::Wrong(line) => {
-            eprintln!("{command}: {line}");
-            ExitCode::from(2)
-        }
-    })
+    let reads = with_exit_codes(T::command()).color(clap::ColorChoice::Never);
+    let matches = reads.try_get_matches_from(line);
+    matches
+        .and_then(|matches| T::from_arg_matches(&matches))
+        .map_err(|error| refused(command, args::refusal(&error)))
 }
 
-async fn run(args: Args) -> Result<(), ProcessError> {
+async fn run(args: Args) -> Result<(), Failure> {
     let recent = logs::start(args.verbosity, args.log_format)?;
     let about = support::About::new(&args, recent);
     let env = Env::system();
@@ -182,7 +155,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
     // Nobody waits for what becomes of it, and something may be kept by which the member is healed.
     let may_be_alone = !args.join && args.leave.is_none() && args.place != Place::Nowhere;
     if !may_be_alone {
-        file.as_ref().map(File::read).transpose()?;
+        file.as_ref().map(File::read).transpose().map_err(Failure::usage)?;
     }
     // Held as long as the process lives.
     let mut _lock = None;
@@ -259,7 +232,8 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             begun = alone::begin(&ways, &standing, kept, &env) => begun?,
         };
         if let (true, Beginning::With(credential, was_there)) = (args.join, &beginning) {
-            println!("{}", joined(&args.config.cluster, credential, *was_there, &ways));
+            let (line, value) = joined(&args.config.cluster, credential, *was_there, &ways);
+            args.told.say(&line, &value)?;
         }
         let (true, Some((member, (member_client, member_link, member_identity)))) = (!args.join_only, member)
         else {
@@ -296,6 +270,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             file: args.karmada_kubeconfig.clone(),
             folder: args.state_dir.clone(),
             patience,
+            told: args.told,
             env: env.clone(),
         });
         let (hub_identity, shown) = (identity.clone(), identity.clone());
@@ -372,15 +347,20 @@ async fn run(args: Args) -> Result<(), ProcessError> {
 }
 
 /// What to say to whoever has called `join`.
-fn joined(cluster: &str, credential: &Credential, was_there: bool, ways: &Ways) -> String {
+fn joined(cluster: &str, credential: &Credential, was_there: bool, ways: &Ways) -> (String, Value) {
     let until = credential.issued.as_ref().map(|issued| Time::from_system(issued.until).to_string());
     let place = ways.keep.as_ref().map(Keep::place).unwrap_or_default();
-    format!(
-        "{cluster} has joined {}{}: the certificate ends at {}, and is kept with its key in {place}",
-        credential.endpoint.server,
+    let server = credential.endpoint.server.to_string();
+    let value = json!({
+        "cluster": cluster, "result": if was_there { "joined before" } else { "joined" }, "hub": server,
+        "certificateEnds": until, "keptIn": place,
+    });
+    let line = format!(
+        "{cluster} has joined {server}{}: the certificate ends at {}, and is kept with its key in {place}",
         if was_there { " before" } else { "" },
         until.unwrap_or_default(),
-    )
+    );
+    (line, value)
 }
 
 /// What tells the program to end.
@@ -390,10 +370,9 @@ struct Signals {
 }
 
 impl Signals {
-    fn listen() -> Result<Self, ProcessError> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| ProcessError::Failed(format!("cannot hear signals: {error}")))
-        };
+    fn listen() -> Result<Self, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::Failed(format!("cannot hear signals: {error}")));
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
@@ -413,7 +392,7 @@ async fn until_told(
     guard: Option<(Guard, CancellationToken)>,
     signals: &mut Signals,
     shutdown: &CancellationToken,
-) -> Result<(), ProcessError> {
+) -> Result<(), Failure> {
     let acts = shutdown.child_token();
     let mut agent = std::pin::pin!(agent.run(acts.clone()));
     let aside = async {
@@ -426,7 +405,7 @@ async fn until_told(
         biased;
         () = signals.next() => false,
         ended = &mut agent => {
-            return ended.map_err(|error| ProcessError::Failed(error.to_string()));
+            return ended.map_err(|error| Failure::Failed(error.to_string()));
         }
         () = aside => true,
     };
@@ -455,7 +434,7 @@ async fn until_told(
         biased;
         () = signals.next() => tracing::warn!("told twice: ending now"),
         ended = tokio::time::timeout(DRAIN, agent) => match ended {
-            Ok(ended) => return ended.map_err(|error| ProcessError::Failed(error.to_string())),
+            Ok(ended) => return ended.map_err(|error| Failure::Failed(error.to_string())),
             Err(_) => tracing::warn!("what was under way did not end in time"),
         }
     }
@@ -467,20 +446,23 @@ fn member_endpoint(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
     by_hand: bool,
-) -> Result<Endpoint, ProcessError> {
+) -> Result<Endpoint, Failure> {
+    let named =
+        |path: &Path| Kubeconfig::load(path).and_then(|file| file.endpoint(context)).map_err(Failure::usage);
     if let Some(path) = kubeconfig {
-        return Ok(Kubeconfig::load(path)?.endpoint(context)?);
+        return named(path);
     }
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (variable("KUBERNETES_SERVICE_HOST"), variable("KUBERNETES_SERVICE_PORT")) {
-        (Some(host), Some(port)) => Ok(in_cluster(&host, &port, Path::new(POD_ACCOUNT))?),
+        (Some(host), Some(port)) => in_cluster(&host, &port, Path::new(POD_ACCOUNT)).map_err(Failure::usage),
         _ => {
             let own = variable("KUBECONFIG").map(PathBuf::from);
             let own = own.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".kube/config")));
             match own.filter(|path| by_hand && path.is_file()) {
-                Some(path) => Ok(Kubeconfig::load(path)?.endpoint(context)?),
-                None => Err(ProcessError::Usage(
-                    "--kubeconfig is needed outside of a pod: it names the member cluster".into(),
+                Some(path) => named(&path),
+                None => Err(Failure::Usage(
+                    "--kubeconfig is missing: outside of a Pod, name the kubeconfig of the member cluster"
+                        .into(),
                 )),
             }
         }
@@ -489,7 +471,7 @@ fn member_endpoint(
 
 /// The agent's state: in a folder that outlives it, or none. An agent whose disk fails goes on with what it can: what was wanted of
 /// the member is still wanted, and fenced workloads are still to be stopped.
-fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, ProcessError> {
+fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, Failure> {
     let fresh = State::fresh(env);
     let Some(dir) = dir else { return Ok(fresh) };
     let goes_on = |path: &Path, error: &std::io::Error| {
@@ -512,7 +494,7 @@ fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, ProcessError> {
                     | ErrorKind::InvalidInput
             ) =>
         {
-            return Err(ProcessError::Usage(format!("--state-dir: {}: {error}", dir.display())));
+            return Err(Failure::Usage(format!("--state-dir: {}: {error}", dir.display())));
         }
         Err(error) => {
             goes_on(dir, &error);
@@ -539,7 +521,7 @@ fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, ProcessError> {
 
 /// Has a folder for this process alone: two agents that are one instance would both act, and write over each other's log. Where
 /// the disk does not let it be had nobody else can write there either.
-fn lock(dir: &Path) -> Result<Option<std::fs::File>, ProcessError> {
+fn lock(dir: &Path) -> Result<Option<std::fs::File>, Failure> {
     let path = dir.join(LOCK);
     let open = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
     // A lock needs no right to write.
@@ -553,7 +535,7 @@ fn lock(dir: &Path) -> Result<Option<std::fs::File>, ProcessError> {
     };
     match locked {
         Ok(()) => Ok(opened.ok()),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ProcessError::Failed(format!(
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Failure::Failed(format!(
             "--state-dir: another agent uses {}: end that one first, or give this one a folder of its own",
             dir.display()
         ))),
@@ -608,7 +590,7 @@ mod tests {
         assert_ne!(open_state(None, &env).unwrap(), open_state(None, &env).unwrap());
         let error = open_state(Some(&path.join("instance")), &env).unwrap_err();
         assert!(error.to_string().starts_with("--state-dir: "), "{error}");
-        assert!(matches!(error, ProcessError::Usage(_)), "a file is no folder, however often one tries");
+        assert!(matches!(error, Failure::Usage(_)), "a file is no folder, however often one tries");
         // What a power cut or another version has left.
         std::fs::write(path.join("instance"), "").unwrap();
         std::fs::write(path.join("instance.new"), "half").unwrap();

@@ -12,7 +12,7 @@ use karmada_meta::object;
 use karmada_objects::{discovery::Lookup, key::Key, kinds::CUSTOM_RESOURCE_DEFINITIONS};
 use serde_json::{Value, json};
 
-use super::{Failure, args::ApplyArgs, ask::Server, progress::Progress};
+use super::{Failure, args::ApplyArgs, ask::Server, progress::Progress, told::Told};
 
 /// Who owns the fields that this command applies.
 const FIELD_MANAGER: &str = "karmada-hub-cli";
@@ -22,8 +22,23 @@ const ESTABLISH_LOOKS: usize = 100;
 
 /// Applies every document of every file, and says of each what came of it.
 pub(super) async fn run(args: ApplyArgs, env: Env) -> Result<(), Failure> {
+    let server = Server::open(&args.server, &env)?;
+    files_to(&server, &args.paths, args.with_status, args.told, &env).await
+}
+
+/// The same to a server that is open, with the status of objects if it is asked for.
+///
+/// # Errors
+/// When a file cannot be read, or something cannot be applied.
+pub async fn files_to(
+    server: &Server,
+    paths: &[PathBuf],
+    with_status: bool,
+    told: Told,
+    env: &Env,
+) -> Result<(), Failure> {
     let mut documents = Vec::new();
-    for path in &args.paths {
+    for path in paths {
         for file in files(path)? {
             let text =
                 fs::read_to_string(&file).map_err(|e| Failure::usage(format!("{}: {e}", file.display())))?;
@@ -32,23 +47,22 @@ pub(super) async fn run(args: ApplyArgs, env: Env) -> Result<(), Failure> {
             }
         }
     }
-    let server = Server::open(&args.server, &env)?;
     let mut lookup = Lookup::default();
     let mut failed = 0usize;
-    let progress = Progress::new("apply", Some(documents.len() as u64), &env);
+    let progress = Progress::new("apply", Some(documents.len() as u64), env);
     for (file, document) in documents {
         progress.add(0, &format!("{}/{}", object::kind(&document), object::name(&document)));
-        let status = args.with_status.then(|| document["status"].clone());
-        match apply(&server, &mut lookup, document, status.as_ref()).await {
+        let status = with_status.then(|| document["status"].clone());
+        match apply(server, &mut lookup, document, status.as_ref()).await {
             Ok((label, result)) => {
                 progress.clear();
-                args.told.say(&format!("{label} {result}"), &json!({"object": label, "result": result}))?;
+                told.say(&format!("{label} {result}"), &json!({"object": label, "result": result}))?;
             }
             Err(reason) => {
                 progress.clear();
                 failed += 1;
-                if args.told.is_json() {
-                    args.told.say(
+                if told.is_json() {
+                    told.say(
                         "",
                         &json!({"file": file.display().to_string(), "result": "failed", "error": reason}),
                     )?;
@@ -63,7 +77,7 @@ pub(super) async fn run(args: ApplyArgs, env: Env) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::failed(format!(
-            "{failed} object(s) could not be applied; when that is mended, run the same command again: what is as wanted stays"
+            "{failed} object(s) could not be applied. Correct them and run the same command again: it does not change what is as wanted"
         )))
     }
 }

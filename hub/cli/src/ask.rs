@@ -109,13 +109,20 @@ impl Server {
             _ => None,
         });
         let why = said.unwrap_or_else(|| format!("no answer within {} s", PATIENCE.as_secs()));
-        format!("cannot reach {}: {why}", self.address)
+        format!(
+            "cannot reach {}: {why}. Does the hub run there? On its machine, karmada-hub doctor checks what it needs",
+            self.address
+        )
     }
 }
 
 /// The kubeconfig that a command line means.
 pub(crate) fn kubeconfig(args: &ServerArgs) -> Result<PathBuf, Failure> {
-    let none = || Failure::usage("no kubeconfig: pass --kubeconfig FILE or set KUBECONFIG");
+    let none = || {
+        Failure::usage(
+            "no kubeconfig: pass --kubeconfig FILE or set KUBECONFIG (the hub writes admin.kubeconfig into its --data-dir)",
+        )
+    };
     args.kubeconfig.clone().or_else(from_environment).ok_or_else(none)
 }
 

@@ -11,7 +11,7 @@
 //! Nothing here knows how a hub runs; `karmada-hub` brings these commands together with those that run it.
 
 pub mod agents;
-mod apply;
+pub mod apply;
 pub mod args;
 pub mod ask;
 pub mod ca;
@@ -35,44 +35,16 @@ mod rollout;
 mod shown;
 mod table;
 mod token;
-pub mod told;
 mod ui;
 mod upgrade;
 mod waves;
 mod whatif;
 
-use std::{
-    fmt,
-    io::{self, Write},
-};
-
 use karmada_env::Env;
 
 pub use args::Command;
+pub use karmada_telemetry::told::{self, Failure, print};
 pub use whatif::Wanted;
-
-/// Why a command ended badly.
-#[derive(Debug)]
-pub enum Failure {
-    /// Arguments or configuration cannot be used: exit code 2.
-    Usage(String),
-    /// The command was tried and failed: exit code 1.
-    Failed(String),
-    /// What was run on a member has ended with this exit code, which is the command's.
-    Ended(u8),
-}
-
-impl Failure {
-    /// Arguments or configuration cannot be used.
-    pub fn usage(reason: impl fmt::Display) -> Self {
-        Self::Usage(reason.to_string())
-    }
-
-    /// The command was tried and failed.
-    pub fn failed(reason: impl fmt::Display) -> Self {
-        Self::Failed(reason.to_string())
-    }
-}
 
 /// Does what a command says.
 ///
@@ -103,17 +75,5 @@ pub async fn run(command: Command, env: Env) -> Result<(), Failure> {
         Command::Exec(args) => reach::exec::run(args, env).await,
         Command::Top(args) => reach::top::run(args, env).await,
         Command::PortForward(args) => reach::forward::run(args, env).await,
-    }
-}
-
-/// Writes to standard output. A reader that has had enough is no failure.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
-        _ => Ok(()),
     }
 }

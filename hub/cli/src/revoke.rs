@@ -42,7 +42,7 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
         // A record that nobody reads would end nothing.
         Err(error) if error.is_forbidden() => {
             return Err(Failure::failed(format!(
-                "you may not get {OWN_API}, by which a hub with an API of its own is told from another API server: {error}"
+                "you may not get {OWN_API}, which shows whether this is a hub with the embedded API: {error}"
             )));
         }
         Err(error) => return Err(server.failure(&error)),
@@ -50,8 +50,8 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
     for name in &args.names {
         let epoch = end(rest, name, &env).await.map_err(|error| server.failure(&error))?;
         let line = format!(
-            "cluster/{name} credentials revoked (epoch {epoch} counts now); for new ones: karmada-hub credentials \
-             --data-dir DIR --cluster {name}"
+            "cluster/{name} credentials revoked (epoch {epoch} counts now). To let its agent in again: karmada-hub \
+             token create --cluster {name}"
         );
         args.told.say(&line, &json!({"cluster": name, "result": "revoked", "epoch": epoch}))?;
         // Right for a cluster that has gone or not come yet. Whoever has misspelled a name must know that a stolen
@@ -59,7 +59,7 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
         match rest.get(&CLUSTERS.object(None, name)).await {
             Err(error) if error.is_not_found() => {
                 eprintln!(
-                    "note: there is no Cluster {name}; if another was meant, its credentials still hold"
+                    "note: there is no Cluster {name}. If you meant another one, its credentials are still valid"
                 );
             }
             Ok(_) | Err(_) => {}
@@ -81,8 +81,8 @@ pub(super) async fn is_elsewhere(server: &Server) -> Result<bool, Error> {
 /// Until when certificates that were given before are good, for people.
 pub(super) fn until(seen: &agents::Seen) -> String {
     seen.until().map_or_else(
-        || "until its time is up".to_owned(),
-        |until| format!("until its time is up ({until} at the latest, as far as the hub has seen)"),
+        || "until it expires".to_owned(),
+        |until| format!("until it expires ({until} at the latest, as far as the hub has seen)"),
     )
 }
 
@@ -96,14 +96,14 @@ async fn revoke_elsewhere(server: &Server, names: &[String], told: Told, env: &E
             continue;
         }
         let line = format!(
-            "cluster/{name}: what the hub lets its agent do is taken back, and its tokens have ended; to let it in again: \
+            "cluster/{name}: the rights of its agent on the hub are removed, and its tokens deleted. To let it in again: \
              karmada-hub token create --cluster {name}"
         );
         told.say(&line, &json!({"cluster": name, "result": "revoked"}))?;
         let seen = agents::look(&server.objects, name).await.map_err(|error| server.failure(&error))?;
         eprintln!(
-            "note: this server cannot end a certificate. The old one of {name} renews no more, but {} it is good again once an \
-             agent joins by that name: if others may have it, join by another name, or wait",
+            "note: this server cannot revoke a certificate. The old one of {name} cannot be renewed, but {} it is valid again once an \
+             agent joins under that name. If others may have it, join under another name, or wait",
             until(&seen)
         );
     }

@@ -63,7 +63,7 @@ async fn create(args: TokenCreateArgs, env: Env) -> Result<(), Failure> {
     let made = rest.post(&collection(), &body(&args, &id, &secret, &until.to_string())).await;
     made.map_err(|error| server.failure(&error))?;
     eprintln!(
-        "a token for cluster {}, good for {} until {until}; run one of these at the member:",
+        "a token for cluster {}, valid for {} until {until}. Run one of these at the member:",
         args.cluster,
         uses(args.uses)
     );
@@ -88,7 +88,7 @@ async fn end_before(server: &Server, cluster: &str, env: &Env) -> Result<(), Fai
     if !revoke::is_registered(rest, cluster).await.map_err(|error| server.failure(&error))? {
         revoke::end(rest, cluster, env).await.map_err(|error| server.failure(&error))?;
         eprintln!(
-            "note: somebody was given a certificate for {cluster} by which no agent has registered; it holds no more"
+            "note: a certificate was issued for {cluster} before, and no agent has registered with it; it is now revoked"
         );
     }
     Ok(())
@@ -99,7 +99,7 @@ async fn end_elsewhere(server: &Server, cluster: &str, env: &Env) -> Result<(), 
     // Who may make tokens need not be one who may read and write roles. The hub looks, too, when an agent joins by this one.
     let unless_forbidden = |error: Error| match error.is_forbidden() {
         true => {
-            eprintln!("note: what was given for {cluster} before is left for the hub to take back: {error}");
+            eprintln!("note: the hub itself will revoke what was issued for {cluster} before: {error}");
             Ok(())
         }
         false => Err(server.failure(&error)),
@@ -117,14 +117,14 @@ async fn end_elsewhere(server: &Server, cluster: &str, env: &Env) -> Result<(), 
             return unless_forbidden(error);
         }
         eprintln!(
-            "note: somebody was given a certificate for {cluster} by which no agent has registered; what it could do is taken back"
+            "note: a certificate was issued for {cluster} before, and no agent has registered with it; its rights are now removed"
         );
     }
     let counts = seen.is_given() && !is_nobodys;
     if !counts && seen.until().is_some_and(|until| until > Time::from_system(env.wall())) {
         eprintln!(
-            "note: this server cannot end certificates that were given for {cluster} before. Once an agent joins by this token, the \
-             old one is good for the same objects {}: if others may have it, choose another name",
+            "note: this server cannot revoke certificates that were issued for {cluster} before. Once an agent joins with this token, \
+             the old one gives access to the same objects {}. If others may have it, choose another name",
             revoke::until(&seen)
         );
     }
@@ -132,7 +132,7 @@ async fn end_elsewhere(server: &Server, cluster: &str, env: &Env) -> Result<(), 
 }
 
 fn uses(count: u32) -> String {
-    if count == 1 { "one key".to_owned() } else { format!("{count} keys") }
+    if count == 1 { "one agent".to_owned() } else { format!("{count} agents") }
 }
 
 /// What is run at the member: with kubectl, or with nothing but the agent.

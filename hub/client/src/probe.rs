@@ -5,13 +5,14 @@
 use std::{net::SocketAddr, time::Duration};
 
 use karmada_env::Env;
-use serde_json::Value;
+use karmada_meta::way::Server;
+use serde_json::{Value, json};
 use tokio::{
     net::{TcpStream, lookup_host},
     time::timeout,
 };
 
-use crate::{Endpoint, LinkState, LinkStatus, Rest, link::client_for};
+use crate::{Endpoint, Error, LinkState, LinkStatus, Rest, link::client_for};
 
 /// For a name.
 const RESOLVE: Duration = Duration::from_secs(4);
@@ -20,80 +21,98 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// For TLS and an answer.
 const ANSWER: Duration = Duration::from_secs(9);
 
-/// The first steps: a name, and a connection.
-#[derive(Clone, Debug)]
-pub struct Reached {
-    /// The addresses that the name stands for.
-    pub addresses: Result<Vec<SocketAddr>, String>,
-    /// How long the connection took; none where there is no address.
-    pub connected: Option<Result<Duration, String>>,
-}
-
 /// All steps.
 #[derive(Clone)]
 pub struct Probed {
-    /// Whether whom we dial, the server or its proxy, can be reached.
-    pub reached: Reached,
-    /// The code of the answer to a request with our credential, and what it said; or why none came. None where there is no
-    /// connection.
-    pub answered: Option<Result<(u16, String), String>>,
+    /// Step by step.
+    pub found: Server,
     /// What `/version` said.
     pub version: Option<Value>,
-    /// By how many seconds its clock is ahead of ours.
-    pub ahead: Option<i64>,
     /// For more questions.
     pub rest: Rest,
 }
 
 impl std::fmt::Debug for Probed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Probed").field("reached", &self.reached).finish_non_exhaustive()
+        f.debug_struct("Probed").field("found", &self.found).finish_non_exhaustive()
     }
 }
 
-/// Whether a name and a port can be reached.
-pub async fn reach(host: &str, port: u16, env: &Env) -> Reached {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let addresses = match timeout(RESOLVE, lookup_host((host, port))).await {
-        Ok(Ok(found)) => Ok(found.collect::<Vec<_>>()),
+/// Whether a server, or the proxy in front of it (how it is shown, its host and port), can be reached.
+pub async fn reach(host: &str, port: u16, proxy: Option<(String, &str, u16)>, env: &Env) -> Server {
+    let (dialled, at) = match &proxy {
+        Some((_, host, port)) => (*host, *port),
+        None => (host, port),
+    };
+    let dialled = dialled.trim_start_matches('[').trim_end_matches(']');
+    let addresses = match timeout(RESOLVE, lookup_host((dialled, at))).await {
+        Ok(Ok(found)) => Ok(found.collect::<Vec<SocketAddr>>()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no answer within {} s", RESOLVE.as_secs())),
     };
-    let dialled = addresses.as_deref().unwrap_or_default();
-    if dialled.is_empty() {
-        return Reached { addresses, connected: None };
-    }
-    let begun = env.now();
-    let connected = match timeout(CONNECT, TcpStream::connect(dialled)).await {
-        Ok(Ok(_)) => Ok(env.now().saturating_sub(begun)),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", CONNECT.as_secs())),
+    let mut found = Server {
+        host: host.to_owned(),
+        port,
+        proxy: proxy.map(|(shown, ..)| shown),
+        addresses: Some(addresses.clone().map(|all| all.iter().map(ToString::to_string).collect())),
+        ..Server::default()
     };
-    Reached { addresses, connected: Some(connected) }
+    let addresses = addresses.unwrap_or_default();
+    if !addresses.is_empty() {
+        let begun = env.now();
+        found.connected = Some(match timeout(CONNECT, TcpStream::connect(&*addresses)).await {
+            Ok(Ok(_)) => Ok(env.now().saturating_sub(begun)),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", CONNECT.as_secs())),
+        });
+    }
+    found
 }
 
 /// Goes the whole way to a server.
 pub async fn probe(endpoint: &Endpoint, user_agent: &'static str, env: &Env) -> Probed {
     let usual = if endpoint.tls.is_some() { 443 } else { 80 };
-    let reached = match &endpoint.proxy {
-        Some(proxy) => reach(proxy.host(), proxy.port(), env).await,
-        None => {
-            let port = endpoint.server.port_u16().unwrap_or(usual);
-            reach(endpoint.server.host().unwrap_or_default(), port, env).await
-        }
-    };
+    let (host, port) =
+        (endpoint.server.host().unwrap_or_default(), endpoint.server.port_u16().unwrap_or(usual));
+    let proxy = endpoint.proxy.as_ref().map(|proxy| (proxy.to_string(), proxy.host(), proxy.port()));
+    let mut found = reach(host, port, proxy, env).await;
     let (client, link) = client_for(endpoint.clone(), user_agent, env.clone());
     let rest = Rest::new(client).with_deadline(ANSWER).small();
-    let mut probed = Probed { reached, answered: None, version: None, ahead: None, rest };
-    if matches!(probed.reached.connected, Some(Ok(_))) {
-        let (answered, version) = match speak(&probed.rest, &link).await {
-            Ok(version) => (Ok((200, String::new())), Some(version)),
-            Err(failed) => (failed, None),
-        };
-        (probed.answered, probed.version) = (Some(answered), version);
-        probed.ahead = link.counters().clock_ahead();
+    let mut version = None;
+    if matches!(found.connected, Some(Ok(_))) {
+        found.answered = Some(match speak(&rest, &link).await {
+            Ok(said) => {
+                version = Some(said);
+                Ok((200, String::new()))
+            }
+            Err(failed) => failed,
+        });
+        found.ahead = link.counters().clock_ahead();
     }
-    probed
+    Probed { found, version, rest }
+}
+
+/// What somebody wants to do: verb, group, resource, and namespace, which is empty for everywhere.
+pub type Wanted<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+/// Which of these a server does not let us do, in words.
+///
+/// # Errors
+/// When it does not say.
+pub async fn refused(rest: &Rest, wanted: &[Wanted<'_>]) -> Result<Vec<String>, Error> {
+    let mut refused = Vec::new();
+    for (verb, group, resource, namespace) in wanted {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource, "namespace": namespace}},
+        });
+        let answer = rest.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await?;
+        if answer["status"]["allowed"] != true {
+            let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+            refused.push(format!("{verb} {resource}{place}"));
+        }
+    }
+    Ok(refused)
 }
 
 /// The server's version, or what came instead of it.
@@ -143,14 +162,14 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_is_none_and_a_port_that_nobody_has() {
         let env = Env::system();
-        let nobody = reach("no-such-host.invalid", 1, &env).await;
-        assert!(nobody.addresses.is_err() && nobody.connected.is_none(), "{nobody:?}");
+        let nobody = reach("no-such-host.invalid", 1, None, &env).await;
+        assert!(matches!(nobody.addresses, Some(Err(_))) && nobody.connected.is_none(), "{nobody:?}");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let there = reach("127.0.0.1", port, &env).await;
+        let there = reach("127.0.0.1", port, None, &env).await;
         assert!(matches!(there.connected, Some(Ok(_))), "{there:?}");
         drop(listener);
-        let closed = reach("[127.0.0.1]", port, &env).await;
+        let closed = reach("[127.0.0.1]", port, None, &env).await;
         assert!(closed.connected.is_some_and(|connected| connected.is_err()));
     }
 
@@ -166,7 +185,7 @@ mod tests {
             }
         });
         let probed = probe(&endpoint(&format!("http://{address}")), "test", &env).await;
-        assert!(matches!(probed.reached.connected, Some(Ok(_))));
-        assert!(matches!(probed.answered, Some(Err(_))), "{:?}", probed.answered);
+        assert!(matches!(probed.found.connected, Some(Ok(_))));
+        assert!(matches!(probed.found.answered, Some(Err(_))), "{:?}", probed.found);
     }
 }

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+pub use karmada_meta::way::Server;
 use karmada_meta::{duration, time::Time};
 use serde_json::{Value, json};
 
@@ -255,25 +256,6 @@ pub fn report(program: &str, version: &str, findings: &[Finding]) -> Value {
         "ok": !has_problem(findings),
         "checks": findings.iter().map(Finding::json).collect::<Vec<_>>(),
     })
-}
-
-/// What was found of a server, step by step. A step that was not come to is missing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Server {
-    /// Its name or address, without credentials.
-    pub host: String,
-    /// And its port.
-    pub port: u16,
-    /// By which proxy it is reached, if by one.
-    pub proxy: Option<String>,
-    /// The addresses of the name that is dialled, the proxy's or the server's.
-    pub addresses: Option<Result<Vec<String>, String>>,
-    /// How long a connection took there.
-    pub connected: Option<Result<Duration, String>>,
-    /// The code that it answered to a request with our credential, and what it said; or why no answer came.
-    pub answered: Option<Result<(u16, String), String>>,
-    /// By how many seconds its clock is ahead of ours.
-    pub ahead: Option<i64>,
 }
 
 /// Judges the way to a server. `renew` is what to do about a credential that it does not take.

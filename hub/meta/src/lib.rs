@@ -9,6 +9,7 @@
 //!   sums                               in what two copies of a collection differ
 //!   renewal                            a Lease renewed in few bytes
 //!   pack                               watches in few bytes
+//!   way                                what was found on the way to a server
 //! ```
 //!
 //! Objects stay `serde_json::Value` everywhere (a typed struct would drop fields newer than itself), so
@@ -31,6 +32,7 @@ pub mod status;
 pub mod sums;
 pub mod text;
 pub mod time;
+pub mod way;
 pub mod webhook;
 
 pub use gvk::{

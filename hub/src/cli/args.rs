@@ -44,6 +44,9 @@ pub(super) enum Command {
     /// Write the objects of a hub as YAML, to apply them to another API server.
     #[command(after_long_help = EXPORT_HELP)]
     Export(ExportArgs),
+    /// Write the objects of an export into the data directory of a stopped hub.
+    #[command(after_long_help = IMPORT_HELP)]
+    Import(ImportArgs),
     /// Write the objects and keys of a hub into one file. The hub may run or be stopped.
     #[command(after_long_help = BACKUP_HELP)]
     Backup(BackupArgs),
@@ -434,6 +437,34 @@ pub(super) struct CredentialsArgs {
     /// Write to this file (mode 0600) instead of to standard output.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// When objects are imported, for `import --help`.
+const IMPORT_HELP: &str = "\
+A hub that runs acts on each object as soon as it is applied. It would create bindings and Works of its own before those
+of the export are there. So start the hub once, stop it, import, and start it again:
+
+  1. karmada-hub serve --data-dir DIR …      stop it when it is ready
+  2. karmada-hub import --data-dir DIR -f DUMP
+  3. karmada-hub serve --data-dir DIR …
+
+The status of objects is imported too. If something cannot be imported, correct it and run the same command again.";
+
+/// Arguments of `import`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(super) struct ImportArgs {
+    /// The data directory of a stopped hub, which has run before.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data_dir: PathBuf,
+    /// The hub's --encryption-provider-config, if it has one.
+    #[arg(long, value_name = "FILE")]
+    pub(super) encryption_provider_config: Option<PathBuf>,
+    /// A file, or a folder whose YAML and JSON files are imported in the order of their names. May be given more than
+    /// once.
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    pub(super) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) told: Told,
 }
 
 /// How a hub moves, for `export --help`.

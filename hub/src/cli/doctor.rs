@@ -15,13 +15,12 @@ use std::{
 use karmada_apiserver::pki::Pki;
 use karmada_cli::{Failure, print, told::Report};
 use karmada_client::{
-    Endpoint, Kubeconfig, Rest,
+    Kubeconfig, Rest,
     link::proxy::Proxy,
-    probe::{self, Probed, Reached},
+    probe::{self, Wanted},
 };
-use karmada_core::doctor::{self, Check, Finding, Folder, Server};
+use karmada_core::doctor::{self, Check, Finding, Folder};
 use karmada_env::Env;
-use serde_json::json;
 
 use super::{
     args::{DoctorArgs, ServeArgs},
@@ -37,18 +36,18 @@ const PIECE: [u8; 4_096] = [b'?'; 4_096];
 const WRITES: usize = 3;
 /// Where a hub's log is.
 const LOG: &str = "journalctl -u karmada-hub, or kubectl logs karmada-hub-0";
-/// What a hub has to be allowed on a stock kube-apiserver: verb, group, resource.
-const RIGHTS: [(&str, &str, &str); 10] = [
-    ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
-    ("create", "", "namespaces"),
-    ("patch", "work.karmada.io", "works"),
-    ("patch", "work.karmada.io", "resourcebindings"),
-    ("patch", "cluster.karmada.io", "clusters"),
-    ("watch", "policy.karmada.io", "propagationpolicies"),
-    ("watch", "apps", "deployments"),
-    ("update", "coordination.k8s.io", "leases"),
-    ("create", "", "events"),
-    ("watch", "", "secrets"),
+/// What a hub has to be allowed on a stock kube-apiserver: verb, group, resource, everywhere.
+const RIGHTS: [Wanted<'static>; 10] = [
+    ("create", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ("create", "", "namespaces", ""),
+    ("patch", "work.karmada.io", "works", ""),
+    ("patch", "work.karmada.io", "resourcebindings", ""),
+    ("patch", "cluster.karmada.io", "clusters", ""),
+    ("watch", "policy.karmada.io", "propagationpolicies", ""),
+    ("watch", "apps", "deployments", ""),
+    ("update", "coordination.k8s.io", "leases", ""),
+    ("create", "", "events", ""),
+    ("watch", "", "secrets", ""),
 ];
 
 /// Looks, and says what there is. A problem is exit code 1, without another line.
@@ -80,7 +79,7 @@ async fn look(args: &ServeArgs, env: &Env) -> Vec<Finding> {
                 about,
                 reason(&failure),
                 "an EncryptionConfiguration of apiserver.config.k8s.io/v1",
-                "mend it; without the keys in use the hub does not start",
+                "correct it; without the keys in use the hub does not start",
             ),
         });
     }
@@ -196,7 +195,7 @@ async fn running(dir: &Path, env: &Env) -> (bool, Vec<Finding>) {
         return (false, vec![Finding::skipped(Check::Health, about, why)]);
     };
     let probed = probe::probe(&endpoint, USER_AGENT, env).await;
-    match &probed.answered {
+    match &probed.found.answered {
         Some(Ok((200, _))) => {}
         Some(Ok((code, said))) => {
             let found = format!("{code}: {said}");
@@ -242,9 +241,7 @@ async fn advertised(args: &ServeArgs, runs: bool, env: &Env) -> Vec<Finding> {
     let mut findings = Vec::new();
     for host in &args.advertise {
         let about = format!("--advertise {host}");
-        let reached = probe::reach(host, args.listen.port(), env).await;
-        let facts = Server { host: host.clone(), port: args.listen.port(), ..of_reached(&reached) };
-        let mut found = doctor::server(&about, &facts, "");
+        let mut found = doctor::server(&about, &probe::reach(host, args.listen.port(), None, env).await, "");
         // Who is there is not asked here. Before the first start nobody is.
         found.retain(|finding| finding.check == Check::Dns || runs && finding.check == Check::Connection);
         findings.extend(found);
@@ -258,12 +255,17 @@ async fn proxy(env: &Env) -> Vec<Finding> {
     match Proxy::of_environment(&anywhere, |name| std::env::var(name).ok()) {
         Ok(None) => Vec::new(),
         Err(error) => {
-            vec![Finding::problem(Check::Proxy, "", error, "a proxy that can be used", "mend the variable")]
+            vec![Finding::problem(
+                Check::Proxy,
+                "",
+                error,
+                "a proxy that can be used",
+                "correct the variable",
+            )]
         }
         Ok(Some(proxy)) => {
-            let reached = probe::reach(proxy.host(), proxy.port(), env).await;
-            let facts = Server { proxy: Some(proxy.to_string()), ..of_reached(&reached) };
-            let mut found = doctor::server("outgoing", &facts, "");
+            let through = (proxy.to_string(), proxy.host(), proxy.port());
+            let mut found = doctor::server("outgoing", &probe::reach("", 0, Some(through), env).await, "");
             found.retain(|finding| matches!(finding.check, Check::Dns | Check::Proxy));
             found
         }
@@ -287,11 +289,8 @@ async fn engine(file: &Path, context: Option<&str>, env: &Env) -> Vec<Finding> {
         }
     };
     let probed = probe::probe(&endpoint, USER_AGENT, env).await;
-    let mut findings = doctor::server(
-        "engine",
-        &facts(&endpoint, &probed),
-        "give the hub a credential that the server takes",
-    );
+    let mut findings =
+        doctor::server("engine", &probed.found, "give the hub a credential that the server takes");
     if let Some(version) = probed.version.as_ref().and_then(|version| version["gitVersion"].as_str()) {
         findings.push(doctor::kubernetes("engine", version));
         findings.push(rights(&probed.rest).await);
@@ -300,44 +299,13 @@ async fn engine(file: &Path, context: Option<&str>, env: &Env) -> Vec<Finding> {
 }
 
 async fn rights(rest: &Rest) -> Finding {
-    let mut refused = Vec::new();
-    for (verb, group, resource) in RIGHTS {
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}},
-        });
-        match rest.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await {
-            Ok(answer) if answer["status"]["allowed"] == true => {}
-            Ok(_) => refused.push(format!("{verb} {resource}")),
-            Err(error) => {
-                return Finding::skipped(
-                    Check::Rights,
-                    "engine",
-                    format!("the server cannot be asked: {error}"),
-                );
-            }
+    match probe::refused(rest, &RIGHTS).await {
+        Ok(refused) => {
+            let advice = "bind the hub's user to manifests/hub/clusterrole.yaml";
+            doctor::rights("engine", RIGHTS.len(), &refused, advice)
         }
-    }
-    doctor::rights("engine", RIGHTS.len(), &refused, "bind the hub's user to manifests/hub/clusterrole.yaml")
-}
-
-fn facts(endpoint: &Endpoint, probed: &Probed) -> Server {
-    let usual = if endpoint.tls.is_some() { 443 } else { 80 };
-    Server {
-        host: endpoint.server.host().unwrap_or_default().to_owned(),
-        port: endpoint.server.port_u16().unwrap_or(usual),
-        proxy: endpoint.proxy.as_ref().map(ToString::to_string),
-        answered: probed.answered.clone(),
-        ahead: probed.ahead,
-        ..of_reached(&probed.reached)
-    }
-}
-
-fn of_reached(reached: &Reached) -> Server {
-    let addresses = reached.addresses.clone();
-    Server {
-        addresses: Some(addresses.map(|all| all.iter().map(ToString::to_string).collect())),
-        connected: reached.connected.clone(),
-        ..Server::default()
+        Err(error) => {
+            Finding::skipped(Check::Rights, "engine", format!("the server cannot be asked: {error}"))
+        }
     }
 }

@@ -1,14 +1,17 @@
-//! `karmada-hub export`: a hub's objects as YAML.
+//! `karmada-hub export`: a hub's objects as YAML; and `import`, the way back into a data directory.
 
 use std::{fs, os::unix::fs::DirBuilderExt, path::Path};
 
-use karmada_cli::{Failure, args::ServerArgs, ask::Server, print, progress::Progress};
+use karmada_cli::{Failure, apply, args::ServerArgs, ask::Server, print, progress::Progress};
 use karmada_client::Rest;
 use karmada_env::Env;
 use karmada_objects::Objects;
 use karmada_store::{OpenError, engine::redb::Redb};
 
-use super::{args::ExportArgs, serve};
+use super::{
+    args::{ExportArgs, ImportArgs},
+    serve,
+};
 use crate::engine::{
     embedded::Embedded,
     export::{self, Dump, Part, yaml},
@@ -43,23 +46,37 @@ pub(super) async fn run(args: ExportArgs, env: Env) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes objects into a data directory that no hub runs on: nobody acts on them before all are there.
+pub(super) async fn import(args: ImportArgs, env: Env) -> Result<(), Failure> {
+    let embedded = at_rest(&args.data_dir, args.encryption_provider_config.as_deref(), &env)?;
+    let server = Server::within(Objects::new(Rest::new(embedded.client())), "default", &env);
+    let applied = apply::files_to(&server, &args.paths, true, args.told, &env).await;
+    embedded.close().await.map_err(Failure::failed)?;
+    applied
+}
+
 /// The objects in a data directory that no hub runs on.
 async fn stopped(dir: &Path, config: Option<&Path>, progress: &Progress, env: &Env) -> Result<Dump, Failure> {
+    let embedded = at_rest(dir, config, env)?;
+    let dump = export::export(&Objects::new(Rest::new(embedded.client())), progress).await;
+    embedded.close().await.map_err(Failure::failed)?;
+    dump.map_err(Failure::failed)
+}
+
+/// The API over a data directory that no hub runs on.
+fn at_rest(dir: &Path, config: Option<&Path>, env: &Env) -> Result<Embedded, Failure> {
     if !dir.join("store.redb").is_file() {
         let why = "no hub has kept its objects here";
         return Err(Failure::usage(format!("--data-dir {}: {why}", dir.display())));
     }
     let engine = Redb::open(dir).map_err(|error| match error {
         OpenError::InUse { .. } => Failure::usage(format!(
-            "{error}. Stop it, or export from it while it runs: --kubeconfig {}",
+            "{error}. Stop it first, or use its API while it runs (export and apply, --kubeconfig {})",
             dir.join("admin.kubeconfig").display()
         )),
         other => Failure::failed(other),
     })?;
-    let embedded = Embedded::at_rest(engine, serve::keys(config)?, env).map_err(Failure::failed)?;
-    let dump = export::export(&Objects::new(Rest::new(embedded.client())), progress).await;
-    embedded.close().await.map_err(Failure::failed)?;
-    dump.map_err(Failure::failed)
+    Embedded::at_rest(engine, serve::keys(config)?, env).map_err(Failure::failed)
 }
 
 fn text(dump: &Dump, part: Part) -> String {

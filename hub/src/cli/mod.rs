@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 use karmada_api::consts::subject;
 use karmada_apiserver::authz::agent;
-use karmada_cli::{Failure, ask, print};
+use karmada_cli::{Failure, ask, print, told};
 use karmada_core::admit::agent::cluster_of_user;
 use karmada_env::Env;
 use karmada_meta::names::joining_name_errors;
@@ -32,15 +32,7 @@ pub fn run(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
             let _ = help.print();
             ExitCode::SUCCESS
         }
-        Err(Parsed::Failure(Failure::Usage(reason))) => {
-            eprintln!("karmada-hub: {}", one_line(&reason));
-            ExitCode::from(2)
-        }
-        Err(Parsed::Failure(Failure::Failed(reason))) => {
-            eprintln!("karmada-hub: {}", one_line(&reason));
-            ExitCode::FAILURE
-        }
-        Err(Parsed::Failure(Failure::Ended(code))) => ExitCode::from(code),
+        Err(Parsed::Failure(failure)) => told::ended("karmada-hub", Err(failure)),
     }
 }
 
@@ -70,10 +62,6 @@ fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Args, Par
     })
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 fn execute(args: Args) -> Result<(), Parsed> {
     let env = Env::system();
     match args.command {
@@ -81,6 +69,7 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Credentials(args) => ask::run(|| serve::credentials(args, env))?,
         args::Command::Ask(command) => ask::run(|| karmada_cli::run(command, env))?,
         args::Command::Export(export) => ask::run(|| export::run(export, env))?,
+        args::Command::Import(import) => ask::run(|| export::import(import, env))?,
         args::Command::Backup(backup) => ask::run(|| backup::backup(backup, env))?,
         args::Command::Restore(restore) => backup::restore(&restore, &env)?,
         args::Command::Doctor(doctor) => ask::run(|| doctor::run(*doctor, env))?,
@@ -125,6 +114,8 @@ fn stream(objects: impl IntoIterator<Item = Value>) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use karmada_cli::told::one_line;
+
     use super::*;
 
     fn refusal(args: &[&str]) -> String {

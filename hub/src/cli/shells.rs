@@ -4,33 +4,19 @@ use std::io::Write as _;
 
 use clap::{Command, CommandFactory as _};
 use clap_complete::{generate, shells};
-use karmada_cli::{Failure, print};
+use karmada_cli::{Failure, print, told::with_exit_codes};
 
 use super::args::{Args, CompletionArgs, ManPagesArgs, Program, Shell};
-
-/// What exit codes mean, in the help of every command that has nothing else to say of them.
-const EXIT_CODES: &str =
-    "Exit codes: 0 done; 1 it failed, the last line says why; 2 the arguments cannot be used.";
 
 /// The hub's command line.
 pub(super) fn command() -> Command {
     with_exit_codes(Args::command())
 }
 
-/// The same with what exit codes mean at the end of each command's help.
-fn with_exit_codes(command: Command) -> Command {
-    let long = match command.get_after_long_help() {
-        Some(text) if text.to_string().contains("Exit codes: ") => text.to_string(),
-        Some(text) => format!("{text}\n\n{EXIT_CODES}"),
-        None => EXIT_CODES.to_owned(),
-    };
-    command.after_long_help(long).mut_subcommands(with_exit_codes)
-}
-
 fn of(program: Program) -> (Command, &'static str) {
     match program {
         Program::KarmadaHub => (command(), "karmada-hub"),
-        Program::KarmadaAgent => (karmada_agent::process::command(), "karmada-agent"),
+        Program::KarmadaAgent => (with_exit_codes(karmada_agent::process::command()), "karmada-agent"),
     }
 }
 

@@ -7,6 +7,7 @@
 //!   reference  pages that are written from the code (UPDATE_DOCS=1), and compared with it otherwise
 //!   metrics    the part of them that takes processes
 //!   runnable   blocks that are run in order, with what they are to print
+//!   recording  what they have printed, as the tour shows it (UPDATE_DOCS=1)
 //! ```
 
 #![allow(
@@ -19,5 +20,6 @@
 mod metrics;
 mod names;
 mod pages;
+mod recording;
 mod reference;
 mod runnable;

@@ -11,10 +11,16 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::pages::{self, root};
+use crate::{
+    pages::{self, root},
+    recording::{self, Screen},
+};
 
 /// So long all steps of one name may take, on a busy machine.
 const LIMIT: &str = "170";
+
+/// The steps that the documentation shows as a recording.
+const RECORDED: &str = "tour";
 
 /// What marks the output of steps apart.
 const MARK: &str = "@@docs-step";
@@ -134,6 +140,19 @@ fn is_installed(program: &str) -> bool {
 }
 
 #[test]
+fn the_recording_shows_the_page_s_commands() {
+    let steps = &steps()[RECORDED];
+    let scripts: Vec<&str> =
+        steps.values().filter(|step| step.needs.is_none()).map(|step| step.script.as_str()).collect();
+    let missing = recording::missing(RECORDED, &scripts);
+    assert!(
+        missing.is_empty(),
+        "{} is older than the page, it lacks {missing:#?}\nRun UPDATE_DOCS=1 cargo test -p karmada-tests --test docs runnable",
+        recording::path(RECORDED).display()
+    );
+}
+
+#[test]
 fn what_is_marked_as_runnable_runs() {
     let all = steps();
     assert!(all.contains_key("tour"), "the newcomer's path is marked as runnable");
@@ -174,5 +193,17 @@ fn what_is_marked_as_runnable_runs() {
             }
         }
         assert!(status.success() && parts.contains_key("end"), "{name} ends with {status}:\n{said}");
+        if name == RECORDED && std::env::var_os("UPDATE_DOCS").is_some() {
+            let here = clone.dir.path().display().to_string();
+            let screens: Vec<Screen> = steps
+                .iter()
+                .filter(|(_, step)| step.needs.is_none())
+                .map(|(number, step)| Screen {
+                    typed: step.script.clone(),
+                    printed: parts[&number.to_string()].replace(&here, "~/karmada"),
+                })
+                .collect();
+            recording::write(name.as_str(), "The tour in a terminal", &screens);
+        }
     }
 }

@@ -10,6 +10,7 @@
 )]
 
 mod admission;
+mod migrating;
 mod moving;
 mod stock;
 mod terms;

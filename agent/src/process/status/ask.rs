@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::{Parser, ValueEnum};
+use karmada_telemetry::told::{Failure, ended, print};
 
 use super::{JSON, Status, write};
 use crate::process::flags;
@@ -65,17 +66,7 @@ pub(in crate::process) fn main(arguments: Vec<OsString>) -> ExitCode {
         Ok(flags) => flags,
         Err(code) => return code,
     };
-    match ask(&flags) {
-        Ok(text) => {
-            // Whoever has closed the pipe has seen enough.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(why) => {
-            eprintln!("karmada-agent status: {why}");
-            ExitCode::from(1)
-        }
-    }
+    ended("karmada-agent status", ask(&flags).map_err(Failure::Failed).and_then(|text| print(&text)))
 }
 
 fn ask(flags: &Flags) -> Result<String, String> {
@@ -112,8 +103,8 @@ pub(in crate::process) fn get(address: &str, path: &str) -> Result<String, Strin
     };
     let nobody = |error: &std::io::Error| {
         format!(
-            "no agent answers at {address}: {error}. It does not run here, or tells its health elsewhere (its \
-             --health-probe-bind-address; name that with --address)"
+            "no agent answers at {address}: {error}. Either it does not run here (systemctl status 'karmada-agent@*'), or it \
+             serves its health elsewhere: give its --health-probe-bind-address as --address"
         )
     };
     let at: Vec<SocketAddr> = address.to_socket_addrs().map_err(|error| nobody(&error))?.collect();

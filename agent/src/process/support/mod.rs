@@ -24,11 +24,11 @@ use clap::Parser;
 use flate2::{Compression, write::GzEncoder};
 use karmada_env::Env;
 use karmada_meta::time::Time;
-use karmada_telemetry::recent::Recent;
+use karmada_telemetry::{recent::Recent, told::Told};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{ProcessError, args::Args, ended, flags, status};
+use super::{Failure, args::Args, ended, flags, status};
 use crate::{Handle, Place};
 
 /// Where the agent tells what else goes into a bundle.
@@ -138,6 +138,8 @@ struct Flags {
     /// Address on which the agent serves its health (its --health-probe-bind-address).
     #[arg(long, value_name = "HOST:PORT", default_value = status::ADDRESS)]
     address: String,
+    #[command(flatten)]
+    told: Told,
 }
 
 /// Its command line.
@@ -148,17 +150,17 @@ pub(super) fn command() -> clap::Command {
 /// The command. `arguments` begin after the word.
 pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
     match flags::<Flags>("karmada-agent support-bundle", arguments) {
-        Ok(flags) => ended(run(&flags)),
+        Ok(flags) => ended("karmada-agent support-bundle", run(&flags)),
         Err(code) => code,
     }
 }
 
-fn run(flags: &Flags) -> Result<(), ProcessError> {
+fn run(flags: &Flags) -> Result<(), Failure> {
     let get = |path: &str| status::get(&flags.address, path);
     // The one that must answer: without it there is nothing to be told.
-    let support = get(PATH).map_err(ProcessError::Failed)?;
+    let support = get(PATH).map_err(Failure::Failed)?;
     let support: Support = serde_json::from_str(&support)
-        .map_err(|error| ProcessError::Failed(format!("what answers at {}: {error}", flags.address)))?;
+        .map_err(|error| Failure::Failed(format!("what answers at {}: {error}", flags.address)))?;
     // The others may fail, and say why: an agent that is in trouble is what this is for.
     let or_why = |path: &str| get(path).unwrap_or_else(|why| format!("{why}\n"));
     let now = Time::now(&Env::system());
@@ -172,18 +174,19 @@ fn run(flags: &Flags) -> Result<(), ProcessError> {
         ("state.json", pretty(&files_as_json(&support.state))),
         ("version.json", pretty(&versions(now))),
     ];
-    let bundle = pack(&texts, now).map_err(|error| ProcessError::Failed(error.to_string()))?;
+    let bundle = pack(&texts, now).map_err(|error| Failure::Failed(error.to_string()))?;
     if flags.file.as_os_str() == "-" {
         let written = std::io::stdout().write_all(&bundle);
-        return written.map_err(|error| ProcessError::Failed(format!("standard output: {error}")));
+        return written.map_err(|error| Failure::Failed(format!("standard output: {error}")));
     }
     let file = &flags.file;
-    let wrong = |error: std::io::Error| ProcessError::Failed(format!("{}: {error}", file.display()));
+    let wrong = |error: std::io::Error| Failure::Failed(format!("{}: {error}", file.display()));
     // Names of a shop's objects are in it.
     let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).map_err(wrong)?;
     target.write_all(&bundle).and_then(|()| target.sync_all()).map_err(wrong)?;
-    println!("{} was written, {} bytes; look into it before you pass it on", file.display(), bundle.len());
-    Ok(())
+    let line =
+        format!("{} was written, {} bytes; look into it before you pass it on", file.display(), bundle.len());
+    flags.told.say(&line, &json!({"file": file, "result": "written", "bytes": bundle.len()}))
 }
 
 fn pretty(value: &Value) -> String {
