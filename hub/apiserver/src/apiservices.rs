@@ -102,7 +102,7 @@ async fn settle(registry: &Registry) {
     let mut surplus = BTreeSet::new();
     for object in registry.store.snapshot().range(STORAGE, None, None) {
         if wanted.remove(&*object.key.name).is_none()
-            && object.header.labels.get(MANAGED).is_some_and(|by| &**by == "true")
+            && object.header.labels.get(MANAGED).is_some_and(|by| by == "true")
         {
             surplus.insert(object.key.clone());
         }

@@ -101,6 +101,7 @@ mod negotiate;
 pub mod node_ports;
 mod openapi;
 pub mod options;
+mod packed;
 pub mod paths;
 pub mod pki;
 mod protobuf;
@@ -367,8 +368,13 @@ pub fn open_store_sealed(
     history: HistoryLimits,
     quota: StorageQuota,
 ) -> Result<ApiStore, OpenError> {
-    let options =
-        StoreOptions { relaxed: is_relaxed, history, quota: quota.whole, ..StoreOptions::default() };
+    let options = StoreOptions {
+        relaxed: is_relaxed,
+        history,
+        quota: quota.whole,
+        packs: packed::packs,
+        ..StoreOptions::default()
+    };
     Store::open_sealed(engine, encryption, Projection::new(quota), env.clone(), options)
 }
 

@@ -286,7 +286,7 @@ async fn nothing_is_stored_that_was_judged_by_a_former_schema() {
     assert_eq!(server.get(&format!("{WIDGETS}/late")).await.body["spec"], spec);
     let stored =
         server.api.registry().store.get(&Key::new("example.com/widgets", "default", "late")).unwrap();
-    let stored: Value = serde_json::from_slice(&stored.value).unwrap();
+    let stored: Value = serde_json::from_slice(&stored.value.get()).unwrap();
     assert_eq!(stored["spec"], spec, "not only as it is read");
 }
 
