@@ -296,7 +296,7 @@ async fn what_a_program_without_records_has_written_is_brought_up_to_date() {
     let server = established().await;
     let store = &server.api.registry().store;
     let key = Key::new("apiextensions.k8s.io/customresourcedefinitions", "", "widgets.example.com");
-    let old = store.get(&key).unwrap().value.clone();
+    let old = store.get(&key).unwrap().value.get();
     let path = format!("{DEFINITIONS}/widgets.example.com");
     assert_eq!(server.patch(&path, "json", resized()).await.code, 200);
     // It writes its own definition, and nothing beside it.
