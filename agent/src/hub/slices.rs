@@ -427,7 +427,7 @@ impl Collecting<'_> {
                         if (held.digest, held.asked, &held.service)
                             == (seen.digest, asked, &seen.service) =>
                     {
-                        *pace = Pace::default();
+                        pace.settled();
                         return Act::Wait(None);
                     }
                     Some(held) if held.asked != asked => {}

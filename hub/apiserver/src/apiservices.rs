@@ -14,6 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     authn::UserInfo,
+    carried::CarriedGroup,
     kinds::{Kind, Kinds},
     options::{DeleteOptions, WriteOptions},
     registry::{Caller, Registry, Target},
@@ -49,11 +50,15 @@ const GROUPS: [(&str, i64); 21] = [
     ("resource.k8s.io", 15_900),
     ("storagemigration.k8s.io", 15_800),
 ];
+/// Those that are carried on, as Karmada registers them: their versions have 100, but for this.
+const CARRIED: i64 = 100;
+const PREFERRED: (&str, i64) = ("v1beta2.custom.metrics.k8s.io", 200);
 const VERSIONS: [((&str, &str), i64); 3] =
     [(("", "v1"), 1), (("autoscaling", "v2"), 30), (("flowcontrol.apiserver.k8s.io", "v1"), 21)];
 
-/// What there should be, by name. Groups of definitions count less than any built-in one.
-fn wanted(kinds: &Kinds) -> BTreeMap<String, Value> {
+/// What there should be, by name. Groups of definitions count less than any built-in one, and those that are carried on less
+/// than these.
+fn wanted(kinds: &Kinds, carried: &[CarriedGroup]) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     for kind in kinds.iter().filter(|kind| kind.gvr.group != GROUP) {
         let (group, version) = (kind.gvr.group.as_str(), kind.gvr.version.as_str());
@@ -74,17 +79,32 @@ fn wanted(kinds: &Kinds) -> BTreeMap<String, Value> {
             json!({"metadata": {"name": name, "labels": {MANAGED: managed}}, "spec": spec})
         });
     }
+    for group in carried {
+        for version in group.versions {
+            let name = format!("{version}.{}", group.group);
+            let priority = if name == PREFERRED.0 { PREFERRED.1 } else { CARRIED };
+            let spec = json!({"group": group.group, "version": version, "groupPriorityMinimum": CARRIED,
+                "versionPriority": priority});
+            let service = json!({"metadata": {"name": name, "labels": {MANAGED: "onstart"}}, "spec": spec});
+            all.insert(name, service);
+        }
+    }
     all
 }
 
-/// Starts the task that follows the served kinds.
-pub(crate) fn start(registry: &Arc<Registry>, tasks: &TaskTracker, shutdown: &CancellationToken) {
+/// Starts the task that follows the served kinds. What is carried on is known by then.
+pub(crate) fn start(
+    registry: &Arc<Registry>,
+    carried: Arc<Vec<CarriedGroup>>,
+    tasks: &TaskTracker,
+    shutdown: &CancellationToken,
+) {
     let (registry, shutdown) = (registry.clone(), shutdown.clone());
     tasks.spawn(async move {
         loop {
             // From before the look, so that no change is missed.
             let changed = registry.kinds_changed();
-            settle(&registry).await;
+            settle(&registry, &carried).await;
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return,
@@ -94,15 +114,15 @@ pub(crate) fn start(registry: &Arc<Registry>, tasks: &TaskTracker, shutdown: &Ca
     });
 }
 
-async fn settle(registry: &Registry) {
+async fn settle(registry: &Registry, carried: &[CarriedGroup]) {
     let (user, kinds) = (UserInfo::system("apiserver"), registry.kinds());
     let caller = Caller::internal(&user, AGENT);
     let Some(kind) = kinds.by_resource(GROUP, "v1", "apiservices") else { return };
-    let mut wanted = wanted(&kinds);
+    let mut wanted = wanted(&kinds, carried);
     let mut surplus = BTreeSet::new();
     for object in registry.store.snapshot().range(STORAGE, None, None) {
         if wanted.remove(&*object.key.name).is_none()
-            && object.header.labels.get(MANAGED).is_some_and(|by| &**by == "true")
+            && object.header.labels.get(MANAGED).is_some_and(|by| by == "true")
         {
             surplus.insert(object.key.clone());
         }

@@ -12,7 +12,7 @@
 //! and has no deadline here: how many there may be is the carrier's to say. It ends with what the client has shown for
 //! itself.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use axum::body::Body;
 use futures::future::BoxFuture;
@@ -111,25 +111,41 @@ pub struct CarriedGroup {
     /// Its versions, the preferred one first. All have the same resources.
     pub versions: &'static [&'static str],
     /// What discovery names. There may be others, which only who answers knows.
-    pub resources: &'static [CarriedResource],
+    pub resources: Arc<[CarriedResource]>,
     /// Who does it.
     pub by: Arc<dyn Carrier>,
+    /// Who knows which others there are, if anybody does.
+    pub names: Option<Arc<dyn Names>>,
+}
+
+/// Who finds out what else there is in a group, when somebody looks at one of its versions in discovery.
+pub trait Names: Send + Sync + 'static {
+    /// All that discovery is to name from now on; nothing where that is what it names already. Soon, and with what is known by
+    /// then: discovery waits for it.
+    fn look(&self, user: &UserInfo, audit_id: &str) -> BoxFuture<'static, Option<Arc<[CarriedResource]>>>;
 }
 
 /// A resource of a group that is carried on. It is read, and nothing else.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedResource {
-    /// Plural.
-    pub name: &'static str,
+    /// Plural; behind a slash what of it. One that was found out is never a label of a figure.
+    pub name: Cow<'static, str>,
     /// The kind that discovery names.
     pub kind: &'static str,
     /// Whether it is in namespaces.
     pub namespaced: bool,
+    /// Its verbs, as discovery names them.
+    pub verbs: &'static [&'static str],
 }
 
 impl CarriedResource {
-    /// Its verbs, as discovery names them.
-    pub(crate) const VERBS: [&'static str; 2] = ["get", "list"];
+    /// Its name, if that was known from the beginning.
+    pub(crate) fn fixed(&self) -> Option<&'static str> {
+        match self.name {
+            Cow::Borrowed(name) => Some(name),
+            Cow::Owned(_) => None,
+        }
+    }
 }
 
 impl fmt::Debug for CarriedGroup {
@@ -144,9 +160,16 @@ impl CarriedGroup {
         info.group == self.group && self.versions.contains(&info.version.as_str())
     }
 
-    /// Whether discovery names what a request is about.
-    pub(crate) fn names(&self, info: &RequestInfo) -> bool {
-        self.resources.iter().any(|resource| resource.name == info.resource)
+    /// What a request is about, if that has a name from the beginning.
+    pub(crate) fn fixed(&self, info: &RequestInfo) -> Option<&'static str> {
+        self.resources.iter().filter_map(CarriedResource::fixed).find(|name| *name == info.resource)
+    }
+
+    /// Whether a path of discovery is that of one of its versions.
+    pub(crate) fn is_version(&self, path: &str) -> bool {
+        let version =
+            path.strip_prefix("/apis/").and_then(|rest| rest.strip_prefix(self.group)?.strip_prefix('/'));
+        version.is_some_and(|version| self.versions.contains(&version.strip_suffix('/').unwrap_or(version)))
     }
 }
 

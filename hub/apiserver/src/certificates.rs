@@ -211,7 +211,7 @@ fn unfit(key: &Result<PublicKey<'_>, x509_parser::error::X509Error>) -> Option<S
 pub(crate) fn date_token(secret: &mut Value, store: &ApiStore) {
     let Some(cluster) = bootstrap::cluster(secret).filter(|cluster| is_cluster_name(cluster)) else { return };
     let key = Key::new(controller::SECRETS, epochs::NAMESPACE, epochs::Record::name(&cluster));
-    let record = store.get(&key).and_then(|record| serde_json::from_slice(&record.value).ok());
+    let record = store.get(&key).and_then(|record| serde_json::from_slice(&record.value.get()).ok());
     let now =
         record.map_or(0, |record: Value| epochs::Record::read(&record).map_or(0, |record| record.epoch));
     let said = object::annotation(secret, epochs::EPOCH).and_then(|epoch| epoch.parse().ok());

@@ -228,7 +228,7 @@ fn group(object: &Object) -> Option<String> {
     struct Spec {
         group: String,
     }
-    serde_json::from_slice::<Definition>(&object.value).ok().map(|definition| definition.spec.group)
+    serde_json::from_slice::<Definition>(&object.value.get()).ok().map(|definition| definition.spec.group)
 }
 
 /// Deletes the objects of a definition that is being deleted, then lets it go.
@@ -252,7 +252,7 @@ async fn end(registry: &Registry, name: &str) {
         if !stored.header.finalizers.iter().any(|f| &**f == CLEANUP) {
             return;
         }
-        let Ok(definition) = serde_json::from_slice::<Value>(&stored.value) else { return };
+        let Ok(definition) = serde_json::from_slice::<Value>(&stored.value.get()) else { return };
         let Some(mut kind) = crd::any_kind(&definition) else { return };
         if let Some(custom) = &mut kind.custom {
             custom.schemas = Some(schemas::of(&now, stored, &definition));

@@ -11,13 +11,14 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use indexmap::IndexMap;
 use karmada_meta::status::Status;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
 use crate::{
-    carried::{Carried, CarriedGroup, CarriedResource},
+    carried::{Carried, CarriedGroup},
     kinds::{Kind, Kinds, Subresource},
     negotiate::clauses,
 };
@@ -367,24 +368,38 @@ fn resources_elsewhere(group: &CarriedGroup, version: &str) -> Value {
         .iter()
         .map(|resource| {
             json!({"name": resource.name, "singularName": "", "namespaced": resource.namespaced, "kind": resource.kind,
-                "verbs": CarriedResource::VERBS})
+                "verbs": resource.verbs})
         })
         .collect();
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{}/{version}", group.group),
         "resources": resources})
 }
 
-/// The same in the aggregated form.
+/// The same in the aggregated form: what stands behind a slash is a subresource, also of what is no resource itself.
 fn aggregated_elsewhere(group: &CarriedGroup) -> Value {
-    let resources: Vec<Value> = group
-        .resources
-        .iter()
-        .map(|resource| {
-            json!({"resource": resource.name, "responseKind": {"group": "", "version": "", "kind": resource.kind},
-                "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "singularResource": "",
-                "verbs": CarriedResource::VERBS})
-        })
-        .collect();
+    let mut resources: IndexMap<&str, Value> = IndexMap::new();
+    for resource in group.resources.iter() {
+        let kind = |kind: &str| json!({"group": "", "version": "", "kind": kind});
+        let (name, sub) = match resource.name.split_once('/') {
+            Some((name, sub)) => (name, Some(sub)),
+            None => (&*resource.name, None),
+        };
+        let of = |kind: Value, verbs: &[&str]| {
+            json!({"resource": name, "responseKind": kind, "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+                "singularResource": "", "verbs": verbs})
+        };
+        let Some(sub) = sub else {
+            resources.insert(name, of(kind(resource.kind), resource.verbs));
+            continue;
+        };
+        let entry = resources.entry(name).or_insert_with(|| of(kind(""), &[]));
+        let sub = json!({"subresource": sub, "responseKind": kind(resource.kind), "verbs": resource.verbs});
+        match entry["subresources"].as_array_mut() {
+            Some(all) => all.push(sub),
+            None => entry["subresources"] = json!([sub]),
+        }
+    }
+    let resources: Vec<Value> = resources.into_values().collect();
     let version =
         |version: &&str| json!({"version": version, "resources": resources, "freshness": "Current"});
     let versions: Vec<Value> = group.versions.iter().map(version).collect();

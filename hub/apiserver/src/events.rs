@@ -127,7 +127,7 @@ impl Expirer {
             while old.len() < TOGETHER && due.first().is_some_and(|(at, _)| *at <= now) {
                 let Some((_, key)) = due.pop_first() else { break };
                 let Some(object) = self.registry.store.get(&key) else { continue };
-                let until = last_written(&object.value).unwrap_or(now) + self.ttl;
+                let until = last_written(&object.value.get()).unwrap_or(now) + self.ttl;
                 if until > now {
                     later.insert((until, key));
                 } else {

@@ -94,7 +94,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) found: OnceLock<()>,
     /// What the audit log tells of it, if anything.
     pub(crate) trail: Option<Box<Trail>>,
-    audit_id: String,
+    pub(crate) audit_id: String,
     /// Who has asked, whoever they act as.
     asked_by: String,
     /// What was shown for it.

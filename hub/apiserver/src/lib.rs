@@ -101,6 +101,7 @@ mod negotiate;
 pub mod node_ports;
 mod openapi;
 pub mod options;
+mod packed;
 pub mod paths;
 pub mod pki;
 mod protobuf;
@@ -367,8 +368,13 @@ pub fn open_store_sealed(
     history: HistoryLimits,
     quota: StorageQuota,
 ) -> Result<ApiStore, OpenError> {
-    let options =
-        StoreOptions { relaxed: is_relaxed, history, quota: quota.whole, ..StoreOptions::default() };
+    let options = StoreOptions {
+        relaxed: is_relaxed,
+        history,
+        quota: quota.whole,
+        packs: packed::packs,
+        ..StoreOptions::default()
+    };
     Store::open_sealed(engine, encryption, Projection::new(quota), env.clone(), options)
 }
 
@@ -457,7 +463,7 @@ impl ApiServer {
         namespaces::start(registry, &tasks, shutdown);
         gc::start(registry, &tasks, shutdown);
         definitions::start(registry, &tasks, shutdown).await;
-        apiservices::start(registry, &tasks, shutdown);
+        apiservices::start(registry, self.inner.carried_groups.load_full(), &tasks, shutdown);
         fill_secrets::start(registry, self.inner.issuer.clone(), &tasks, shutdown);
         let tokens = &self.inner.stored.bootstrap;
         certificates::start(registry, &self.inner.certifier, tokens, &tasks, shutdown);
@@ -552,11 +558,7 @@ impl ApiServer {
     /// Has all requests of a group carried on from now on. What kinds of objects it has here, by definitions of users, is not
     /// served any more.
     pub fn carry_group(&self, one: &CarriedGroup) {
-        self.inner.carried_groups.rcu(|all| {
-            let mut all = Vec::clone(all);
-            all.push(one.clone());
-            all
-        });
+        self.inner.carry_group(one);
     }
 
     /// What the server counts, for a page.

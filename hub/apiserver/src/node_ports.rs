@@ -229,7 +229,7 @@ impl Numbers for Claim<'_> {
 }
 
 fn ports_of(object: &Object) -> BTreeSet<u16> {
-    serde_json::from_slice::<Value>(&object.value)
+    serde_json::from_slice::<Value>(&object.value.get())
         .map_or_else(|_| BTreeSet::new(), |stored| service::held(&stored))
 }
 

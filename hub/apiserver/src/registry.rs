@@ -285,11 +285,19 @@ impl Shown {
         }
     }
 
-    /// The stored form.
-    pub fn value(&self) -> &Bytes {
+    /// How long the stored form is, in bytes.
+    pub fn size(&self) -> usize {
         match self {
-            Self::Stored(object) => &object.value,
-            Self::Made { value, .. } => value,
+            Self::Stored(object) => object.value.len(),
+            Self::Made { value, .. } => value.len(),
+        }
+    }
+
+    /// The stored form.
+    pub fn value(&self) -> Bytes {
+        match self {
+            Self::Stored(object) => object.value.get(),
+            Self::Made { value, .. } => value.clone(),
         }
     }
 
@@ -303,7 +311,7 @@ impl Shown {
 
     /// The object in a kind's served form.
     pub fn to_value(&self, kind: &Kind) -> Value {
-        let mut value = served(kind, self.value(), self.revision());
+        let mut value = served(kind, &self.value(), self.revision());
         storage::stamp(kind, &mut value, self.revision());
         value
     }
@@ -397,7 +405,7 @@ impl Registry {
 
     /// A stored object in the served form of a kind, with its resourceVersion.
     pub fn value_of(&self, kind: &Kind, object: &Object) -> Value {
-        let mut value = served(kind, &object.value, Some(object.revision));
+        let mut value = served(kind, &object.value.get(), Some(object.revision));
         storage::stamp(kind, &mut value, Some(object.revision));
         value
     }

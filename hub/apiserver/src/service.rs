@@ -158,8 +158,7 @@ impl Answers for Inner {
                 None => {
                     let groups = self.groups();
                     let group = groups.iter().find(|group| group.is_meant(info))?;
-                    let counted = group.resources.iter().find(|resource| resource.name == info.resource);
-                    (group.by.clone(), Some(counted.map_or("", |resource| resource.name)))
+                    (group.by.clone(), Some(group.fixed(info).unwrap_or_default()))
                 }
             }
         } else {
@@ -172,7 +171,7 @@ impl Answers for Inner {
     fn knows(&self, info: &RequestInfo) -> bool {
         let kinds = self.registry.kinds();
         kinds.by_resource(&info.group, &info.version, &info.resource).is_some()
-            || self.groups().iter().any(|group| group.is_meant(info) && group.names(info))
+            || self.groups().iter().any(|group| group.is_meant(info) && group.fixed(info).is_some())
     }
 
     fn body_limit(&self, info: &RequestInfo) -> usize {
@@ -192,6 +191,9 @@ impl Answers for Inner {
             return answer;
         }
         let parts = exchange.parts;
+        if parts.method == Method::GET {
+            self.look(exchange).await;
+        }
         let discovery = self.discovery.get(&self.registry.kinds(), &self.carried.load(), &self.groups());
         match discovery.respond(&info.path, &parts.headers) {
             Some(response) if matches!(parts.method, Method::GET | Method::HEAD) => {
@@ -204,9 +206,31 @@ impl Answers for Inner {
 }
 
 impl Inner {
+    /// Has a group say what else there is in it, where that is what discovery is asked for.
+    async fn look(&self, exchange: &Exchange<'_>) {
+        let groups = self.groups();
+        let Some(group) = groups.iter().find(|group| group.is_version(&exchange.info.path)) else { return };
+        let Some(names) = &group.names else { return };
+        if let Some(resources) = names.look(exchange.caller.user, &exchange.audit_id).await {
+            self.carry_group(&CarriedGroup { resources, ..group.clone() });
+        }
+    }
+
     /// The groups that are carried on.
     fn groups(&self) -> Arc<Vec<CarriedGroup>> {
         self.carried_groups.load_full()
+    }
+
+    /// Carries a group on from now on, in the place of one of the same name.
+    pub(crate) fn carry_group(&self, one: &CarriedGroup) {
+        self.carried_groups.rcu(|all| {
+            let mut all = Vec::clone(all);
+            match all.iter_mut().find(|other| other.group == one.group) {
+                Some(other) => *other = one.clone(),
+                None => all.push(one.clone()),
+            }
+            all
+        });
     }
 
     /// Documents of OpenAPI, which take a while to make.

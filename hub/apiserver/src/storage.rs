@@ -14,7 +14,10 @@
 //!
 //! The served version is thus a prefix: custom resources of several versions need no re-encoding either.
 
+mod labels;
+
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     sync::atomic::{AtomicU8, AtomicU64, Ordering},
 };
@@ -25,6 +28,7 @@ use karmada_store::{Account, Entry, Key, Project, Revision, Store};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
+pub use self::labels::Labels;
 use crate::{
     certificates,
     kinds::{Kind, rules},
@@ -40,7 +44,7 @@ pub type Object = Entry<Header>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// `metadata.labels`.
-    pub labels: BTreeMap<Box<str>, Box<str>>,
+    pub labels: Labels,
     /// `metadata.uid`.
     pub uid: Box<str>,
     /// The uids in `metadata.ownerReferences`.
@@ -177,7 +181,8 @@ impl Projection {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Meta<'a> {
-    labels: Option<BTreeMap<Box<str>, Box<str>>>,
+    #[serde(borrow)]
+    labels: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
     uid: Box<str>,
     owner_references: Option<Vec<Owner>>,
     finalizers: Option<Vec<Box<str>>>,
@@ -219,7 +224,7 @@ impl Project for Projection {
             },
         };
         Header {
-            labels: meta.labels.unwrap_or_default(),
+            labels: meta.labels.into_iter().flatten().collect(),
             uid: meta.uid,
             owners: meta.owner_references.unwrap_or_default().into_iter().map(|owner| owner.uid).collect(),
             finalizers: meta.finalizers.unwrap_or_default().into(),
@@ -444,13 +449,14 @@ impl Framer {
 /// they are taken to differ.
 pub(crate) fn differ_in_status_alone(before: &Object, after: &Object) -> bool {
     type Said<'a> = (&'a [u8], Vec<(&'a str, &'a str)>);
-    fn said(object: &Object) -> Option<Said<'_>> {
+    fn said<'a>(object: &Object, value: &'a [u8]) -> Option<Said<'a>> {
         let (start, end) = (object.header.meta_start as usize, object.header.lean_end as usize);
-        let members: BTreeMap<&str, &RawValue> = serde_json::from_slice(&object.value).ok()?;
+        let members: BTreeMap<&str, &RawValue> = serde_json::from_slice(value).ok()?;
         let members = members.into_iter().filter(|(key, _)| !matches!(*key, "metadata" | "status"));
-        Some((object.value.get(start..end)?, members.map(|(key, value)| (key, value.get())).collect()))
+        Some((value.get(start..end)?, members.map(|(key, value)| (key, value.get())).collect()))
     }
-    said(before).is_some_and(|said_before| said(after) == Some(said_before))
+    let (was, is) = (before.value.get(), after.value.get());
+    said(before, &was).is_some_and(|said_before| said(after, &is) == Some(said_before))
 }
 
 /// What Go's JSON patch library writes: an object that a patch went into has its keys sorted, any other stays as it was.
@@ -497,7 +503,7 @@ mod tests {
             let header = project("core/configmaps", &value);
             let key = Key { resource: "core/configmaps".into(), namespace: "n".into(), name: "a".into() };
             let revision = Revision::new(1);
-            Object { key, value, header, revision, create_revision: revision, account: None }
+            Object { key, value: value.into(), header, revision, create_revision: revision, account: None }
         };
         let before = object(|_| {});
         type Row = (fn(&mut Value), bool);
@@ -524,7 +530,7 @@ mod tests {
         let bytes = encode(&object);
         assert!(bytes.starts_with(b"{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"metadata\":{\"name\""));
         let header = project("core/secrets", &bytes);
-        assert_eq!(header.labels["l"], "1".into());
+        assert_eq!(header.labels.get("l"), Some("1"));
         assert_eq!((&*header.uid, &*header.owners[0], &*header.finalizers[0]), ("u", "o", "f"));
         assert_eq!(&*header.fields[0], "Opaque");
         for (framer, want) in [

@@ -545,7 +545,7 @@ impl Stream {
         revision: Revision,
     ) {
         let kind = &self.kind;
-        let (header, value) = (&object.header, &object.value);
+        let (header, value) = (&object.header, &object.value.get());
         out.put_slice(b"{\"type\":\"");
         out.put_slice(event.as_bytes());
         out.put_slice(b"\",\"object\":");

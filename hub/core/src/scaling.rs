@@ -81,7 +81,7 @@ pub fn replicas(
         let current = number(report, "resourceTemplateGeneration") >= object::generation(template)
             && number(report, "observedGeneration") >= number(report, "generation");
         let pods = number(report, "replicas");
-        if !current || number(report, "updatedReplicas") != pods {
+        if !current || pods < 0 || number(report, "updatedReplicas") != pods {
             return Replicas::Settled;
         }
         sum = i64::saturating_add(sum, pods);
@@ -165,6 +165,38 @@ mod tests {
             Replicas::Settled,
             "the sum is an older one"
         );
+        // What a member reports is not believed of another, nor twice, nor where it cannot be.
+        let twice = vec![item("a", 3, 3, 4), item("a", 3, 3, 4)];
+        assert_eq!(judge(&grown, &divided, 4, 7, twice), Replicas::Settled, "one of them twice");
+        let other = vec![item("a", 3, 3, 4), item("c", 3, 3, 4)];
+        assert_eq!(judge(&grown, &divided, 4, 7, other), Replicas::Settled, "one where it is not");
+        let negative = vec![item("a", 9, 9, 4), item("b", -3, -3, 4)];
+        assert_eq!(judge(&grown, &divided, 4, 7, negative), Replicas::Settled, "fewer than none");
+        let most = vec![item("a", i64::MAX, i64::MAX, 4), item("b", 3, 3, 4)];
+        assert_eq!(
+            judge(&template(4, i64::MAX), &divided, 4, 7, most),
+            Replicas::Are(i64::MAX),
+            "no overflow"
+        );
+        let mut blind = item("b", 3, 3, 4);
+        blind["status"] = json!(null);
+        assert_eq!(
+            judge(&grown, &divided, 4, 7, vec![item("a", 3, 3, 4), blind]),
+            Replicas::Settled,
+            "no status"
+        );
+        let mut behind = item("b", 3, 3, 4);
+        behind["status"]["observedGeneration"] = json!(1);
+        let behind = vec![item("a", 3, 3, 4), behind];
+        assert_eq!(judge(&grown, &divided, 4, 7, behind), Replicas::Settled, "its controller is behind");
+        // An edit by a user goes back to what runs, and what runs nowhere is a user's.
+        assert_eq!(judge(&template(10, 6), &divided, 10, 7, two()), Replicas::Are(6));
+        assert_eq!(judge(&template(2, 6), &divided, 2, 7, two()), Replicas::Are(6));
+        let none = vec![item("a", 0, 0, 4), item("b", 0, 0, 4)];
+        assert_eq!(judge(&template(4, 0), &divided, 4, 7, none), Replicas::Settled, "none runs");
+        let mut asks_nothing = grown.clone();
+        asks_nothing["spec"] = json!({});
+        assert_eq!(judge(&asks_nothing, &divided, 0, 7, two()), Replicas::Settled, "it has no replicas");
         let mut bare = grown;
         bare["metadata"]["labels"] = json!({});
         assert_eq!(judge(&bare, &divided, 4, 7, two()), Replicas::Settled, "not marked");

@@ -1,8 +1,11 @@
 //! `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io` on the hub: what Karmada's metrics adapter serves,
 //! and external metrics beside it.
 //!
-//! Nothing is kept for this. Members are asked themselves, in the user's name and by the way that there is: their address, or
-//! their agent's tunnel ([`super::everywhere::measured`]).
+//! Nothing is kept of what is measured. Members are asked themselves, in the user's name and by the way that there is: their
+//! address, or their agent's tunnel ([`super::everywhere::measured`]). Only the names of their metrics are kept for a while
+//! ([`names`]), for discovery.
+
+mod names;
 
 use std::sync::Arc;
 
@@ -12,23 +15,35 @@ use http::Response;
 use karmada_apiserver::carried::{Call, CarriedGroup, CarriedResource, Carrier};
 use karmada_meta::status::Status;
 
+use self::names::Metrics;
+pub(super) use self::names::{OF_ALL, OF_ONE};
 use super::{
     Shared,
     everywhere::measured::{self, Measured},
 };
 
-const RESOURCES: [CarriedResource; 2] = [
-    CarriedResource { name: "nodes", kind: "NodeMetrics", namespaced: false },
-    CarriedResource { name: "pods", kind: "PodMetrics", namespaced: true },
+/// The groups, and their versions, the preferred one first.
+const GROUPS: [(&str, &[&str], Measured); 3] = [
+    ("metrics.k8s.io", &["v1beta1"], Measured::Resources),
+    ("custom.metrics.k8s.io", &["v1beta2", "v1beta1"], Measured::Custom),
+    ("external.metrics.k8s.io", &["v1beta1"], Measured::External),
 ];
 
-/// The groups: their versions, the preferred one first, and what is known of their resources. Others are named by metrics, of
-/// which each member has its own.
-const GROUPS: [(&str, &[&str], &[CarriedResource], Measured); 3] = [
-    ("metrics.k8s.io", &["v1beta1"], &RESOURCES, Measured::Resources),
-    ("custom.metrics.k8s.io", &["v1beta2", "v1beta1"], &[], Measured::Custom),
-    ("external.metrics.k8s.io", &["v1beta1"], &[], Measured::External),
-];
+/// What is known of a group's resources. Others are named by metrics, of which each member has its own.
+fn resources(of: Measured) -> Arc<[CarriedResource]> {
+    let resource = |name: &'static str, kind, namespaced| CarriedResource {
+        name: name.into(),
+        kind,
+        namespaced,
+        verbs: &["get", "list"],
+    };
+    match of {
+        Measured::Resources => {
+            Arc::from([resource("nodes", "NodeMetrics", false), resource("pods", "PodMetrics", true)])
+        }
+        Measured::Custom | Measured::External => Arc::from([]),
+    }
+}
 
 struct Measures {
     shared: Arc<Shared>,
@@ -37,9 +52,10 @@ struct Measures {
 
 /// The groups, and who answers.
 pub(super) fn groups(shared: &Arc<Shared>) -> Vec<CarriedGroup> {
-    let group = |(group, versions, resources, of)| {
+    let group = |(group, versions, of): (&'static str, &'static [&'static str], Measured)| {
         let by = Arc::new(Measures { shared: shared.clone(), of });
-        CarriedGroup { group, versions, resources, by }
+        let names = Metrics::of(shared, group, versions, of);
+        CarriedGroup { group, versions, resources: resources(of), by, names }
     };
     GROUPS.into_iter().map(group).collect()
 }

@@ -59,7 +59,7 @@ impl Ids {
         now: Duration,
     ) -> Option<Arc<str>> {
         self.ask(store, id, name, takes, now, |entry| {
-            let read = serde_json::from_slice(&entry.value);
+            let read = serde_json::from_slice(&entry.value.get());
             read.map_or_else(|_| "".into(), |cluster: Cluster| cluster.spec.id.into())
         })
     }
@@ -126,7 +126,8 @@ mod tests {
         let ask = |id: &str, name: &str| {
             let other = ids.ask(&store, id, name, true, now.get(), |entry| {
                 reads.set(reads.get() + 1);
-                serde_json::from_slice(&entry.value).map_or_else(|_| "".into(), |c: Cluster| c.spec.id.into())
+                serde_json::from_slice(&entry.value.get())
+                    .map_or_else(|_| "".into(), |c: Cluster| c.spec.id.into())
             });
             (other.as_deref().unwrap_or("nobody").to_owned(), reads.take())
         };

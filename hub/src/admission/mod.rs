@@ -161,7 +161,7 @@ impl KarmadaAdmission {
             .range(&of_quotas, Some(namespace), None)
             .filter(|entry| !entry.header.deleting)
             .filter_map(|entry| {
-                let quota = serde_json::from_slice::<Value>(&entry.value).ok()?;
+                let quota = serde_json::from_slice::<Value>(&entry.value.get()).ok()?;
                 let spec = FederatedResourceQuotaSpec::deserialize(&quota["spec"]).ok()?;
                 Some((format!("{namespace}/{}", entry.key.name), spec))
             })
@@ -211,7 +211,7 @@ impl KarmadaAdmission {
         let others: Vec<(String, ResourceInterpreterCustomizationSpec)> = snapshot
             .range(&request.kind.storage, None, None)
             .filter_map(|entry| {
-                let other: Value = serde_json::from_slice(&entry.value).ok()?;
+                let other: Value = serde_json::from_slice(&entry.value.get()).ok()?;
                 let spec = ResourceInterpreterCustomizationSpec::deserialize(&other["spec"]).ok()?;
                 Some((entry.key.name.to_string(), spec))
             })
@@ -283,7 +283,7 @@ fn own_taints(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Stat
         .range(&request.kind.storage, None, None)
         .filter(|entry| &*entry.key.name != name)
         .filter_map(|entry| {
-            Some((entry.key.name.to_string(), spec(&serde_json::from_slice(&entry.value).ok()?)?))
+            Some((entry.key.name.to_string(), spec(&serde_json::from_slice(&entry.value.get()).ok()?)?))
         })
         .collect();
     let others = others.iter().map(|(name, spec)| (name.as_str(), spec));
@@ -400,7 +400,7 @@ fn idle(spec: &PropagationSpec, namespace: Option<&str>, kinds: &Kinds, store: &
 
 fn selects(selector: &ResourceSelector, entry: &Object) -> bool {
     let labels: BTreeMap<String, String> =
-        entry.header.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        entry.header.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     let subject = Subject {
         api_version: selector.api_version.clone(),
         kind: selector.kind.clone(),

@@ -62,7 +62,7 @@ pub(crate) fn unreachable_services(store: &ApiStore, configuration: &Value) -> V
     let snapshot = store.snapshot();
     let leads = |namespace: &str, name: &str| {
         let entry = snapshot.find("core/services", namespace, name)?;
-        let service: Value = serde_json::from_slice(&entry.value).ok()?;
+        let service: Value = serde_json::from_slice(&entry.value.get()).ok()?;
         service_host(&service).map(drop)
     };
     let webhooks = configuration["webhooks"].as_array().into_iter().flatten().enumerate();

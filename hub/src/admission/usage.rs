@@ -49,7 +49,7 @@ pub(super) fn of(binding: &Value) -> ResourceList {
 
 fn of_stored(entry: &Object) -> ResourceList {
     let binding =
-        (!entry.header.deleting).then(|| serde_json::from_slice::<Value>(&entry.value).ok()).flatten();
+        (!entry.header.deleting).then(|| serde_json::from_slice::<Value>(&entry.value.get()).ok()).flatten();
     let mut usage = binding.as_ref().map(of).unwrap_or_default();
     // So that no sum reaches what quantities end at, and what is taken off one is what was added.
     usage.values_mut().for_each(|amount| *amount = (*amount).min(Quantity::from_value(i64::MAX)));

@@ -143,7 +143,7 @@ impl Stored {
         let kind = kinds.by_resource(&CLUSTERS.group, &CLUSTERS.version, &CLUSTERS.plural);
         let page = registry.list(kind.ok_or_else(Status::no_such_resource)?, "", &ListOptions::default())?;
         let clusters = page.items.iter().filter_map(|one| {
-            let mut cluster: Cluster = serde_json::from_slice(&one.value).ok()?;
+            let mut cluster: Cluster = serde_json::from_slice(&one.value.get()).ok()?;
             cluster.status = None;
             cluster.metadata.annotations = None;
             cluster.metadata.managed_fields = None;
@@ -180,7 +180,7 @@ impl Stored {
             told::Sought { object, metric: wanted.metric.clone(), selector: wanted.selector.clone() };
         let hpas = registry.list(find(&FEDERATED_HPAS)?, &wanted.namespace, &ListOptions::default())?;
         let asking = hpas.items.iter().filter_map(|hpa| {
-            let value: Value = serde_json::from_slice(&hpa.value).ok()?;
+            let value: Value = serde_json::from_slice(&hpa.value.get()).ok()?;
             let spec = Spec::deserialize(&value["spec"]).ok()?;
             Some((hpa.key.name.to_string(), sought.place(&spec)?, spec.metrics.len()))
         });

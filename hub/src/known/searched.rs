@@ -68,7 +68,7 @@ impl Derived for Searched {
     fn rebuild(&self, now: &Snapshot<Header>) {
         let mut all = Registries::default();
         for one in now.range(REGISTRIES, None, None) {
-            all.set(&one.key.name, read(&one.key.name, &one.value));
+            all.set(&one.key.name, read(&one.key.name, &one.value.get()));
         }
         *self.registries.write() = all;
         self.changed.send_replace(());
@@ -76,7 +76,7 @@ impl Derived for Searched {
 
     fn update(&self, changed: &BTreeSet<Key>, now: &Snapshot<Header>) {
         for key in changed {
-            let spec = now.find(REGISTRIES, "", &key.name).and_then(|one| read(&key.name, &one.value));
+            let spec = now.find(REGISTRIES, "", &key.name).and_then(|one| read(&key.name, &one.value.get()));
             self.registries.write().set(&key.name, spec);
         }
         self.changed.send_replace(());

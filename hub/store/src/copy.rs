@@ -210,7 +210,7 @@ impl<H> Iterator for Walk<H> {
         }
         let entry = self.page.pop_front()?;
         let (revision, created) = (entry.revision, entry.create_revision);
-        Some((entry.key.clone(), Stored { revision, created, value: entry.value.clone() }))
+        Some((entry.key.clone(), Stored { revision, created, value: entry.value.get() }))
     }
 }
 

@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::key::{Key, Revision};
+use crate::{
+    key::{Key, Revision},
+    value::Value,
+};
 
 /// What a value takes beside its key and its bytes: its header, its places in maps, its record on disk.
 pub const VALUE_OVERHEAD: u64 = 512;
@@ -53,7 +56,7 @@ pub struct Entry<H> {
     /// The change that first stored a value under this key since it was last deleted.
     pub create_revision: Revision,
     /// The value.
-    pub value: Bytes,
+    pub value: Value,
     /// Its projection.
     pub header: H,
     /// The account it counts for.
@@ -218,7 +221,7 @@ impl<H> Event<H> {
         /// A value's key, header and numbers.
         const VALUE: usize = 256;
         let last = match (self.kind, &self.prev) {
-            (EventKind::Delete, Some(prev)) if prev.value.as_ptr() != self.entry.value.as_ptr() => {
+            (EventKind::Delete, Some(prev)) if !prev.value.is(&self.entry.value) => {
                 VALUE + self.entry.value.len()
             }
             _ => 0,

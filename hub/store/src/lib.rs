@@ -138,7 +138,7 @@
 //!
 //! - **A batch** is one sync, whatever is in it (a test holds that). On a disk that syncs in 5 ms, 64 writers of
 //!   2 kB values get 4,000 writes/s, one alone gets 200.
-//! - **Memory** is the values, once, plus keys and headers; the history adds the values that were replaced, up to
+//! - **Memory** is the values, once, plus keys and headers, those of some resources packed ([`Options::packs`]); the history adds the values that were replaced, up to
 //!   [`HistoryLimits::bytes`], or as much as the last minutes need up to [`HistoryLimits::most`]; and redb's cache 4 MiB.
 //! - **A watcher** that waits costs about 0.6 kB with its task, and nothing while its scope is quiet.
 //! - **Opening** reads the file three times (check, repair or not, load): 0.6 s for 20,000 values of 2 kB with as
@@ -161,6 +161,7 @@ mod seal;
 mod shared;
 mod state;
 mod store;
+mod value;
 mod watch;
 mod watchers;
 mod writer;
@@ -180,4 +181,5 @@ pub use scope::Scope;
 pub use seal::Seal;
 pub use state::Snapshot;
 pub use store::{Stats, Store};
+pub use value::{Dictionary, Value};
 pub use watch::Watch;

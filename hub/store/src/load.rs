@@ -15,6 +15,7 @@ use crate::{
     history::{History, Trimmed},
     key::{Key, Revision},
     state::State,
+    value::{self, Packs, Value},
 };
 
 /// A store as it was read back.
@@ -33,7 +34,7 @@ pub(crate) fn load<P: Project>(
     engine: &mut dyn Engine,
     projection: &P,
     env: &Env,
-    relaxed: fn(&str) -> bool,
+    (relaxed, packs): (fn(&str) -> bool, Packs),
 ) -> Result<Loaded<P::Header>, EngineError> {
     let Image { objects, log, marks: kept, base, forgotten, boots, .. } = engine.load()?;
     // Of resources with relaxed updates nobody knows what was lost: their history begins anew with the run.
@@ -49,8 +50,9 @@ pub(crate) fn load<P: Project>(
     }
     let (marks, boots) = begin(kept, boots, env)?;
     let mut accounts: BTreeSet<Arc<str>> = BTreeSet::new();
-    let mut entry = |key: &Key, stored: Stored| {
-        let header = projection.project(key, &stored.value);
+    // A last value that is the one before is kept once.
+    let mut entry = |key: &Key, Stored { revision, created, value: plain }: Stored, same: Option<Value>| {
+        let header = projection.project(key, &plain);
         let account = projection.account(key, &header).map(|Account { name, .. }| {
             // One name for all that counts for it.
             let known = accounts.get(&name).cloned();
@@ -59,7 +61,7 @@ pub(crate) fn load<P: Project>(
                 name
             })
         });
-        let Stored { revision, created, value } = stored;
+        let value = same.unwrap_or_else(|| value::keep(packs, key, plain));
         Arc::new(Entry { key: key.clone(), revision, create_revision: created, value, header, account })
     };
 
@@ -68,7 +70,7 @@ pub(crate) fn load<P: Project>(
         if stored.revision > kept.revision || stored.created > stored.revision {
             return Err(disagree(&key, stored.revision));
         }
-        state.insert(entry(&key, stored));
+        state.insert(entry(&key, stored, None));
     }
 
     // Backwards through the log: what a put stored is what the key has now, and after taking the put back the key
@@ -84,16 +86,17 @@ pub(crate) fn load<P: Project>(
         if revision <= trimmed.of_key(key) || revision > kept.revision {
             return Err(disagree(key, revision));
         }
-        let prev = record.prev.map(|stored| entry(key, stored));
+        let prev = record.prev.map(|stored| entry(key, stored, None));
         let (kind, new) = match (record.change, &prev) {
             (Change::Put, _) => {
                 let new = past.get_key(key).filter(|e| e.revision == revision).cloned();
                 (EventKind::Put, new.ok_or_else(|| disagree(key, revision))?)
             }
             (Change::Delete(last), Some(prev)) if past.get_key(key).is_none() => {
-                let value = last.unwrap_or_else(|| prev.value.clone());
+                let same = last.is_none().then(|| prev.value.clone());
+                let value = last.unwrap_or_else(|| prev.value.get());
                 let created = prev.create_revision;
-                (EventKind::Delete, entry(key, Stored { revision, created, value }))
+                (EventKind::Delete, entry(key, Stored { revision, created, value }, same))
             }
             (Change::Delete(_), _) => return Err(disagree(key, revision)),
         };

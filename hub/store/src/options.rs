@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::history::HistoryLimits;
+use crate::{history::HistoryLimits, value::Dictionary};
 
 /// How a store is run.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,9 @@ pub struct Options {
     pub max_value: usize,
     /// What the current values may take together, in bytes, by [`crate::Used`]; 0: anything.
     pub quota: u64,
+    /// Of which resources values are kept packed in memory, and what they have in common; nothing: as they are. For those of which
+    /// there are many, and of which each is read seldom.
+    pub packs: fn(&str) -> Option<&'static Dictionary>,
 }
 
 impl Default for Options {
@@ -39,6 +42,7 @@ impl Default for Options {
             // A request body may have 3 MiB; the server adds managed fields and the like to it.
             max_value: 4 * 1024 * 1024,
             quota: 0,
+            packs: |_| None,
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::{
     seal::Seal,
     shared::Shared,
     state::Snapshot,
+    value,
     watch::Watch,
     writer::{Answer, Message, Prepared, Request, Writer},
 };
@@ -115,8 +116,8 @@ impl<P: Project> Store<P> {
             Some(seal) => Box::new(Sealed::new(engine, seal.clone())),
         };
         let location = engine.location();
-        let loaded =
-            load(engine.as_mut(), &projection, &env, options.relaxed).map_err(|e| e.at(&location))?;
+        let loaded = load(engine.as_mut(), &projection, &env, (options.relaxed, options.packs))
+            .map_err(|e| e.at(&location))?;
         let Loaded { state, history, boots, marks } = loaded;
         let shared = Arc::new(Shared::new(state, history, marks.revision, boots));
         let blocks = engine.blocks();
@@ -297,6 +298,7 @@ impl<P: Project> Store<P> {
             let header = self.0.projection.project(&key, &value);
             let account = self.0.projection.account(&key, &header);
             let relaxed = relaxed && (self.0.options.relaxed)(&key.resource);
+            let value = value::keep(self.0.options.packs, &key, value);
             Ok(Prepared { key, expect, kind, value, header, account, relaxed })
         };
         ops.into_iter().enumerate().map(prepare).collect()

@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use karmada_env::Env;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -27,6 +26,7 @@ use crate::{
     quota::{Exceeded, Terms, Used},
     shared::Shared,
     state::State,
+    value::Value,
     writer::{
         batch::{Draft, apply, check, image},
         rewrite::Rewriting,
@@ -60,7 +60,7 @@ pub(crate) struct Prepared<H> {
     pub(crate) key: Key,
     pub(crate) expect: Expect,
     pub(crate) kind: EventKind,
-    pub(crate) value: Bytes,
+    pub(crate) value: Value,
     pub(crate) header: H,
     pub(crate) account: Option<Account>,
     pub(crate) relaxed: bool,

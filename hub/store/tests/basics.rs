@@ -376,8 +376,8 @@ async fn restarts<E: Engine>(again: impl Fn() -> E) {
     let mut watch = store.watch(Scope::resource("works"), start).unwrap();
     let mut seen = Vec::new();
     while let Some(event) = watch.try_next().unwrap() {
-        let prev = event.prev.as_ref().map(|p| p.value.clone());
-        seen.push((event.revision().get(), event.kind, event.entry.value.clone(), prev));
+        let prev = event.prev.as_ref().map(|p| p.value.get());
+        seen.push((event.revision().get(), event.kind, event.entry.value.get(), prev));
     }
     use karmada_store::EventKind::{Delete, Put};
     assert_eq!(

@@ -27,7 +27,7 @@ async fn increment(store: &Store<()>) -> Revision {
             None => (Expect::Absent, 0),
             Some(entry) => (
                 Expect::At(entry.revision),
-                std::str::from_utf8(&entry.value).unwrap().parse::<u64>().unwrap(),
+                std::str::from_utf8(&entry.value.get()).unwrap().parse::<u64>().unwrap(),
             ),
         };
         match store.commit(vec![Op::put(counter(), expect, (count + 1).to_string())]).await {
@@ -51,7 +51,7 @@ async fn nothing_is_lost_or_doubled() {
                 while seen.len() < TASKS * ROUNDS as usize {
                     let event = watch.next().await.unwrap();
                     assert_eq!(event.prev.as_ref().map(|p| p.revision), seen.last().map(|(r, _)| *r));
-                    seen.push((event.revision(), event.entry.value.clone()));
+                    seen.push((event.revision(), event.entry.value.get()));
                 }
                 seen
             })
@@ -104,12 +104,12 @@ async fn lists_and_watches_fit_together() {
                 let snapshot = store.snapshot();
                 let mut values: std::collections::BTreeMap<_, _> = snapshot
                     .range("works", Some("a"), None)
-                    .map(|e| (e.key.clone(), (e.revision, e.value.clone())))
+                    .map(|e| (e.key.clone(), (e.revision, e.value.get())))
                     .collect();
                 let mut watch = store.watch(Scope::namespace("works", "a"), snapshot.revision()).unwrap();
                 loop {
                     match watch.next().await {
-                        Ok(e) => drop(values.insert(e.key().clone(), (e.revision(), e.entry.value.clone()))),
+                        Ok(e) => drop(values.insert(e.key().clone(), (e.revision(), e.entry.value.get()))),
                         Err(WatchEnd::Closed) => return values,
                         Err(other) => panic!("{other}"),
                     }
@@ -121,7 +121,7 @@ async fn lists_and_watches_fit_together() {
     store.close().await.unwrap();
     let end = store.snapshot();
     let want: std::collections::BTreeMap<_, _> =
-        end.range("works", None, None).map(|e| (e.key.clone(), (e.revision, e.value.clone()))).collect();
+        end.range("works", None, None).map(|e| (e.key.clone(), (e.revision, e.value.get()))).collect();
     for reader in readers {
         assert_eq!(reader.await.unwrap(), want);
     }

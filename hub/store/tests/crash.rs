@@ -231,7 +231,7 @@ async fn a_failing_disk_stops_the_writer_and_not_the_readers() {
     let Err(CommitError::Io(cause)) = put("late").await else { panic!("a dead store took a write") };
     assert!(cause.cause.contains("crash disk failed: ") && !cause.full, "{cause}");
     assert_eq!(store.failure(), Some(cause));
-    assert_eq!((store.get(&key).unwrap().value.as_ref(), store.revision()), (&b"good"[..], good));
+    assert_eq!((&*store.get(&key).unwrap().value.get(), store.revision()), (&b"good"[..], good));
     assert_eq!(watch.try_next().unwrap(), None);
     assert!(store.close().await.is_err());
     drop(store);

@@ -66,7 +66,7 @@ fn told(store: &Store<()>) -> Vec<(EventKind, String)> {
     let mut watch = store.watch(Scope::resource(SECRETS), Revision::new(1)).unwrap();
     let mut told = Vec::new();
     while let Some(event) = watch.try_next().unwrap() {
-        told.push((event.kind, String::from_utf8(event.entry.value.to_vec()).unwrap()));
+        told.push((event.kind, String::from_utf8(event.entry.value.get().to_vec()).unwrap()));
     }
     told
 }

@@ -217,6 +217,75 @@ async fn nothing_is_left_of_one_that_is_deleted() {
     world.stop().await;
 }
 
+/// The MultiClusterService, its Service and its provider go, one after another.
+#[tokio::test(start_paused = true)]
+async fn in_whatever_order_its_parts_go_nothing_is_left() {
+    const ORDERS: [[&str; 3]; 6] = [
+        ["multi", "service", "provider"],
+        ["multi", "provider", "service"],
+        ["service", "multi", "provider"],
+        ["service", "provider", "multi"],
+        ["provider", "multi", "service"],
+        ["provider", "service", "multi"],
+    ];
+    for (n, order) in ORDERS.into_iter().enumerate() {
+        let (world, one, two, three) = three().await;
+        world.create(&SERVICES, service()).await;
+        world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1"], &[])).await;
+        world.until("a marker", || async { world.get(&WORKS, "karmada-es-m1", &marker()).await }).await;
+        tell(&one, &slice("web-1", &["10.0.0.1"])).await.expect("told");
+        is_brought(&world, &two, &[("m1-web-1", 1)]).await;
+        is_brought(&world, &three, &[("m1-web-1", 1)]).await;
+        let told = WORKS.object(Some("karmada-es-m1"), &slices::work_name("default", "web-1"));
+        let agents = async || {
+            if world.get(&CLUSTERS, "", "m1").await.is_some() {
+                one.act().await;
+                // Its agent takes back what nobody asks for.
+                if world.get(&WORKS, "karmada-es-m1", &marker()).await.is_none() {
+                    let _ = one.rest.delete(&told, &json!({})).await;
+                }
+            }
+            two.act().await;
+            three.act().await;
+        };
+        for part in order {
+            let (kind, namespace, name) = match part {
+                "multi" => (&MULTI_CLUSTER_SERVICES, "default", "web"),
+                "service" => (&SERVICES, "default", "web"),
+                _ => (&CLUSTERS, "", "m1"),
+            };
+            world.delete(kind, namespace, name).await.expect("deleted");
+            // All at once, or with time between.
+            for _ in 0..n % 3 {
+                agents().await;
+                sleep(Duration::from_secs(3)).await;
+            }
+        }
+        let left = || async {
+            agents().await;
+            let parts = [
+                (&MULTI_CLUSTER_SERVICES, "default", "web"),
+                (&SERVICES, "default", "web"),
+                (&RESOURCE_BINDINGS, "default", "web-service"),
+                (&CLUSTERS, "", "m1"),
+            ];
+            for (kind, namespace, name) in parts {
+                if world.get(kind, namespace, name).await.is_some() {
+                    return None;
+                }
+            }
+            let works = world.list(&WORKS, None).await;
+            let is_its = |work: &Value| {
+                let manifest = &work["spec"]["workload"]["manifests"][0];
+                ["EndpointSlice", "MultiClusterService", "Service"].contains(&object::kind(manifest))
+            };
+            (!works.iter().any(is_its)).then_some(())
+        };
+        world.until(&format!("nothing is left when they go in the order {order:?}"), left).await;
+        world.stop().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn endpoints_of_a_silent_provider_stay_and_are_withdrawn_if_somebody_asks() {
     let (world, one, two, three) = three().await;

@@ -312,6 +312,67 @@ async fn a_client_reaches_pods_of_another_cluster_while_they_roll_and_their_link
     world.stop().await;
 }
 
+/// Has the first member's slice have these endpoints, and answers after what time the second one's has them.
+async fn told(world: &World, addresses: &[&str]) -> Duration {
+    let collection = format!("/apis/discovery.k8s.io/v1/namespaces/{NS}/endpointslices");
+    let endpoints: Vec<Value> = addresses
+        .iter()
+        .map(|address| json!({"addresses": [address], "conditions": {"ready": true}}))
+        .collect();
+    let mut slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "web-abcde", "namespace": NS, "labels": {"kubernetes.io/service-name": "web",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
+        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+    });
+    slice["endpoints"] = endpoints.into();
+    let (provider, consumer) = (&world.members[0].api, &world.members[1].api);
+    let begun = Instant::now();
+    match provider.get(&format!("{collection}/web-abcde")).await {
+        Ok(live) => {
+            slice["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+            provider.put(&format!("{collection}/web-abcde"), &slice).await.unwrap();
+        }
+        Err(_) => drop(provider.post(&collection, &slice).await.unwrap()),
+    }
+    let want: BTreeSet<String> = addresses.iter().map(|address| (*address).to_owned()).collect();
+    let name = "member1-web-abcde";
+    while slices_of(consumer).await.get(name).is_none_or(|(_, ready)| *ready != want) {
+        assert!(begun.elapsed() < PATIENCE, "the consumer has not got {addresses:?}");
+        sleep(Duration::from_millis(1)).await;
+    }
+    begun.elapsed()
+}
+
+/// In virtual time, which passes only where somebody waits.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_is_lost_waits_for_nothing_on_its_way() {
+    let soon = Duration::from_millis(50);
+    let world = World::configured(188, 2, HubConfig::default(), &kubesim::Config::default()).await;
+    post(&world, &format!("/api/v1/namespaces/{NS}/services"), &service()).await;
+    post(&world, &multis(), &multi(&["member1"], &["member2"])).await;
+    for member in [0, 1] {
+        let path = format!("/api/v1/namespaces/{NS}/services/web");
+        world.member_until(member, &path, "there", PATIENCE, |_| true).await;
+    }
+    told(&world, &["10.0.0.1", "10.0.0.2"]).await;
+    sleep(10 * SECOND).await;
+    let came = told(&world, &["10.0.0.1", "10.0.0.2", "10.0.0.3"]).await;
+    assert!(came >= SECOND && came < SECOND + soon, "what comes is gathered for a second: {came:?}");
+    // Although it has just been told of.
+    let went = told(&world, &["10.0.0.1", "10.0.0.2"]).await;
+    assert!(went < soon, "{went:?}");
+    sleep(10 * SECOND).await;
+    let went = told(&world, &["10.0.0.1"]).await;
+    assert!(went < soon, "{went:?}");
+    let went = told(&world, &[]).await;
+    assert!(went < soon, "{went:?}");
+    // One that was lost in the same moment waits.
+    let came = told(&world, &["10.0.0.4"]).await;
+    assert!(came >= 3 * SECOND && came < 5 * SECOND, "{came:?}");
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_cluster_exports_is_imported_elsewhere_and_leaves_nothing_behind() {
     let (mut world, _running) = world(183, 3).await;

@@ -276,7 +276,7 @@ impl BootstrapTokens {
     fn take(&self, id: &str, now: &Snapshot<Header>) {
         let name = format!("{PREFIX}{id}");
         let token = now.find(SECRETS, NAMESPACE, &name).and_then(|secret| {
-            let read = serde_json::from_slice(&secret.value).map_err(|error| error.to_string());
+            let read = serde_json::from_slice(&secret.value.get()).map_err(|error| error.to_string());
             read.and_then(|secret: Value| Token::read(id, &secret))
                 .inspect_err(|why| {
                     tracing::debug!(secret = name, why, "nobody gets in by this bootstrap token")

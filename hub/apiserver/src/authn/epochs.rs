@@ -227,7 +227,7 @@ impl Epochs {
         let record = match now.find(SECRETS, NAMESPACE, &Record::name(cluster)) {
             None => Record::default(),
             Some(secret) => {
-                let read = serde_json::from_slice(&secret.value).map_err(|error| error.to_string());
+                let read = serde_json::from_slice(&secret.value.get()).map_err(|error| error.to_string());
                 read.and_then(|secret: Value| Record::read(&secret)).unwrap_or_else(|why| {
                     // Nobody gets in by a damaged record.
                     tracing::error!(

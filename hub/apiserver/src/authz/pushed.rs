@@ -59,13 +59,13 @@ impl Derived for Pushed {
 
     fn rebuild(&self, now: &Snapshot<Header>) {
         let all = now.range(CLUSTERS, None, None);
-        let pushed = all.filter(|one| is_pushed(&one.value)).map(|one| Arc::from(&*one.key.name));
+        let pushed = all.filter(|one| is_pushed(&one.value.get())).map(|one| Arc::from(&*one.key.name));
         *self.0.write() = pushed.collect();
     }
 
     fn update(&self, changed: &BTreeSet<Key>, now: &Snapshot<Header>) {
         for key in changed {
-            let is = now.find(CLUSTERS, "", &key.name).is_some_and(|one| is_pushed(&one.value));
+            let is = now.find(CLUSTERS, "", &key.name).is_some_and(|one| is_pushed(&one.value.get()));
             if is == self.has(&key.name) {
                 continue;
             }

@@ -117,7 +117,7 @@ impl Rbac {
     /// What an object has become. Parsed before anybody has to wait for it.
     fn read(key: &Key, now: &Snapshot<Header>) -> Option<Change> {
         let object = now.get(key);
-        let value = || -> Option<Value> { serde_json::from_slice(&object?.value).ok() };
+        let value = || -> Option<Value> { serde_json::from_slice(&object?.value.get()).ok() };
         let place = Place::new(&key.namespace, &key.name);
         match &*key.resource {
             ROLES | CLUSTER_ROLES => Some(Change::Role(place, value().map(|v| index::Role::of(&v)))),

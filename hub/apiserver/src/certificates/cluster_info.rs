@@ -112,7 +112,7 @@ impl Tokens {
                     self.read += 1;
                 }
                 let id = secret.key.name.strip_prefix(bootstrap::PREFIX).unwrap_or_default();
-                let value: Value = serde_json::from_slice(&secret.value).unwrap_or_default();
+                let value: Value = serde_json::from_slice(&secret.value.get()).unwrap_or_default();
                 let signature = bootstrap::signing(id, &value);
                 Token {
                     revision: secret.revision,
@@ -246,7 +246,7 @@ impl Publisher {
             let key = Key::new(SECRETS, bootstrap::NAMESPACE, &*name);
             let Some(secret) = self.registry.store.get(&key) else { continue };
             // As it is now: it may have been given more time.
-            let value: Value = serde_json::from_slice(&secret.value).unwrap_or_default();
+            let value: Value = serde_json::from_slice(&secret.value.get()).unwrap_or_default();
             if bootstrap::ends_at(&value).is_some_and(|ends| self.registry.env.wall() >= ends) {
                 tracing::info!(secret = %name, "a bootstrap token goes, whose time is up");
                 delete(&self.registry, &self.user, &secret, "", "secrets").await;

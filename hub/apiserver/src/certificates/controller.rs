@@ -269,7 +269,7 @@ impl Controller {
             let (guard, record) = (Guard::Holds(key, Expect::Absent), epochs::Record::default());
             return Ok(Recorded { guard, record, live: None });
         };
-        let value: Value = serde_json::from_slice(&secret.value).map_err(Status::internal)?;
+        let value: Value = serde_json::from_slice(&secret.value.get()).map_err(Status::internal)?;
         let record = epochs::Record::read(&value).map_err(|why| {
             Status::internal(format!("the record of the credentials of cluster {cluster:?}: {why}"))
         })?;
@@ -315,7 +315,7 @@ impl Controller {
 
     fn is_pushed(&self, cluster: &str) -> bool {
         let there = self.registry.store.get(&Key::new(CLUSTERS, "", cluster));
-        there.is_some_and(|there| is_pushed(&there.value))
+        there.is_some_and(|there| is_pushed(&there.value.get()))
     }
 
     /// The record from then on, when a certificate is given to somebody who has none that counts: whoever renews has.
@@ -386,7 +386,7 @@ impl Controller {
         let now = self.registry.env.wall();
         let mut past = Vec::new();
         for (index, request) in snapshot.range(STORAGE, None, None).enumerate() {
-            let value: Value = serde_json::from_slice(&request.value).unwrap_or_default();
+            let value: Value = serde_json::from_slice(&request.value.get()).unwrap_or_default();
             if policy::is_past(&value, made(&value), now) {
                 past.push(request.clone());
             }
@@ -413,7 +413,7 @@ impl Controller {
 
 /// Whether the agent of a Cluster has registered it.
 fn is_registered(cluster: &Object) -> bool {
-    serde_json::from_slice(&cluster.value).is_ok_and(|value: Value| policy::has_registered(&value))
+    serde_json::from_slice(&cluster.value.get()).is_ok_and(|value: Value| policy::has_registered(&value))
 }
 
 /// Which credentials of a cluster's agent count.

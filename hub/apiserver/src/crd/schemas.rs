@@ -35,7 +35,7 @@ fn record(definition: &Value) -> String {
 /// Since when the schemas of a stored definition are what they are.
 pub(crate) fn of(now: &Snapshot<Header>, stored: &Object, definition: &Value) -> Schemas {
     let own = record(definition);
-    let known = now.find(RECORDS, "", &stored.key.name).filter(|known| *known.value == *own.as_bytes());
+    let known = now.find(RECORDS, "", &stored.key.name).filter(|known| known.value == *own.as_bytes());
     let object = known.map_or(stored, |known| &**known);
     Schemas { key: object.key.clone(), since: object.revision }
 }
@@ -48,12 +48,12 @@ pub(crate) fn beside(store: &ApiStore, op: &Op) -> Option<Op> {
     let key = key(&op.key.name);
     let known = store.get(&key);
     match &op.action {
-        Action::Delete(_) => known.map(|record| Op::delete(key, Expect::Any, record.value.clone())),
+        Action::Delete(_) => known.map(|record| Op::delete(key, Expect::Any, record.value.get())),
         Action::Put(definition) => {
             let new = record(&serde_json::from_slice(definition).ok()?);
-            let known = known.is_some_and(|known| *known.value == *new.as_bytes());
+            let known = known.is_some_and(|known| known.value == *new.as_bytes());
             // What a program without records has written since is not in the record.
-            let live = || Some(record(&serde_json::from_slice(&store.get(&op.key)?.value).ok()?));
+            let live = || Some(record(&serde_json::from_slice(&store.get(&op.key)?.value.get()).ok()?));
             let same = known && live().is_some_and(|live| live == new);
             (!same).then(|| Op::put(key, Expect::Any, new))
         }

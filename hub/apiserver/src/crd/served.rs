@@ -166,7 +166,7 @@ impl Derived for Served {
 
 /// What a stored definition says.
 fn read(object: &Object, all: &Snapshot<Header>) -> Option<Known> {
-    let definition: Value = match serde_json::from_slice(&object.value) {
+    let definition: Value = match serde_json::from_slice(&object.value.get()) {
         Ok(definition) => definition,
         Err(error) => {
             let name = &*object.key.name;

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::{
+    carried::CarriedResource,
     crd,
     kinds::{built_in_specs, rules},
 };
@@ -177,14 +178,26 @@ fn a_group_that_is_carried_on_is_discovered() {
             Box::pin(std::future::ready(Err(Status::no_such_resource())))
         }
     }
-    let of = |group, versions, resources| CarriedGroup { group, versions, resources, by: Arc::new(Nobody) };
-    let pods = CarriedResource { name: "pods", kind: "PodMetrics", namespaced: true };
-    let nodes = CarriedResource { name: "nodes", kind: "NodeMetrics", namespaced: false };
-    let resources: &'static [CarriedResource] = Box::leak(Box::new([nodes, pods]));
+    let of = |group, versions, resources| CarriedGroup {
+        group,
+        versions,
+        resources,
+        by: Arc::new(Nobody),
+        names: None,
+    };
+    let of_kind = |name: &str, kind, namespaced, verbs| CarriedResource {
+        name: name.to_owned().into(),
+        kind,
+        namespaced,
+        verbs,
+    };
+    let pods = of_kind("pods", "PodMetrics", true, &["get", "list"]);
+    let nodes = of_kind("nodes", "NodeMetrics", false, &["get", "list"]);
+    let hits = |of: &str| of_kind(&format!("{of}/hits"), "MetricValueList", true, &["get"]);
     let groups = [
-        of("metrics.k8s.io", &["v1beta1"], resources),
-        of("custom.metrics.k8s.io", &["v1beta2", "v1beta1"], &[]),
-        of("example.com", &["v2"], &[]),
+        of("metrics.k8s.io", &["v1beta1"], Arc::from([nodes, pods])),
+        of("custom.metrics.k8s.io", &["v1beta2", "v1beta1"], Arc::from([hits("pods"), hits("services")])),
+        of("example.com", &["v2"], Arc::from([])),
     ];
     let kinds = Kinds::new(custom("Namespaced", &["v1"]).into_iter().map(Arc::new));
     let discovery = Discovery::new(&kinds, &[], &groups);
@@ -214,10 +227,28 @@ fn a_group_that_is_carried_on_is_discovered() {
     );
     let pods = json!({"name": "pods", "singularName": "", "namespaced": true, "kind": "PodMetrics", "verbs": ["get", "list"]});
     assert_eq!(list["resources"][1], pods);
-    assert_eq!(body("/apis/custom.metrics.k8s.io/v1beta1", "")["resources"], json!([]));
+    assert_eq!(
+        body("/apis/custom.metrics.k8s.io/v1beta1", "")["resources"][1],
+        json!({"name": "services/hits", "singularName": "", "namespaced": true, "kind": "MetricValueList", "verbs": ["get"]})
+    );
+    assert_eq!(body("/apis/example.com/v2", "")["resources"], json!([]));
     assert_eq!(get(&discovery, "/apis/metrics.k8s.io/v1", "").0, 404);
     let aggregated = body("/apis", V2);
     let first = &aggregated["items"][0];
     assert_eq!(first["metadata"]["name"], "metrics.k8s.io");
     assert_eq!(first["versions"][0]["resources"][0]["scope"], "Cluster");
+    // As the aggregator has what stands behind a slash.
+    let services = &aggregated["items"][1]["versions"][0]["resources"][1];
+    assert_eq!((&services["resource"], &services["verbs"]), (&json!("services"), &json!([])));
+    let hits = json!({"subresource": "hits", "responseKind": {"group": "", "version": "", "kind": "MetricValueList"}, "verbs": ["get"]});
+    assert_eq!(services["subresources"], json!([hits]));
+    for (path, is) in [
+        ("/apis/custom.metrics.k8s.io/v1beta2", true),
+        ("/apis/custom.metrics.k8s.io/v1beta1/", true),
+        ("/apis/custom.metrics.k8s.io/v1", false),
+        ("/apis/custom.metrics.k8s.io", false),
+        ("/apis/custom.metrics.k8s.io/v1beta2/x", false),
+    ] {
+        assert_eq!(groups[1].is_version(path), is, "{path}");
+    }
 }

@@ -105,7 +105,7 @@ impl Registry {
             let holds = grace > 0 || !object::finalizers(&new).is_empty() || kind.shape.holds_deletion(&new);
             if !holds {
                 if &*kind.storage != "core/pods" {
-                    return Next::Goes(live.value.clone());
+                    return Next::Goes(live.value.get());
                 }
                 // Pods always end gracefully, if only for no time at all.
                 self.mark_deleting(kind, &mut new, &old, 0);

@@ -85,7 +85,7 @@ impl Registry {
         let Some(stored) = self.store.get(&storage::key_of(storage, namespace, name)) else {
             return Err(Status::not_found(&GroupResource::new(GROUP, resource), name));
         };
-        let stored: Value = serde_json::from_slice(&stored.value).map_err(Status::internal)?;
+        let stored: Value = serde_json::from_slice(&stored.value.get()).map_err(Status::internal)?;
         writer.has(&PolicyRule::all_of(&stored))
     }
 }

@@ -79,7 +79,7 @@ impl Filter {
 
     /// Whether an object passes.
     pub fn matches(&self, kind: &Kind, object: &Object) -> bool {
-        self.matches_parts(kind, &object.key, &object.header, &object.value)
+        self.matches_parts(kind, &object.key, &object.header, || object.value.get())
     }
 
     fn matches_parts(
@@ -87,16 +87,16 @@ impl Filter {
         kind: &Kind,
         key: &karmada_store::Key,
         header: &Header,
-        value: &bytes::Bytes,
+        value: impl Fn() -> bytes::Bytes,
     ) -> bool {
         // However many fields are asked for, it is read once.
         let served = OnceCell::new();
         let read = || {
-            let stored = serde_json::from_slice(value).ok()?;
+            let stored = serde_json::from_slice(&value()).ok()?;
             Some(kind.shape.to_served(stored))
         };
         self.within.as_ref().is_none_or(|within| within.has(&key.name))
-            && self.labels.matches_with(|label| header.labels.get(label).map(|v| &**v))
+            && self.labels.matches_with(|label| header.labels.get(label))
             && self.fields.matches(|path| match path {
                 "metadata.name" => Some(key.name.to_string()),
                 "metadata.namespace" => Some(key.namespace.to_string()),

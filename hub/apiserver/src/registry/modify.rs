@@ -220,7 +220,7 @@ impl Registry {
         if gone {
             // The client is shown what it made of the object, watchers the last state that was stored.
             let shown = self.made(target, value, Some(live.revision));
-            let delete = Op::delete(live.key.clone(), at, live.value.clone());
+            let delete = Op::delete(live.key.clone(), at, live.value.get());
             let deleted = self.commit_if(caller, how.guards.clone(), delete, Purpose::Upkeep).await?;
             return Ok(deleted.map(|_| Written { shown, created: false }));
         }

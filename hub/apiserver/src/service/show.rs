@@ -27,7 +27,7 @@ impl Handler<'_> {
         code: StatusCode,
     ) -> Result<Response<Body>, Status> {
         let make = || self.response(shown, accepted, code);
-        let size = shown.value().len();
+        let size = shown.size();
         // Also where it is only copied and compressed: that is how large objects are shown to one after another.
         self.exchange.caller.weigh(size).await?;
         self.inner.registry.pool.run(size, make).await?
@@ -40,7 +40,7 @@ impl Handler<'_> {
         code: StatusCode,
     ) -> Result<Response<Body>, Status> {
         let kind = self.kind;
-        let (header, value, revision) = (shown.header(), shown.value(), shown.revision());
+        let (header, value, revision) = (shown.header(), &shown.value(), shown.revision());
         let lean = accepted.lean;
         let json = match &accepted.form {
             Form::Object if kind.serves_as_stored(revision) => {
@@ -230,7 +230,7 @@ impl Handler<'_> {
                 out.extend_from_slice(b",");
             }
             if accepted.form != Form::Object || kind.serves_as_stored(Some(object.revision)) {
-                framer.write(&mut out, &object.header, &object.value, Some(object.revision));
+                framer.write(&mut out, &object.header, &object.value.get(), Some(object.revision));
             } else {
                 let mut value = self.inner.registry.value_of(kind, object);
                 if let Some(map) = value.as_object_mut().filter(|_| kind.custom.is_none()) {

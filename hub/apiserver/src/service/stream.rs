@@ -64,7 +64,7 @@ impl Pieces {
                 break;
             };
             out.extend_from_slice(&mem::replace(&mut self.before, Bytes::from_static(b",")));
-            self.framer.write(&mut out, &object.header, &object.value, Some(object.revision));
+            self.framer.write(&mut out, &object.header, &object.value.get(), Some(object.revision));
         }
         out.freeze()
     }

@@ -446,12 +446,31 @@ fn binding(column: &str, object: &Value) -> Value {
     }
 }
 
+/// `True`, or `False` with the reason in brackets.
+fn available(service: &Value) -> String {
+    let condition = array(service, "/status/conditions").iter().find(|one| one["type"] == "Available");
+    match condition.map(|one| (text(one, "/status"), text(one, "/reason"))) {
+        None => "Unknown".to_owned(),
+        Some(("True", _)) => "True".to_owned(),
+        Some((status, reason)) => format!("{status} ({reason})"),
+    }
+}
+
 /// Kinds of which one column takes more than a field.
 fn other(kind: &str, column: &str, object: &Value) -> Value {
     match (kind, column) {
         (_, "Webhooks") => json!(count(object, "/webhooks")),
         (_, "Validations") => json!(count(object, "/spec/validations")),
         (_, "Mutations") => json!(count(object, "/spec/mutations")),
+        // All are served here.
+        ("apiregistration.k8s.io/APIService", "Service") => json!(match object.pointer("/spec/service") {
+            Some(Value::Object(service)) => {
+                let part = |name: &str| service.get(name).and_then(Value::as_str).unwrap_or_default();
+                format!("{}/{}", part("namespace"), part("name"))
+            }
+            _ => "Local".to_owned(),
+        }),
+        ("apiregistration.k8s.io/APIService", "Available") => json!(available(object)),
         ("scheduling.k8s.io/PriorityClass", "Value") => json!(int(object, "/value")),
         ("scheduling.k8s.io/PriorityClass", "Global-Default") => {
             json!(object["globalDefault"] == Value::Bool(true))

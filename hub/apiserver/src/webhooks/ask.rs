@@ -185,7 +185,7 @@ impl Registry {
         };
         let service = |namespace: &str, name: &str| {
             let entry = self.store.get(&storage::key_of("core/services", namespace, name))?;
-            serde_json::from_slice(&entry.value).ok()
+            serde_json::from_slice(&entry.value.get()).ok()
         };
         let place = place::find(hook, service)
             .map_err(|why| Failed::Call(format!("failed to call webhook: {why}{}", caller.way_out())))?;

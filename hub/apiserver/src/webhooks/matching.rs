@@ -140,7 +140,7 @@ impl NamespaceLabels<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         match self {
             Self::New(object) => label(object, key),
-            Self::Stored(object) => object.header.labels.get(key).map(|value| &**value),
+            Self::Stored(object) => object.header.labels.get(key),
         }
     }
 }

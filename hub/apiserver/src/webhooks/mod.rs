@@ -139,7 +139,7 @@ impl Webhooks {
             }
             hook::read(&configuration)
         };
-        match read(&object.value) {
+        match read(&object.value.get()) {
             Ok(hooks) => hooks.into_iter().map(Arc::new).collect(),
             Err(error) => {
                 tracing::error!(key = %object.key, %error, "a configuration of webhooks cannot be read");

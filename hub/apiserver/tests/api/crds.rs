@@ -286,7 +286,7 @@ async fn nothing_is_stored_that_was_judged_by_a_former_schema() {
     assert_eq!(server.get(&format!("{WIDGETS}/late")).await.body["spec"], spec);
     let stored =
         server.api.registry().store.get(&Key::new("example.com/widgets", "default", "late")).unwrap();
-    let stored: Value = serde_json::from_slice(&stored.value).unwrap();
+    let stored: Value = serde_json::from_slice(&stored.value.get()).unwrap();
     assert_eq!(stored["spec"], spec, "not only as it is read");
 }
 
@@ -296,7 +296,7 @@ async fn what_a_program_without_records_has_written_is_brought_up_to_date() {
     let server = established().await;
     let store = &server.api.registry().store;
     let key = Key::new("apiextensions.k8s.io/customresourcedefinitions", "", "widgets.example.com");
-    let old = store.get(&key).unwrap().value.clone();
+    let old = store.get(&key).unwrap().value.get();
     let path = format!("{DEFINITIONS}/widgets.example.com");
     assert_eq!(server.patch(&path, "json", resized()).await.code, 200);
     // It writes its own definition, and nothing beside it.

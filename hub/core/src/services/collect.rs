@@ -1,11 +1,11 @@
-//! When an agent tells of a slice that has changed: what is lost soon, the rest when some of it has come together, and of one
-//! slice no more than one thing in a while.
+//! When an agent tells of a slice that has changed: what is lost at once, the rest when some of it has come together, and in
+//! the long run of one slice no more than one thing in a while.
 
 use std::time::Duration;
 
 /// Pods become ready in bursts.
 pub const GATHER: Duration = Duration::from_secs(1);
-/// Between two writes of one slice.
+/// Between two writes of one slice. What is lost does not wait for that, but once: the write after it waits as much longer.
 pub const SPACE: Duration = Duration::from_secs(2);
 
 /// What is to be told of a slice.
@@ -15,8 +15,8 @@ pub struct Pace {
     differs: Option<Duration>,
     /// Something was lost.
     lost: bool,
-    /// When it was told last.
-    told: Option<Duration>,
+    /// From when on there is room for another write.
+    room: Duration,
 }
 
 impl Pace {
@@ -28,14 +28,23 @@ impl Pace {
 
     /// It is told as it is now.
     pub fn told(&mut self, now: Duration) {
-        *self = Self { told: Some(now), ..Self::default() };
+        let room = (self.room.max(now) + SPACE).min(now + 2 * SPACE);
+        *self = Self { room, ..Self::default() };
+    }
+
+    /// It is as it was told after all.
+    pub fn settled(&mut self) {
+        *self = Self { room: self.room, ..Self::default() };
     }
 
     /// How long it is to wait; nothing if there is nothing to be told.
     pub fn wait(&self, now: Duration) -> Option<Duration> {
-        let gathered = self.differs? + if self.lost { Duration::ZERO } else { GATHER };
-        let spaced = self.told.map_or(Duration::ZERO, |told| told + SPACE);
-        Some(gathered.max(spaced).saturating_sub(now))
+        let differs = self.differs?;
+        let due = match self.lost {
+            true => differs.max(self.room.saturating_sub(SPACE)),
+            false => (differs + GATHER).max(self.room),
+        };
+        Some(due.saturating_sub(now))
     }
 }
 
@@ -55,10 +64,35 @@ mod tests {
         assert_eq!(pace.wait(ms(10_700)), Some(Duration::ZERO));
         pace.told(ms(10_710));
         assert_eq!(pace.wait(ms(10_710)), None);
-        pace.changed(ms(10_800), true);
-        assert_eq!(pace.wait(ms(10_800)), Some(ms(1_910)));
+        pace.changed(ms(10_800), false);
+        assert_eq!(pace.wait(ms(10_800)), Some(ms(1_910)), "there is room again after two seconds");
+        pace.changed(ms(10_900), true);
+        assert_eq!(pace.wait(ms(10_900)), Some(Duration::ZERO), "what is lost does not wait for that");
+        pace.told(ms(10_900));
+        pace.changed(ms(11_000), true);
+        assert_eq!(pace.wait(ms(11_000)), Some(ms(1_710)), "but once");
         pace.told(ms(12_710));
+        pace.changed(ms(12_800), false);
+        assert_eq!(pace.wait(ms(12_800)), Some(ms(3_910)), "and what follows as much longer");
+        pace.settled();
+        assert_eq!(pace.wait(ms(12_800)), None);
         pace.changed(ms(20_000), false);
         assert_eq!(pace.wait(ms(20_000)), Some(GATHER));
+    }
+
+    /// Whatever happens, in the long run there is one write in two seconds.
+    #[test]
+    fn a_slice_of_which_something_is_lost_all_the_time_is_told_in_its_turn() {
+        for lost in [true, false] {
+            let (mut pace, mut writes) = (Pace::default(), 0);
+            for now in (0..60_000).step_by(50).map(Duration::from_millis) {
+                pace.changed(now, lost);
+                if pace.wait(now) == Some(Duration::ZERO) {
+                    pace.told(now);
+                    writes += 1;
+                }
+            }
+            assert!((29..=31).contains(&writes), "{writes} in a minute");
+        }
     }
 }

@@ -11,7 +11,7 @@
 //! counts: that is one value for an object, or an external metric.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -21,8 +21,9 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, header};
-use karmada_apiserver::carried::Call;
+use karmada_apiserver::{authn::UserInfo, carried::Call};
 use karmada_meta::{gvk::GroupResource, labels::LabelSelector, quantity::Quantity, status::Status};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 use tokio::{
@@ -31,7 +32,10 @@ use tokio::{
 };
 
 use super::{
-    super::{Shared, Told, Wanted},
+    super::{
+        Shared, Told, Wanted,
+        metrics::{OF_ALL, OF_ONE},
+    },
     Among, Asker, Missing, Most, Question, Silent,
     asked::{self, Asked, Place},
     decoded::{Decoded, Stamp},
@@ -264,6 +268,75 @@ async fn series(
     }
     portions.all.sort_by(|(a, _), (b, _)| a.cmp(b));
     whole(shared, asker, &Among::All, portions).await
+}
+
+/// A metric as discovery names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(crate) struct MetricName {
+    /// Of a custom one with what it is measured of: `services/hits`.
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) namespaced: bool,
+}
+
+/// The longest name of a metric that is told.
+const NAME: usize = 512;
+
+#[derive(Deserialize)]
+struct Discovered {
+    #[serde(default)]
+    resources: Vec<MetricName>,
+}
+
+/// The metrics that a member's discovery names, as far as that can be.
+fn discovered(bytes: &[u8], of: Measured) -> Result<Vec<MetricName>, String> {
+    let read: Result<Discovered, _> = serde_json::from_slice(bytes);
+    let Discovered { mut resources } = read.map_err(|error| format!("it is no discovery: {error}"))?;
+    let slashes = usize::from(of == Measured::Custom);
+    resources.retain(|metric| {
+        let is_plain = metric.name.len() <= NAME && metric.name.bytes().all(|byte| byte.is_ascii_graphic());
+        let parts = metric.name.split('/');
+        is_plain && parts.clone().count() == slashes + 1 && parts.clone().all(|part| !part.is_empty())
+    });
+    resources.truncate(OF_ONE);
+    Ok(resources)
+}
+
+/// The metrics that all members name, and whether all have answered.
+pub(crate) async fn names(
+    shared: &Arc<Shared>,
+    user: &UserInfo,
+    audit_id: &str,
+    paths: &[String],
+    of: Measured,
+) -> Result<(BTreeSet<MetricName>, bool), Status> {
+    let (Some(path), other) = (paths.first(), paths.get(1)) else { return Ok((BTreeSet::new(), true)) };
+    let full = |_| Status::too_many_requests("too many requests to all clusters are under way; try again", 1);
+    let _place = shared.room.requests.clone().try_acquire_owned().map_err(full)?;
+    let (asked_by, audit_id) = (user.name.clone(), audit_id.to_owned());
+    let asker = Asker { user: user.clone(), asked_by, audit_id, held: Arc::new(()) };
+    let question = question(shared, &asker, path, other.cloned(), String::new());
+    let named = Arc::new(Mutex::new(BTreeSet::new()));
+    let read = |_, answer: Response<Body>| {
+        let (named, all) = (named.clone(), shared.room.kibibytes.clone());
+        async move {
+            // Of each only the names are kept.
+            let (bytes, _held) = apart(answer, &Semaphore::new(APART), &all).await?;
+            let metrics = discovered(&bytes, of).map_err(Missing::Unheard)?;
+            let mut named = named.lock();
+            for metric in metrics {
+                if named.len() < OF_ALL {
+                    named.insert(metric);
+                }
+            }
+            Ok(())
+        }
+    };
+    let (_, silent) = question.ask(read).await?;
+    let found = std::mem::take(&mut *named.lock());
+    // One that has no such API names nothing.
+    let heard = silent.iter().all(|(_, missing)| matches!(missing, Missing::Refused(404, _)));
+    Ok((found, heard))
 }
 
 /// Thousandths, as a quantity has them.

@@ -54,6 +54,8 @@ const WHOLE: Duration = Duration::from_secs(45);
 /// The most that members may answer to one request, and to all that are under way, in KiB.
 const ANSWER: usize = 64 << 10;
 const ANSWERS: usize = 128 << 10;
+/// And of that what one member may measure, in KiB.
+const MEASURED: usize = 8 << 10;
 /// What is read of an answer that only says whether there is something.
 const PROBE: usize = 256 << 10;
 /// So many clusters are named one by one that have not answered.
@@ -284,7 +286,9 @@ async fn portions(
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
         let decoded = decoded.cloned();
         async move {
-            let (bytes, held) = within(answer.into_body(), Most::Of(&room), &all).await?;
+            // Of measurements nobody has that many: one member does not take them away from all.
+            let longest = if decoded.is_some() { MEASURED } else { usize::MAX >> 10 };
+            let (bytes, held) = within(answer.into_body(), Most::Of(&room, longest), &all).await?;
             let read = move || match decoded {
                 Some(decoded) => merge::read(&cluster, &decoded.list(&bytes)?),
                 None => merge::read(&cluster, &bytes),
@@ -385,8 +389,8 @@ fn sort_in<T>(
 /// How much of a body is read.
 #[derive(Clone, Copy)]
 enum Most<'a> {
-    /// What all answers to a request may have together.
-    Of(&'a Semaphore),
+    /// What all answers to a request may have together, and so many KiB of that: a longer one counts as not heard.
+    Of(&'a Semaphore, usize),
     /// So many KiB: a longer one counts as not heard, and takes nothing from others.
     One(usize),
 }
@@ -411,22 +415,37 @@ async fn within(
     most: Most<'_>,
     all: &Arc<Semaphore>,
 ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
-    let (mut bytes, mut counted, mut held) = (Vec::new(), 0, Vec::new());
+    let mut counted = 0;
+    let read = read_within(body, most, all, &mut counted).await;
+    if let (Most::Of(room, _), Err(Missing::Unheard(_))) = (most, &read) {
+        // It takes nothing from others.
+        room.add_permits(counted);
+    }
+    read
+}
+
+/// The same, and how many KiB were counted.
+async fn read_within(
+    body: Body,
+    most: Most<'_>,
+    all: &Arc<Semaphore>,
+    counted: &mut usize,
+) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
+    let (mut bytes, mut held) = (Vec::new(), Vec::new());
+    let (Most::Of(_, longest) | Most::One(longest)) = most;
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
-        if let Most::One(most) = most
-            && bytes.len() + part.len() > most << 10
-        {
-            return Err(Missing::Unheard(format!("it answers more than {most} KiB")));
+        if bytes.len() + part.len() > longest << 10 {
+            return Err(Missing::Unheard(format!("it answers more than {longest} KiB")));
         }
         bytes.extend_from_slice(&part);
-        let more = bytes.len().div_ceil(1 << 10) - counted;
-        counted += more;
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        if let Most::Of(room) = most {
+        let new = bytes.len().div_ceil(1 << 10) - *counted;
+        let more = u32::try_from(new).unwrap_or(u32::MAX);
+        if let Most::Of(room, _) = most {
             draw(room, more, ANSWER)?;
         }
+        *counted += new;
         match all.clone().try_acquire_many_owned(more) {
             Ok(permit) => held.push(permit),
             Err(_) => {

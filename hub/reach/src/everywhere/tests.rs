@@ -393,7 +393,7 @@ async fn what_is_put_together_is_bounded() {
     let all = Arc::new(Semaphore::new(6));
     let read = async |bytes: usize, room: usize| {
         let body = Body::from(vec![b' '; bytes]);
-        match within(body, Most::Of(&Semaphore::new(room)), &all).await {
+        match within(body, Most::Of(&Semaphore::new(room), 1 << 10), &all).await {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
             Err(Missing::TooMuch(status)) => Err(status.code()),
             Err(Missing::Refused(code, _)) => Err(code),
@@ -407,6 +407,26 @@ async fn what_is_put_together_is_bounded() {
     drop(held);
     assert_eq!(all.available_permits(), 6);
     assert!(read(4000, 4).await.is_ok());
+}
+
+/// One that measures too much is missing, and takes nothing from others.
+#[tokio::test]
+async fn an_answer_that_is_too_long_takes_no_room() {
+    let (room, all) = (Semaphore::new(8), Arc::new(Semaphore::new(100)));
+    let read = async |bytes: usize| {
+        let parts = (0..bytes >> 10).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 10]));
+        within(Body::from_stream(stream::iter(parts)), Most::Of(&room, 4), &all)
+            .await
+            .map(|(bytes, _)| bytes.len())
+    };
+    assert!(matches!(read(5 << 10).await, Err(Missing::Unheard(why)) if why.contains("more than 4 KiB")));
+    assert_eq!((room.available_permits(), all.available_permits()), (8, 100));
+    let broken = stream::iter([Ok(vec![b' '; 3 << 10]), Err(std::io::Error::other("gone"))]);
+    let broken = within(Body::from_stream(broken), Most::Of(&room, 4), &all).await;
+    assert!(matches!(broken, Err(Missing::Unheard(_))));
+    assert_eq!(room.available_permits(), 8);
+    assert!(matches!(read(4 << 10).await, Ok(4096)) && matches!(read(4 << 10).await, Ok(4096)));
+    assert!(matches!(read(1 << 10).await, Err(Missing::TooMuch(_))), "all of them within their own bounds");
 }
 
 /// A member that answers by these paths, without their query.
@@ -563,6 +583,55 @@ async fn custom_metrics_of_one_name_are_added_up() {
         (got, &said["body"]["message"]),
         (StatusCode::NOT_FOUND, &json!("the server could not find the metric hits for services"))
     );
+}
+
+/// All members are asked for their names once, and what one of them makes up is left out.
+#[tokio::test]
+async fn discovery_names_what_members_measure() {
+    const NEWER: &str = "/apis/custom.metrics.k8s.io/v1beta2";
+    const OLDER: &str = "/apis/custom.metrics.k8s.io/v1beta1";
+    const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1";
+    let list = |names: &[&str]| {
+        let resources: Vec<Value> = names
+            .iter()
+            .map(|name| json!({"name": name, "singularName": "", "namespaced": !name.starts_with("nodes"), "kind": "X", "verbs": ["get"]}))
+            .collect();
+        json!({"kind": "APIResourceList", "apiVersion": "v1", "resources": resources})
+    };
+    let log = Log::default();
+    let long = format!("pods/{}", "x".repeat(600));
+    let many: Vec<String> = (0..5_000).map(|n| format!("pods/m{n:04}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let a = vec![
+        (NEWER, list(&["services/hits", "nodes/load", "pods", "a/b/c", "/x", "pods/\u{e9}", &long])),
+        (EXTERNAL, list(&["queue"])),
+    ];
+    let b = vec![(OLDER, list(&["services/hits", "pods/hits"])), (EXTERNAL, json!({"resources": 5}))];
+    let members = BTreeMap::from([
+        ("a", measures("a", a, &log).await),
+        ("b", measures("b", b, &log).await),
+        ("c", measures("c", Vec::new(), &log).await),
+        ("d", "http://127.0.0.1:1".to_owned()),
+        ("evil", measures("evil", vec![(NEWER, list(&many))], &log).await),
+    ]);
+    let groups = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system()).metrics();
+    assert!(groups[0].names.is_none(), "what Pods use has its names");
+    let jane = UserInfo::new("jane", ["dev"]);
+    let look = async |group: usize| {
+        let found = groups[group].names.as_ref().unwrap().look(&jane, "id-1").await?;
+        Some(found.iter().map(|one| (one.name.to_string(), one.namespaced)).collect::<Vec<_>>())
+    };
+    let found = look(1).await.unwrap();
+    let (made_up, honest): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(name, _)| name.starts_with("pods/m"));
+    assert_eq!(made_up.len(), crate::metrics::OF_ONE, "so many of one");
+    let want = [("nodes/load", false), ("pods/hits", true), ("services/hits", true)];
+    assert_eq!(honest, want.map(|(name, namespaced)| (name.to_owned(), namespaced)));
+    assert!(look(1).await.is_none(), "that is known");
+    assert_eq!(look(2).await.unwrap(), [("queue".to_owned(), true)]);
+    let asked = |path: &str| log.lock().iter().filter(|line| line.ends_with(&format!("{path} jane"))).count();
+    // The older version is asked of those that have not the newer one.
+    assert_eq!([NEWER, OLDER, EXTERNAL].map(asked), [4, 2, 4]);
 }
 
 #[tokio::test]

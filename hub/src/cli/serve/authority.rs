@@ -226,7 +226,7 @@ impl Rotation {
             }
             ServiceAccounts::key_of(&token).filter(|key| keys.contains(key))
         };
-        snapshot.range(SECRETS, None, None).filter(|secret| of(&secret.value).is_some()).count()
+        snapshot.range(SECRETS, None, None).filter(|secret| of(&secret.value.get()).is_some()).count()
     }
 
     fn tokens_left(&self) -> Result<Option<String>, PkiError> {

@@ -94,7 +94,7 @@ pub(super) struct Draft {
 }
 
 fn stored<H>(entry: &Entry<H>) -> Stored {
-    Stored { revision: entry.revision, created: entry.create_revision, value: entry.value.clone() }
+    Stored { revision: entry.revision, created: entry.create_revision, value: entry.value.get() }
 }
 
 /// What the log says of a change.
@@ -103,7 +103,7 @@ fn record<H>(event: &Event<H>) -> LogRecord {
         EventKind::Put => Change::Put,
         EventKind::Delete => {
             let stored_last = event.prev.as_ref().is_some_and(|p| p.value == event.entry.value);
-            Change::Delete((!stored_last).then(|| event.entry.value.clone()))
+            Change::Delete((!stored_last).then(|| event.entry.value.get()))
         }
     };
     let prev = event.prev.as_deref().map(stored);

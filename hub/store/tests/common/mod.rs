@@ -250,7 +250,7 @@ impl Model {
 
 pub(crate) fn values_of(snapshot: &Snapshot<()>) -> Values {
     let entries = snapshot.resources().flat_map(|resource| snapshot.range(resource, None, None));
-    entries.map(|e| (e.key.clone(), (e.value.clone(), e.revision.get(), e.create_revision.get()))).collect()
+    entries.map(|e| (e.key.clone(), (e.value.get(), e.revision.get(), e.create_revision.get()))).collect()
 }
 
 /// Reads what a watch has to tell now.
@@ -261,9 +261,9 @@ pub(crate) fn drain(watch: &mut Watch<()>) -> Vec<Happened> {
             revision: e.revision().get(),
             kind: e.kind,
             key: e.key().clone(),
-            value: e.entry.value.clone(),
+            value: e.entry.value.get(),
             created: e.entry.create_revision.get(),
-            prev: e.prev.as_ref().map(|p| (p.revision.get(), p.value.clone())),
+            prev: e.prev.as_ref().map(|p| (p.revision.get(), p.value.get())),
             relaxed: false,
         });
     }

@@ -99,14 +99,14 @@ impl Bond {
 
 /// When an object that is being deleted counts no more.
 fn end_of(object: &Object) -> SystemTime {
-    let value: Value = serde_json::from_slice(&object.value).unwrap_or_default();
+    let value: Value = serde_json::from_slice(&object.value.get()).unwrap_or_default();
     let at = object::deletion_timestamp(&value).and_then(|at| at.parse::<Time>().ok());
     at.map_or(SystemTime::UNIX_EPOCH, |at| SystemTime::from(at.timestamp()) + LEEWAY)
 }
 
 /// Whether a Secret holds the token that has this digest.
 fn check_copy(secret: Option<&Arc<Object>>, copy: &[u8; 32]) -> Result<(), String> {
-    let secret: Value = secret.and_then(|s| serde_json::from_slice(&s.value).ok()).unwrap_or_default();
+    let secret: Value = secret.and_then(|s| serde_json::from_slice(&s.value.get()).ok()).unwrap_or_default();
     let kept = STANDARD.decode(secret["data"]["token"].as_str().unwrap_or_default()).unwrap_or_default();
     if Sha256::digest(&kept)[..] != copy[..] {
         return Err("Token does not match server's copy".to_owned());

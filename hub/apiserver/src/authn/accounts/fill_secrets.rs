@@ -137,7 +137,7 @@ impl Filler {
         let Some(secret) = self.registry.store.get(key).filter(|s| is_token(s) && !s.header.deleting) else {
             return true;
         };
-        let value: Value = serde_json::from_slice(&secret.value).unwrap_or_default();
+        let value: Value = serde_json::from_slice(&secret.value.get()).unwrap_or_default();
         let account = self.account_of(key, &value);
         let outcome = match judge(accounts, &value, account.as_deref()) {
             Verdict::Whole => Ok(()),

@@ -220,7 +220,7 @@ fn bind(mut own: Own, reference: &Value, there: &Snapshot<Header>) -> Result<Own
 
 /// Whether a Pod runs as an account, and the node that it is on.
 fn check_pod(pod: &Object, account: &str, there: &Snapshot<Header>) -> Result<Option<Reference>, Status> {
-    let pod: Value = serde_json::from_slice(&pod.value).map_err(Status::internal)?;
+    let pod: Value = serde_json::from_slice(&pod.value.get()).map_err(Status::internal)?;
     if pod["spec"]["serviceAccountName"].as_str().unwrap_or_default() != account {
         return Err(Status::bad_request(format!(
             "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."

@@ -26,7 +26,7 @@ use crate::{
     identity::UserInfo,
     options::WriteOptions,
     registry::{Caller, Registry, Target, modify::Modify},
-    storage::{Header, Object},
+    storage::{Header, Labels, Object},
 };
 
 /// The controller's name in managed fields: Kubernetes'.
@@ -36,8 +36,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// How often one role may have to be written until all are as they should be. Roles that select each other in a ring come
 /// to rest long before.
 const ROUNDS: usize = 64;
-
-type Labels = BTreeMap<Box<str>, Box<str>>;
 
 /// Which ClusterRoles are aggregated of which others.
 #[derive(Debug, Default)]
@@ -53,7 +51,7 @@ impl Aggregates {
     /// A ClusterRole is as it is now; none: it has gone.
     pub(super) fn note(&mut self, name: &Arc<str>, now: Option<&Object>) {
         let labels = now.map(|object| object.header.labels.clone()).unwrap_or_default();
-        let selectors = now.and_then(|object| selectors(&object.value));
+        let selectors = now.and_then(|object| selectors(&object.value.get()));
         self.change(name, &labels, selectors);
     }
 
@@ -109,19 +107,19 @@ fn selects(selectors: &[Selector], labels: &Labels) -> bool {
 }
 
 fn is_selected(selector: &Selector, labels: &Labels) -> bool {
-    selector.matches_with(|key| labels.get(key).map(|value| &**value))
+    selector.matches_with(|key| labels.get(key))
 }
 
 /// The rules that an aggregated ClusterRole should have: those of each selector's roles in the order of their names, each
 /// once.
 fn union(name: &str, role: &Object, now: &Snapshot<Header>) -> Option<Vec<PolicyRule>> {
     let (mut rules, mut seen) = (Vec::new(), HashSet::new());
-    for selector in selectors(&role.value)? {
+    for selector in selectors(&role.value.get())? {
         let others = now.range(CLUSTER_ROLES, None, None);
         for other in
             others.filter(|other| &*other.key.name != name && is_selected(&selector, &other.header.labels))
         {
-            let Ok(value) = serde_json::from_slice::<Value>(&other.value) else { continue };
+            let Ok(value) = serde_json::from_slice::<Value>(&other.value.get()) else { continue };
             let new = PolicyRule::all_of(&value).into_iter().filter(|rule| seen.insert(rule.clone()));
             rules.extend(new);
         }
@@ -136,7 +134,7 @@ async fn write(registry: &Registry, name: &str) -> Result<(), Status> {
     let now = registry.store.snapshot();
     let Some(role) = now.find(CLUSTER_ROLES, "", name) else { return Ok(()) };
     let Some(rules) = union(name, role, &now) else { return Ok(()) };
-    let there: Value = serde_json::from_slice(&role.value).unwrap_or_default();
+    let there: Value = serde_json::from_slice(&role.value.get()).unwrap_or_default();
     if PolicyRule::all_of(&there) == rules {
         return Ok(());
     }

@@ -142,7 +142,7 @@ async fn fill(running: &Running) {
         running.rest.put(&format!("{SECRETS}/a"), &secret("a", n)).await.expect("changed");
     }
     let gone = Key::new("core/secrets", "default", "c");
-    let last = running.embedded.store().get(&gone).unwrap().value.clone();
+    let last = running.embedded.store().get(&gone).unwrap().value.get();
     let delete = karmada_store::Op::delete(gone, karmada_store::Expect::Any, last);
     running.embedded.store().commit(vec![delete]).await.unwrap();
     let work = json!({"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w"},
@@ -197,8 +197,9 @@ async fn secrets_are_encrypted_rotated_and_decrypted_again() {
     let mut watch = store.watch(karmada_store::Scope::resource("core/secrets"), from).unwrap();
     let mut told = 0;
     while let Some(event) = watch.try_next().unwrap() {
-        told +=
-            usize::from(event.entry.value.windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes()));
+        told += usize::from(
+            event.entry.value.get().windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes()),
+        );
     }
     assert!(told >= 7, "{told}");
     drop(watch);

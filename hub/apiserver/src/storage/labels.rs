@@ -1,0 +1,93 @@
+//! Labels of an object, in one piece of memory.
+//!
+//! A map of a few short texts takes several times what stands in them: its node has room for eleven, and each text is a piece of
+//! its own. There are as many of these as objects.
+
+use std::{collections::BTreeMap, fmt};
+
+/// Length of a length.
+const LEN: usize = size_of::<u32>();
+
+/// Labels in the order of their keys: of each the lengths of key and value, key, value.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Labels(Box<[u8]>);
+
+impl Labels {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut rest: &[u8] = &self.0;
+        std::iter::from_fn(move || {
+            let (key, after) = sized(rest)?;
+            let (value, after) = sized(after)?;
+            rest = after;
+            Some((key, value))
+        })
+    }
+
+    /// The value of a label.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+
+    /// Whether there is a label of this key.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The first text, and what is behind it.
+fn sized(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (len, rest) = bytes.split_first_chunk::<LEN>()?;
+    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    Some((std::str::from_utf8(text).ok()?, rest))
+}
+
+impl<K: Ord + AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Self {
+        let sorted: BTreeMap<K, V> = labels.into_iter().collect();
+        let texts = || sorted.iter().flat_map(|(key, value)| [key.as_ref(), value.as_ref()]);
+        let mut bytes = Vec::with_capacity(texts().map(|text| LEN + text.len()).sum());
+        for text in texts() {
+            // An object has three MiB at most.
+            bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        Self(bytes.into())
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_what_they_were_made_of() {
+        let long = "x".repeat(70_000);
+        let all = [("b", "2"), ("a", ""), ("", "0"), ("\u{e9}", long.as_str())];
+        let labels: Labels = all.into_iter().collect();
+        for (key, value) in all {
+            assert_eq!(labels.get(key), Some(value));
+        }
+        assert_eq!(labels.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["", "a", "b", "\u{e9}"]);
+        assert!(!labels.is_empty() && labels.contains_key("a") && !labels.contains_key("2"));
+        let other: Labels = all.into_iter().rev().collect();
+        assert_eq!(labels, other, "in whatever order they came");
+        let none = Labels::default();
+        assert!(
+            none.is_empty()
+                && none.get("a").is_none()
+                && none == Labels::from_iter(<[(&str, &str); 0]>::default())
+        );
+    }
+}
