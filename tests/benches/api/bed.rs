@@ -1,6 +1,6 @@
 //! What figures are taken on: a hub without agents, and what is asked of it.
 
-use std::{cell::Cell, net::SocketAddr, path::Path, rc::Rc, time::Duration};
+use std::{cell::Cell, net::SocketAddr, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use karmada_tests::{
@@ -35,9 +35,8 @@ pub(crate) struct Hub {
 }
 
 impl Bed {
-    pub(crate) fn new(args: Args, folder: &Path) -> Self {
-        let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-        Self { args, binaries: Binaries::in_folder(&folder) }
+    pub(crate) fn new(args: Args) -> Self {
+        Self { binaries: args.common.binaries(), args }
     }
 
     /// A hub that has come to rest.

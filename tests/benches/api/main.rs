@@ -16,10 +16,8 @@ mod rates;
 mod sizes;
 mod watchers;
 
-use std::path::PathBuf;
-
 use clap::{Parser, ValueEnum};
-use karmada_tests::bench::{self, Report, figures};
+use karmada_tests::bench::{self, Common, Report};
 
 use self::bed::Bed;
 
@@ -40,12 +38,8 @@ enum Figure {
 
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// Only these figures.
-    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
-    only: Vec<Figure>,
-    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built as they are shipped.
-    #[arg(long, value_name = "DIR")]
-    binaries: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common<Figure>,
     /// Seconds over which a rate is counted.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -70,21 +64,17 @@ struct Args {
     /// Where a figure is the median of several runs, so many.
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() {
     let args = Args::parse();
-    let folder = bench::binaries(args.binaries.as_deref());
     // One thread: the clients have one core at most, and the hub the other.
-    bench::print(1, measure(&Bed::new(args, &folder)));
+    bench::print(1, measure(&Bed::new(args)));
 }
 
 async fn measure(bed: &Bed) -> Report {
     let mut report = Report::new();
-    for figure in figures(&bed.args.only) {
+    for figure in bed.args.common.figures() {
         match figure {
             Figure::Creates => rates::creates(bed, &mut report).await,
             Figure::Reads => rates::reads(bed, &mut report).await,

@@ -21,15 +21,12 @@ mod room;
 mod start;
 mod vanish;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Parser, ValueEnum};
 use karmada_tests::{
     bench::{
-        self, Report, figures,
+        self, Common, Report,
         hub::{Folder, Hub},
     },
     fleet::Binaries,
@@ -56,12 +53,8 @@ enum Figure {
 
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// Only these figures.
-    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
-    only: Vec<Figure>,
-    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built as they are shipped.
-    #[arg(long, value_name = "DIR")]
-    binaries: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common<Figure>,
     /// Clusters without agents.
     #[arg(long, default_value_t = 10_000)]
     clusters: usize,
@@ -104,9 +97,6 @@ struct Args {
     /// The data directories are made here, and stay.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// What was asked for, and with what.
@@ -116,9 +106,8 @@ struct Bed {
 }
 
 impl Bed {
-    fn new(args: Args, folder: &Path) -> Self {
-        let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-        Self { args, binaries: Binaries::in_folder(&folder) }
+    fn new(args: Args) -> Self {
+        Self { binaries: args.common.binaries(), args }
     }
 
     /// A folder for one figure's data.
@@ -143,13 +132,12 @@ impl Bed {
 
 fn main() {
     let args = Args::parse();
-    let folder = bench::binaries(args.binaries.as_deref());
-    bench::print(2, measure(&Bed::new(args, &folder)));
+    bench::print(2, measure(&Bed::new(args)));
 }
 
 async fn measure(bed: &Bed) -> Report {
     let mut report = Report::new();
-    for figure in figures(&bed.args.only) {
+    for figure in bed.args.common.figures() {
         match figure {
             Figure::Start => start::start(bed, &mut report).await,
             Figure::Vanish => vanish::vanish(bed, &mut report).await,

@@ -10,12 +10,12 @@
 //! As in `main_job`, nothing is asserted. The attackers share the machine's cores with the hub: what both took stands
 //! beside every row, and how late the thread that measures was woken itself.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use karmada_tests::{
     bench::{
-        self, Report, figures,
+        self, Common, Report,
         report::{mb, ms, seconds},
     },
     fleet::Binaries,
@@ -49,15 +49,11 @@ enum Figure {
 
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// Only these figures.
-    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
-    only: Vec<Figure>,
     /// Only these attacks, or requests at the limits.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     attack: Vec<String>,
-    /// A folder with karmada-hub; without it it is built as it is shipped.
-    #[arg(long, value_name = "DIR")]
-    binaries: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common<Figure>,
     /// Seconds of an attack.
     #[arg(long, default_value_t = 15)]
     seconds: u64,
@@ -73,9 +69,6 @@ struct Args {
     /// Seconds that a hub gets to come to rest.
     #[arg(long, default_value_t = 2)]
     settle: u64,
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 struct Bed {
@@ -85,15 +78,13 @@ struct Bed {
 
 fn main() {
     let args = Args::parse();
-    let folder = bench::binaries(args.binaries.as_deref());
-    let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     // One thread for the attackers; those who notice have one of their own.
-    bench::print(1, measure(&Bed { args, binaries: Binaries::in_folder(&folder) }));
+    bench::print(1, measure(&Bed { binaries: args.common.binaries(), args }));
 }
 
 async fn measure(bed: &Bed) -> Report {
     let mut report = Report::new();
-    for figure in figures(&bed.args.only) {
+    for figure in bed.args.common.figures() {
         match figure {
             Figure::Calm => bed.calm(&mut report).await,
             Figure::Flood => bed.flood(&mut report).await,

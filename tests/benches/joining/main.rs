@@ -1,19 +1,16 @@
 //! Clusters that join by a token: from the start of the agent's program until its Cluster is Ready, alone and all at once.
 //!
-//!     cargo bench -p karmada-tests --bench joining [-- --binaries DIR] [--agents N]
+//!     cargo bench -p karmada-tests --bench joining [-- --binaries DIR] [--only one,many] [--agents N]
 //!
 //! Agents are programs of their own, each beside a stand-in member of its own and without a volume that has its key. Bytes
 //! are the hub's count, TLS included, and TCP's own left out. Nothing is asserted.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use karmada_tests::{
     bench::{
-        self, Report, computed, now,
+        self, Common, Report, computed, now,
         report::{mb, seconds},
         resident, until,
     },
@@ -21,33 +18,40 @@ use karmada_tests::{
     process::Process,
 };
 
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    /// A cluster that joins alone.
+    One,
+    /// Many at once.
+    Many,
+}
+
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built as they are shipped.
-    #[arg(long, value_name = "DIR")]
-    binaries: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common<Figure>,
     /// Agents that join at once.
     #[arg(long, default_value_t = 1_000)]
     agents: usize,
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() {
     let args = Args::parse();
-    let folder = bench::binaries(args.binaries.as_deref());
-    bench::print(2, measure(&args, &folder));
+    bench::print(2, measure(&args));
 }
 
-async fn measure(args: &Args, folder: &Path) -> Report {
-    let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let binaries = Binaries::in_folder(&folder);
+async fn measure(args: &Args) -> Report {
+    let binaries = args.common.binaries();
     let fleet = Fleet::start("joins", 0, &binaries, Options::default()).await.expect("a hub");
     let bed = Bed { fleet, binaries };
     let mut report = Report::new();
-    bed.one(&mut report).await;
-    bed.many(args.agents, &mut report).await;
+    for figure in args.common.figures() {
+        match figure {
+            Figure::One => bed.one(&mut report).await,
+            Figure::Many => bed.many(args.agents, &mut report).await,
+        }
+    }
     report
 }
 

@@ -1,6 +1,6 @@
 //! What figures are taken on: fleets of processes, and what is created on them.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use karmada_client::Rest;
 use karmada_tests::{
@@ -20,9 +20,8 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    pub(crate) fn new(args: Args, folder: &Path) -> Self {
-        let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-        Self { args, binaries: Binaries::in_folder(&folder) }
+    pub(crate) fn new(args: Args) -> Self {
+        Self { binaries: args.common.binaries(), args }
     }
 
     /// A fleet whose ConfigMaps go to all of its members; at rest.

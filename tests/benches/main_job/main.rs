@@ -20,10 +20,8 @@ mod propagation;
 mod starts;
 mod wire;
 
-use std::path::PathBuf;
-
 use clap::{Parser, ValueEnum};
-use karmada_tests::bench::{self, Report, figures};
+use karmada_tests::bench::{self, Common, Report};
 
 use self::bed::Bed;
 
@@ -56,12 +54,8 @@ enum Figure {
 
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// Only these figures.
-    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
-    only: Vec<Figure>,
-    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built as they are shipped.
-    #[arg(long, value_name = "DIR")]
-    binaries: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common<Figure>,
     /// ConfigMaps for the latency, one after the other.
     #[arg(long, default_value_t = 300)]
     samples: usize,
@@ -92,20 +86,16 @@ struct Args {
     /// Where a figure is the median of several runs, so many.
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() {
     let args = Args::parse();
-    let folder = bench::binaries(args.binaries.as_deref());
-    bench::print(2, measure(&Bed::new(args, &folder)));
+    bench::print(2, measure(&Bed::new(args)));
 }
 
 async fn measure(bed: &Bed) -> Report {
     let mut report = Report::new();
-    for figure in figures(&bed.args.only) {
+    for figure in bed.args.common.figures() {
         match figure {
             Figure::Latency => propagation::latency(bed, &mut report).await,
             Figure::Burst => propagation::burst(bed, &mut report).await,

@@ -87,9 +87,8 @@ pub(crate) fn policy_path(policy: usize) -> String {
 }
 
 impl Bed {
-    pub(crate) fn new(args: Args, folder: &Path) -> Self {
-        let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-        Self { args, binaries: Binaries::in_folder(&folder) }
+    pub(crate) fn new(args: Args) -> Self {
+        Self { binaries: args.common.binaries(), args }
     }
 
     /// A hub that has just been started on what is in stock.

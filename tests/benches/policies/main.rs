@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use karmada_tests::bench::{
-    self, Report, figures,
+    self, Common, Report,
     placing::{best_of, fleet, placements},
     report::ms,
 };
@@ -40,12 +40,8 @@ enum Figure {
 
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// Only these figures.
-    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
-    only: Vec<Figure>,
-    /// A folder with karmada-hub; without it it is built as it is shipped.
-    #[arg(long, value_name = "DIR")]
-    binaries: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common<Figure>,
     /// Templates that are there when the hub starts.
     #[arg(long, default_value_t = 10_000)]
     templates: usize,
@@ -67,20 +63,16 @@ struct Args {
     /// The data directories are made here, and stay.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() {
     let args = Args::parse();
-    let folder = bench::binaries(args.binaries.as_deref());
-    bench::print(1, measure(&Bed::new(args, &folder)));
+    bench::print(1, measure(&Bed::new(args)));
 }
 
 async fn measure(bed: &Bed) -> Report {
     let mut report = Report::new();
-    for figure in figures(&bed.args.only) {
+    for figure in bed.args.common.figures() {
         match figure {
             Figure::Schedule => schedule(&mut report),
             Figure::Start => works::start_and_move(bed, &mut report).await,

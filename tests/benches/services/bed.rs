@@ -1,6 +1,6 @@
 //! What figures are taken on: fleets, Services, and their slices.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use karmada_client::Rest;
@@ -24,9 +24,8 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    pub(crate) fn new(args: Args, folder: &Path) -> Self {
-        let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-        Self { args, binaries: Binaries::in_folder(&folder) }
+    pub(crate) fn new(args: Args) -> Self {
+        Self { binaries: args.common.binaries(), args }
     }
 
     /// A fleet with a namespace.

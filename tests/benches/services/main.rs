@@ -11,10 +11,8 @@ mod memory;
 mod readiness;
 mod rolling;
 
-use std::path::PathBuf;
-
 use clap::{Parser, ValueEnum};
-use karmada_tests::bench::{self, Report, figures};
+use karmada_tests::bench::{self, Common, Report};
 
 use self::bed::Bed;
 
@@ -33,12 +31,8 @@ enum Figure {
 
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// Only these figures.
-    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
-    only: Vec<Figure>,
-    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built as they are shipped.
-    #[arg(long, value_name = "DIR")]
-    binaries: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common<Figure>,
     /// Endpoints that come, and as many that go.
     #[arg(long, default_value_t = 200)]
     samples: usize,
@@ -66,20 +60,16 @@ struct Args {
     /// Seconds that a fleet gets to come to rest.
     #[arg(long, default_value_t = 30)]
     settle: u64,
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() {
     let args = Args::parse();
-    let folder = bench::binaries(args.binaries.as_deref());
-    bench::print(2, measure(&Bed::new(args, &folder)));
+    bench::print(2, measure(&Bed::new(args)));
 }
 
 async fn measure(bed: &Bed) -> Report {
     let mut report = Report::new();
-    for figure in figures(&bed.args.only) {
+    for figure in bed.args.common.figures() {
         match figure {
             Figure::Readiness => readiness::readiness(bed, &mut report).await,
             Figure::Rolling => rolling::rolling(bed, &mut report).await,

@@ -5,10 +5,7 @@
 //! One hub, one agent and one stand-in member with a kubelet's front, all on this machine; for `many` as many agents and members
 //! as are asked for. Nothing is asserted.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use karmada_client::{
@@ -19,7 +16,7 @@ use karmada_env::Env;
 use karmada_meta::time::MicroTime;
 use karmada_tests::{
     bench::{
-        self, Report, figures, now, percentile,
+        self, Common, Report, now, percentile,
         report::{mb, ms, seconds},
         resident, until,
     },
@@ -52,12 +49,8 @@ enum Figure {
 
 #[derive(Clone, Debug, Parser)]
 struct Args {
-    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built as they are shipped.
-    #[arg(long, value_name = "DIR")]
-    binaries: Option<PathBuf>,
-    /// Only these figures.
-    #[arg(long, value_delimiter = ',', value_name = "FIGURE,...")]
-    only: Vec<Figure>,
+    #[command(flatten)]
+    common: Common<Figure>,
     /// Seconds for which a thin link is measured, once free and once full.
     #[arg(long, default_value_t = 120)]
     seconds: u64,
@@ -67,9 +60,6 @@ struct Args {
     /// And sessions, on as many members as there are.
     #[arg(long, default_value_t = 200)]
     sessions: usize,
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// 256 kbit/s and 300 ms there and back, before which a router keeps ten seconds of what one connection sends: if a stream
@@ -91,15 +81,13 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 fn main() {
     let args = Args::parse();
-    let folder = bench::binaries(args.binaries.as_deref());
-    let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    bench::print(2, measure(&args, Binaries::in_folder(&folder)));
+    bench::print(2, measure(&args, args.common.binaries()));
 }
 
 async fn measure(args: &Args, binaries: Binaries) -> Report {
     let mut report = Report::new();
     let mut bed = None;
-    for figure in figures(&args.only) {
+    for figure in args.common.figures() {
         if *figure == Figure::Many {
             bed = None;
             many(args, &binaries, &mut report).await;

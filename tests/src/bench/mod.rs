@@ -9,16 +9,16 @@ pub mod stock;
 use std::{
     fmt::Debug,
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use tokio::{runtime, time::sleep};
 
 pub use report::Report;
 
-use crate::process::Process;
+use crate::{fleet::Binaries, process::Process};
 
 /// How long anything may take before a figure is given up.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -32,14 +32,37 @@ pub fn figures<F: ValueEnum + PartialEq + Debug + 'static>(only: &[F]) -> impl I
     wanted.inspect(|figure| eprintln!("{figure:?} …"))
 }
 
-/// Where the binaries are that are measured: in the folder that was named, or built now.
-///
-/// # Panics
-/// When they do not build.
-pub fn binaries(named: Option<&Path>) -> PathBuf {
-    // reqwest takes whichever provider the process has.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    named.map_or_else(binaries::build, Path::to_owned)
+/// What every bench is told.
+#[derive(Clone, Debug, Args)]
+pub struct Common<F: ValueEnum + Send + Sync + 'static> {
+    /// Only these figures.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FIGURE,...")]
+    only: Vec<F>,
+    /// A folder with karmada-hub, karmada-agent and kubesim; without it they are built as they are shipped.
+    #[arg(long, value_name = "DIR")]
+    binaries: Option<PathBuf>,
+    /// Given by `cargo bench`.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl<F: ValueEnum + PartialEq + Debug + Send + Sync + 'static> Common<F> {
+    /// The figures to take.
+    pub fn figures(&self) -> impl Iterator<Item = &'static F> {
+        figures(&self.only)
+    }
+
+    /// The programs that are measured: those in the folder that was named, or else built now.
+    ///
+    /// # Panics
+    /// When they do not build, or are not there.
+    pub fn binaries(&self) -> Binaries {
+        // reqwest takes whichever provider the process has.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = self.binaries.clone().unwrap_or_else(binaries::build);
+        let folder = folder.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        Binaries::in_folder(&folder)
+    }
 }
 
 /// Takes the figures, on one thread or two, and prints the report.
