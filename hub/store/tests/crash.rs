@@ -422,7 +422,7 @@ async fn only_relaxed_updates_are_lost() {
     commit(vec![put(&work, "two").relaxed()]).await;
     let seen = store.revision();
     let left = open(&Disk::with_image(disk.image(disk.steps())), &env);
-    let value = |key: &Key| left.get(key).unwrap().value.clone();
+    let value = |key: &Key| left.get(key).unwrap().value.get();
     assert_eq!([value(&a), value(&b), value(&work)], ["taken over", "with a work", "two"]);
     assert!(left.revision() > seen);
     assert!(left.watch(Scope::resource(WORKS), seen).is_ok());

@@ -251,7 +251,7 @@ async fn a_batch_that_failed_is_shown_or_never_happened() {
         let mut seen = Vec::new();
         while let Some(event) = watch.try_next().unwrap() {
             assert_eq!((event.kind, event.prev.is_some()), (EventKind::Put, true));
-            seen.push((event.revision(), event.entry.value.clone()));
+            seen.push((event.revision(), event.entry.value.get()));
         }
         let (after, two) = (before.next(), bytes::Bytes::from("two"));
         if seen[0].1 == two {
@@ -415,7 +415,7 @@ async fn renewals_need_no_disk() {
     for value in ["first", "second"] {
         let shown = commit(vec![renewal(value)]).await.unwrap().revision();
         assert_eq!(
-            (run.store.get(&lease).unwrap().value.as_ref(), run.store.revision()),
+            (&*run.store.get(&lease).unwrap().value.get(), run.store.revision()),
             (value.as_bytes(), shown)
         );
         assert_eq!(watch.try_next().unwrap().unwrap().revision(), shown);
@@ -443,7 +443,7 @@ async fn renewals_need_no_disk() {
     commit(vec![other("after")]).await.unwrap();
     let steps = run.disk.steps();
     let left = open(&Disk::with_image(run.disk.image(steps)), &run.clock);
-    let value = |key: &Key| left.get(key).unwrap().value.clone();
+    let value = |key: &Key| left.get(key).unwrap().value.get();
     assert_eq!([value(&lease), value(&work)], ["third", "after"]);
 }
 
