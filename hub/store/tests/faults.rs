@@ -116,6 +116,7 @@ impl Run {
             delete: false,
             value: "well".into(),
             relaxed: false,
+            as_stored: false,
         };
         self.commit(&[last]).await;
         assert_eq!(self.store.failure(), None);
@@ -251,7 +252,7 @@ async fn a_batch_that_failed_is_shown_or_never_happened() {
         let mut seen = Vec::new();
         while let Some(event) = watch.try_next().unwrap() {
             assert_eq!((event.kind, event.prev.is_some()), (EventKind::Put, true));
-            seen.push((event.revision(), event.entry.value.clone()));
+            seen.push((event.revision(), event.entry.value.get()));
         }
         let (after, two) = (before.next(), bytes::Bytes::from("two"));
         if seen[0].1 == two {
@@ -415,7 +416,7 @@ async fn renewals_need_no_disk() {
     for value in ["first", "second"] {
         let shown = commit(vec![renewal(value)]).await.unwrap().revision();
         assert_eq!(
-            (run.store.get(&lease).unwrap().value.as_ref(), run.store.revision()),
+            (run.store.get(&lease).unwrap().value.get().as_ref(), run.store.revision()),
             (value.as_bytes(), shown)
         );
         assert_eq!(watch.try_next().unwrap().unwrap().revision(), shown);

@@ -102,7 +102,7 @@ fn record<H>(event: &Event<H>) -> LogRecord {
     let change = match event.kind {
         EventKind::Put => Change::Put,
         EventKind::Delete => {
-            let stored_last = event.prev.as_ref().is_some_and(|p| p.value == event.entry.value);
+            let stored_last = event.prev.as_ref().is_some_and(|p| p.value.is(&event.entry.value));
             Change::Delete((!stored_last).then(|| event.entry.value.get()))
         }
     };
