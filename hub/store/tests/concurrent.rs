@@ -109,7 +109,7 @@ async fn lists_and_watches_fit_together() {
                 let mut watch = store.watch(Scope::namespace("works", "a"), snapshot.revision()).unwrap();
                 loop {
                     match watch.next().await {
-                        Ok(e) => drop(values.insert(e.key().clone(), (e.revision(), e.entry.value.clone()))),
+                        Ok(e) => drop(values.insert(e.key().clone(), (e.revision(), e.entry.value.get()))),
                         Err(WatchEnd::Closed) => return values,
                         Err(other) => panic!("{other}"),
                     }
