@@ -110,11 +110,17 @@ impl Copy {
     /// When it cannot be read, or holds nothing.
     pub fn of_engine(engine: &mut dyn Engine) -> Result<Self, OpenError> {
         let location = engine.location();
-        let Image { objects, marks, mut boots, sealed, .. } = engine.load().map_err(|e| e.at(&location))?;
+        let Image { objects, marks, mut boots, sealed, .. } =
+            engine.load(&mut |_, plain| plain.into()).map_err(|e| e.at(&location))?;
         if let Some(run) = boots.last_mut() {
             (run.last, run.reserved) = (marks.revision, marks.reserved);
         }
-        Ok(Self::new(marks.revision, boots, sealed, Box::new(objects.into_iter())))
+        Ok(Self::new(
+            marks.revision,
+            boots,
+            sealed,
+            Box::new(objects.into_iter().map(|(key, stored)| (key, stored.plain()))),
+        ))
     }
 
     fn new(revision: Revision, boots: Vec<Boot>, sealed: bool, entries: Entries) -> Self {

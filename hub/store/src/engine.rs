@@ -29,40 +29,85 @@ use crate::{
     boot::Boot,
     key::{Key, Revision},
     seal::Seal,
+    value::Value,
 };
 
 /// A value as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct Stored<V = Bytes> {
     /// The change that made it.
     pub revision: Revision,
     /// The change that first stored a value here.
     pub created: Revision,
     /// The value.
-    pub value: Bytes,
+    pub value: V,
+}
+
+impl Stored {
+    /// As it is to be kept.
+    pub(crate) fn keep(self, key: &Key, keep: Keep<'_>) -> Stored<Value> {
+        Stored { revision: self.revision, created: self.created, value: keep(key, self.value) }
+    }
+}
+
+impl Stored<Value> {
+    /// With the value as it is.
+    pub(crate) fn plain(self) -> Stored {
+        Stored { revision: self.revision, created: self.created, value: self.value.get() }
+    }
 }
 
 /// One change in the log: what it did and what was there before. What a put stored is not in it; that is the
 /// current value, or the `prev` of the key's next record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogRecord {
+pub struct LogRecord<V = Bytes> {
     /// When.
     pub revision: Revision,
     /// Where.
     pub key: Key,
     /// What.
-    pub change: Change,
+    pub change: Change<V>,
     /// The value before, if there was one. A deletion always has one.
-    pub prev: Option<Stored>,
+    pub prev: Option<Stored<V>>,
+}
+
+impl LogRecord {
+    /// As it is to be kept.
+    pub(crate) fn keep(self, keep: Keep<'_>) -> LogRecord<Value> {
+        let Self { revision, key, change, prev } = self;
+        let change = match change {
+            Change::Put => Change::Put,
+            Change::Delete(last) => Change::Delete(last.map(|last| keep(&key, last))),
+        };
+        let prev = prev.map(|prev| prev.keep(&key, keep));
+        LogRecord { revision, key, change, prev }
+    }
+
+    /// The bytes of its values.
+    pub(crate) fn weight(&self) -> usize {
+        let last = if let Change::Delete(Some(last)) = &self.change { last.len() } else { 0 };
+        last + self.prev.as_ref().map_or(0, |prev| prev.value.len())
+    }
+}
+
+impl LogRecord<Value> {
+    /// With the values as they are.
+    pub(crate) fn plain(self) -> LogRecord {
+        let change = match self.change {
+            Change::Put => Change::Put,
+            Change::Delete(last) => Change::Delete(last.map(|last| last.get())),
+        };
+        LogRecord { revision: self.revision, key: self.key, change, prev: self.prev.map(Stored::plain) }
+    }
 }
 
 /// What a [`LogRecord`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum Change<V = Bytes> {
     /// Stored a value.
     Put,
     /// Deleted the value; with the last value that watchers were told if it differs from `prev`.
-    Delete(Option<Bytes>),
+    Delete(Option<V>),
 }
 
 /// Numbers that go with every batch.
@@ -121,13 +166,16 @@ pub struct Batch {
     pub boots: Option<Vec<Boot>>,
 }
 
-/// All that an engine keeps.
+/// What is made of each value that is read back, such as a packed one: all at once they would take their room as they are.
+pub type Keep<'a> = &'a mut dyn FnMut(&Key, Bytes) -> Value;
+
+/// All that an engine keeps, with values as memory has them. Whoever writes it unpacks them piece by piece.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     /// The current values, each key once.
-    pub objects: Vec<(Key, Stored)>,
+    pub objects: Vec<(Key, Stored<Value>)>,
     /// The log, oldest first.
-    pub log: Vec<LogRecord>,
+    pub log: Vec<LogRecord<Value>>,
     /// The numbers of the last batch.
     pub marks: Marks,
     /// Up to where the log of every resource was dropped,
@@ -192,8 +240,8 @@ pub trait Engine: Send + 'static {
     /// Where it is, for messages.
     fn location(&self) -> String;
 
-    /// Reads everything back. Called once, before the first write.
-    fn load(&mut self) -> Result<Image, EngineError>;
+    /// Reads everything back, and makes of each value at once what is to be kept of it. Called once, before the first write.
+    fn load(&mut self, keep: Keep<'_>) -> Result<Image, EngineError>;
 
     /// Keeps a batch; when this returns, it survives a crash. After an error nothing is known of the batch, and the
     /// engine is not used before it was opened again.

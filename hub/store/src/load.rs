@@ -36,7 +36,8 @@ pub(crate) fn load<P: Project>(
     env: &Env,
     (relaxed, packs): (fn(&str) -> bool, Packs),
 ) -> Result<Loaded<P::Header>, EngineError> {
-    let Image { objects, log, marks: kept, base, forgotten, boots, .. } = engine.load()?;
+    let Image { objects, log, marks: kept, base, forgotten, boots, .. } =
+        engine.load(&mut |key, plain| value::keep(packs, key, plain))?;
     // Of resources with relaxed updates nobody knows what was lost: their history begins anew with the run.
     let known = forgotten.iter().map(|(mark, _)| Forget::of_mark(mark).0);
     let known = known.chain(objects.iter().map(|(key, _)| key.resource.clone()));
@@ -50,9 +51,8 @@ pub(crate) fn load<P: Project>(
     }
     let (marks, boots) = begin(kept, boots, env)?;
     let mut accounts: BTreeSet<Arc<str>> = BTreeSet::new();
-    // A last value that is the one before is kept once.
-    let mut entry = |key: &Key, Stored { revision, created, value: plain }: Stored, same: Option<Value>| {
-        let header = projection.project(key, &plain);
+    let mut entry = |key: &Key, Stored { revision, created, value }: Stored<Value>| {
+        let header = projection.project(key, &value.get());
         let account = projection.account(key, &header).map(|Account { name, .. }| {
             // One name for all that counts for it.
             let known = accounts.get(&name).cloned();
@@ -61,7 +61,6 @@ pub(crate) fn load<P: Project>(
                 name
             })
         });
-        let value = same.unwrap_or_else(|| value::keep(packs, key, plain));
         Arc::new(Entry { key: key.clone(), revision, create_revision: created, value, header, account })
     };
 
@@ -70,7 +69,7 @@ pub(crate) fn load<P: Project>(
         if stored.revision > kept.revision || stored.created > stored.revision {
             return Err(disagree(&key, stored.revision));
         }
-        state.insert(entry(&key, stored, None));
+        state.insert(entry(&key, stored));
     }
 
     // Backwards through the log: what a put stored is what the key has now, and after taking the put back the key
@@ -86,17 +85,17 @@ pub(crate) fn load<P: Project>(
         if revision <= trimmed.of_key(key) || revision > kept.revision {
             return Err(disagree(key, revision));
         }
-        let prev = record.prev.map(|stored| entry(key, stored, None));
+        let prev = record.prev.map(|stored| entry(key, stored));
         let (kind, new) = match (record.change, &prev) {
             (Change::Put, _) => {
                 let new = past.get_key(key).filter(|e| e.revision == revision).cloned();
                 (EventKind::Put, new.ok_or_else(|| disagree(key, revision))?)
             }
             (Change::Delete(last), Some(prev)) if past.get_key(key).is_none() => {
-                let same = last.is_none().then(|| prev.value.clone());
-                let value = last.unwrap_or_else(|| prev.value.get());
+                // A last value that is the one before is kept once.
+                let value = last.unwrap_or_else(|| prev.value.clone());
                 let created = prev.create_revision;
-                (EventKind::Delete, entry(key, Stored { revision, created, value }, same))
+                (EventKind::Delete, entry(key, Stored { revision, created, value }))
             }
             (Change::Delete(_), _) => return Err(disagree(key, revision)),
         };

@@ -298,7 +298,13 @@ impl<P: Project> Store<P> {
             let header = self.0.projection.project(&key, &value);
             let account = self.0.projection.account(&key, &header);
             let relaxed = relaxed && (self.0.options.relaxed)(&key.resource);
-            let value = value::keep(self.0.options.packs, &key, value);
+            // A last value that is the stored one is kept once. Where the stored one changes before the writer comes to it, it is
+            // kept twice.
+            let stored = (kind == EventKind::Delete).then(|| self.get(&key)).flatten();
+            let value = match stored.filter(|entry| entry.value == value) {
+                Some(entry) => entry.value.clone(),
+                None => value::keep(self.0.options.packs, &key, value),
+            };
             Ok(Prepared { key, expect, kind, value, header, account, relaxed })
         };
         ops.into_iter().enumerate().map(prepare).collect()

@@ -75,10 +75,12 @@ impl Value {
         }
     }
 
-    /// Whether both are one in memory.
+    /// Whether both are one in memory. If so they are equal; of packed ones this is known without a look into them.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Form::Plain(one), Form::Plain(other)) => one.as_ptr() == other.as_ptr(),
+            (Form::Plain(one), Form::Plain(other)) => {
+                one.as_ptr() == other.as_ptr() && one.len() == other.len()
+            }
             (Form::Packed { packed: one, .. }, Form::Packed { packed: other, .. }) => Arc::ptr_eq(one, other),
             _ => false,
         }
@@ -145,6 +147,8 @@ mod tests {
                 assert_eq!(value, Value::packed(plain.clone(), Some(&NONE)));
                 assert_ne!(value, Value::packed(plain.slice(1..), Some(dictionary)));
                 assert!(value.is(&value.clone()) && !value.is(&plain.clone().into()));
+                let whole = Value::from(plain.clone());
+                assert!(!whole.is(&plain.slice(..plain.len() - 1).into()), "the beginning is another value");
             }
         }
     }

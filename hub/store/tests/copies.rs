@@ -161,5 +161,5 @@ async fn what_is_cut_short_or_newer_is_refused() {
     Redb::restore(dir.path(), Incoming::begin(&*copy).unwrap(), &later()).unwrap();
     let again = Redb::restore(dir.path(), Incoming::begin(&*copy).unwrap(), &later());
     assert!(again.unwrap_err().to_string().ends_with("is there already"));
-    assert_eq!(Redb::open(dir.path()).unwrap().load().unwrap().objects.len(), 5);
+    assert_eq!(Redb::open(dir.path()).unwrap().load(&mut |_, plain| plain.into()).unwrap().objects.len(), 5);
 }

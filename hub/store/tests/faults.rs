@@ -116,6 +116,7 @@ impl Run {
             delete: false,
             value: "well".into(),
             relaxed: false,
+            as_stored: false,
         };
         self.commit(&[last]).await;
         assert_eq!(self.store.failure(), None);
@@ -415,7 +416,7 @@ async fn renewals_need_no_disk() {
     for value in ["first", "second"] {
         let shown = commit(vec![renewal(value)]).await.unwrap().revision();
         assert_eq!(
-            (&*run.store.get(&lease).unwrap().value.get(), run.store.revision()),
+            (run.store.get(&lease).unwrap().value.get().as_ref(), run.store.revision()),
             (value.as_bytes(), shown)
         );
         assert_eq!(watch.try_next().unwrap().unwrap().revision(), shown);
@@ -443,7 +444,7 @@ async fn renewals_need_no_disk() {
     commit(vec![other("after")]).await.unwrap();
     let steps = run.disk.steps();
     let left = open(&Disk::with_image(run.disk.image(steps)), &run.clock);
-    let value = |key: &Key| left.get(key).unwrap().value.get();
+    let value = |key: &Key| left.get(key).unwrap().value.clone();
     assert_eq!([value(&lease), value(&work)], ["third", "after"]);
 }
 

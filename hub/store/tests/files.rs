@@ -56,7 +56,7 @@ fn check(store: &Store<()>) {
     assert_eq!(events.len(), 21);
     let last = events.last().unwrap();
     assert_eq!(
-        (last.kind, &*last.entry.value.get(), last.revision().get()),
+        (last.kind, last.entry.value.get().as_ref(), last.revision().get()),
         (EventKind::Delete, &b"going"[..], 24)
     );
 }
@@ -245,7 +245,10 @@ async fn what_only_the_journal_has_is_found_or_missed() {
     let mode = std::os::unix::fs::PermissionsExt::mode;
     assert_eq!(mode(&fs::metadata(dir.path().join("store.journal")).unwrap().permissions()) & 0o777, 0o600);
     let found = open(left.path()).unwrap();
-    assert_eq!((&*found.get(&key).unwrap().value.get(), found.revision()), (&b"two"[..], store.revision()));
+    assert_eq!(
+        (found.get(&key).unwrap().value.get().as_ref(), found.revision()),
+        (&b"two"[..], store.revision())
+    );
     found.close().await.unwrap();
 
     fs::copy(dir.path().join(FILE), left.path().join(FILE)).unwrap();

@@ -9,19 +9,25 @@ use std::{fs, path::Path, sync::Arc, time::SystemTime};
 use common::Toy;
 use karmada_env::{Env, ManualClock};
 use karmada_store::{
-    Copy, EventKind, Expect, Incoming, Key, Op, OpenError, Options, Revision, Scope, Seal, Store,
+    Copy, Dictionary, EventKind, Expect, Incoming, Key, Op, OpenError, Options, Revision, Scope, Seal, Store,
     engine::{Memory, redb::Redb},
 };
 
 const PLAIN: &str = "correct horse battery staple";
 const SECRETS: &str = "secrets";
+/// In memory they are packed as well.
+static WORDS: Dictionary = Dictionary(PLAIN.as_bytes());
+
+fn options() -> Options {
+    Options { packs: |resource| (resource == SECRETS).then_some(&WORDS), ..Options::default() }
+}
 
 fn env() -> Env {
     Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), 7)
 }
 
 fn open(dir: &Path, seal: Toy) -> Result<Store<()>, OpenError> {
-    Store::open_sealed(Redb::open(dir)?, Arc::new(seal), (), env(), Options::default())
+    Store::open_sealed(Redb::open(dir)?, Arc::new(seal), (), env(), options())
 }
 
 fn sealing() -> Toy {
@@ -89,7 +95,7 @@ async fn no_file_and_no_copy_has_the_plain_value() {
     for copy in [&running, &stopped] {
         assert!(!copy.windows(PLAIN.len()).any(|window| window == PLAIN.as_bytes()));
         let restored = Memory::restore(Incoming::begin(copy.as_slice()).unwrap(), &env()).unwrap();
-        let store = Store::open_sealed(restored, Arc::new(sealing()), (), env(), Options::default()).unwrap();
+        let store = Store::open_sealed(restored, Arc::new(sealing()), (), env(), options()).unwrap();
         assert_eq!(store.get(&key("s3")).unwrap().value, format!("{PLAIN} 38").repeat(20));
     }
     let store = open(dir.path(), sealing()).unwrap();
@@ -119,7 +125,7 @@ async fn a_rewrite_leaves_nothing_of_what_stood_there() {
     store.rewrite().await.unwrap();
     store.close().await.unwrap();
     drop(store);
-    let store = Store::open(Redb::open(dir.path()).unwrap(), (), env(), Options::default()).unwrap();
+    let store = Store::open(Redb::open(dir.path()).unwrap(), (), env(), options()).unwrap();
     assert_eq!(told(&store)[..41], before, "no seal is needed any more");
 }
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use karmada_apiserver::limits::Limits;
-use karmada_store::engine::{Batch, Engine, EngineError, Found, Image, memory::Memory};
+use karmada_store::engine::{Batch, Engine, EngineError, Found, Image, Keep, memory::Memory};
 use serde_json::json;
 
 use crate::Server;
@@ -20,8 +20,8 @@ impl Engine for Counting {
         self.0.location()
     }
 
-    fn load(&mut self) -> Result<Image, EngineError> {
-        self.0.load()
+    fn load(&mut self, keep: Keep<'_>) -> Result<Image, EngineError> {
+        self.0.load(keep)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {

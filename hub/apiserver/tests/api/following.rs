@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use karmada_apiserver::limits::Limits;
-use karmada_store::engine::{Batch, Engine, EngineError, Found, Image, memory::Memory};
+use karmada_store::engine::{Batch, Engine, EngineError, Found, Image, Keep, memory::Memory};
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -55,8 +55,8 @@ impl Engine for Disk {
         self.0.location()
     }
 
-    fn load(&mut self) -> Result<Image, EngineError> {
-        self.0.load()
+    fn load(&mut self, keep: Keep<'_>) -> Result<Image, EngineError> {
+        self.0.load(keep)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {

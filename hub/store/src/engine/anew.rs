@@ -26,6 +26,7 @@ use super::{
 use crate::{
     key::{Key, Revision},
     seal::Seal,
+    value::Value,
 };
 
 /// What an entry of a piece costs beside its value.
@@ -36,8 +37,8 @@ pub(super) struct Anew {
     pub(super) db: Database,
     /// Of their own disk: what goes wrong there says nothing of the one in use.
     pub(super) trust: Trust,
-    log: VecDeque<LogRecord>,
-    objects: std::vec::IntoIter<(Key, Stored)>,
+    log: VecDeque<LogRecord<Value>>,
+    objects: std::vec::IntoIter<(Key, Stored<Value>)>,
     seal: Option<Arc<dyn Seal>>,
     /// What goes with the first piece.
     first: Option<Batch>,
@@ -104,12 +105,12 @@ impl Anew {
             if self.forgotten.contains(&record.revision) {
                 continue;
             }
+            let record = record.plain();
             let record = match &self.seal {
                 Some(seal) => sealed::record(&**seal, record),
                 None => record,
             };
-            let value = record.prev.as_ref().map_or(0, |prev| prev.value.len());
-            left = left.saturating_sub(value + OVERHEAD);
+            left = left.saturating_sub(record.weight() + OVERHEAD);
             piece.log.push(record);
         }
         while left > 0 {
@@ -117,6 +118,7 @@ impl Anew {
             if self.touched.contains(&key) {
                 continue;
             }
+            let stored = stored.plain();
             let stored = match &self.seal {
                 Some(seal) => sealed::value(&**seal, &key, stored),
                 None => stored,

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use redb::{Database, StorageBackend};
 
 use super::{
-    Batch, Engine, EngineError, Found, Image,
+    Batch, Engine, EngineError, Found, Image, Keep,
     place::Place,
     redb::{Redb, format_tables, open_tables},
     trust::Trust,
@@ -445,8 +445,8 @@ impl Engine for Crash {
         self.0.location()
     }
 
-    fn load(&mut self) -> Result<Image, EngineError> {
-        self.0.load()
+    fn load(&mut self, keep: Keep<'_>) -> Result<Image, EngineError> {
+        self.0.load(keep)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), EngineError> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Read, sync::Arc};
 use karmada_env::Env;
 use parking_lot::Mutex;
 
-use super::{Batch, Engine, EngineError, Found, Image, LogRecord, Marks, Stored, sealed};
+use super::{Batch, Engine, EngineError, Found, Image, Keep, LogRecord, Marks, Stored, sealed};
 use crate::{
     boot::Boot,
     copy::{CopyError, Incoming},
@@ -67,11 +67,11 @@ impl Engine for Memory {
         "in memory".to_owned()
     }
 
-    fn load(&mut self) -> Result<Image, EngineError> {
+    fn load(&mut self, keep: Keep<'_>) -> Result<Image, EngineError> {
         let kept = self.0.lock();
         Ok(Image {
-            objects: kept.objects.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-            log: kept.log.values().cloned().collect(),
+            objects: kept.objects.iter().map(|(k, v)| (k.clone(), v.clone().keep(k, keep))).collect(),
+            log: kept.log.values().map(|record| record.clone().keep(keep)).collect(),
             marks: kept.marks,
             base: kept.base,
             forgotten: kept.forgotten.iter().map(|(name, up_to)| (name.clone(), *up_to)).collect(),
@@ -118,6 +118,7 @@ impl Engine for Memory {
             objects: objects
                 .into_iter()
                 .map(|(key, stored)| {
+                    let stored = stored.plain();
                     let stored = match &seal {
                         Some(seal) => sealed::value(&**seal, &key, stored),
                         None => stored,
@@ -127,6 +128,7 @@ impl Engine for Memory {
                 .collect(),
             log: log
                 .into_iter()
+                .map(LogRecord::plain)
                 .map(|record| match &seal {
                     Some(seal) => sealed::record(&**seal, record),
                     None => record,

@@ -31,7 +31,7 @@ use karmada_env::Env;
 use redb::{Builder, Database, StorageBackend, backends::FileBackend};
 
 use super::{
-    Batch, Engine, EngineError, Forget, Found, Image, Marks,
+    Batch, Engine, EngineError, Forget, Found, Image, Keep, Marks,
     anew::Anew,
     journal::{Appended, Journal},
     place::{self, Dir, FILE, Place},
@@ -255,6 +255,7 @@ fn fill(disk: Box<dyn StorageBackend>, image: Image, next: u64) -> Result<(), En
         tables::write(&db, &[full], mark)
     };
     for (key, stored) in objects {
+        let stored = stored.plain();
         let stored = match &seal {
             Some(seal) => sealed::value(&**seal, &key, stored),
             None => stored,
@@ -264,11 +265,12 @@ fn fill(disk: Box<dyn StorageBackend>, image: Image, next: u64) -> Result<(), En
         flush(&mut batch, len)?;
     }
     for record in log {
+        let record = record.plain();
         let record = match &seal {
             Some(seal) => sealed::record(&**seal, record),
             None => record,
         };
-        let len = record.prev.as_ref().map_or(0, |prev| prev.value.len());
+        let len = record.weight();
         batch.log.push(record);
         flush(&mut batch, len)?;
     }
@@ -483,10 +485,10 @@ impl Engine for Redb {
         self.location.clone()
     }
 
-    fn load(&mut self) -> Result<Image, EngineError> {
+    fn load(&mut self, keep: Keep<'_>) -> Result<Image, EngineError> {
         let files = self.files()?;
         files.recover()?;
-        let image = guard(|| tables::load(&files.db));
+        let image = guard(|| tables::load(&files.db, keep));
         self.next = files.journal.next();
         image
     }

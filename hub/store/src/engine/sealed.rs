@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, Change, Engine, EngineError, Found, Image, LogRecord, Stored};
+use super::{Batch, Change, Engine, EngineError, Found, Image, Keep, LogRecord, Stored};
 use crate::{key::Key, seal::Seal};
 
 pub(crate) struct Sealed {
@@ -87,20 +87,10 @@ impl Engine for Sealed {
         self.engine.location()
     }
 
-    fn load(&mut self) -> Result<Image, EngineError> {
-        let mut image = self.engine.load()?;
+    fn load(&mut self, keep: Keep<'_>) -> Result<Image, EngineError> {
         let mut refused = Refused::default();
-        for (key, stored) in &mut image.objects {
-            stored.value = refused.take(self.seal.unseal(key, std::mem::take(&mut stored.value)));
-        }
-        for LogRecord { key, change, prev, .. } in &mut image.log {
-            if let Some(prev) = prev {
-                prev.value = refused.take(self.seal.unseal(key, std::mem::take(&mut prev.value)));
-            }
-            if let Change::Delete(Some(last)) = change {
-                *last = refused.take(self.seal.unseal(key, std::mem::take(last)));
-            }
-        }
+        let seal = &self.seal;
+        let image = self.engine.load(&mut |key, kept| keep(key, refused.take(seal.unseal(key, kept))))?;
         // One that sealed them before that was noted may have done so.
         self.noted = image.sealed;
         if refused.first.is_none() && image.objects.iter().any(|(key, _)| self.seal.covers(&key.resource)) {

@@ -11,7 +11,7 @@ use redb::{
     TableDefinition, TableError,
 };
 
-use super::{Batch, EngineError, Image, Marks, codec};
+use super::{Batch, EngineError, Image, Keep, Marks, codec};
 use crate::key::{Key, Revision};
 
 /// The format this program writes. A change that an older program would misread raises it; a file that an older one reads
@@ -121,7 +121,7 @@ pub(super) fn marks(db: &Database) -> Result<Marks, EngineError> {
 }
 
 /// Reads everything.
-pub(super) fn load(db: &Database) -> Result<Image, EngineError> {
+pub(super) fn load(db: &Database, keep: Keep<'_>) -> Result<Image, EngineError> {
     let txn = db.begin_read()?;
     let mut image = Image { marks: marks_of(&txn)?, base: number(&txn, "compacted")?, ..Image::default() };
     image.sealed = txn.open_table(META)?.get("format")?.is_some_and(|format| format.value() >= SEALED);
@@ -142,11 +142,13 @@ pub(super) fn load(db: &Database) -> Result<Image, EngineError> {
             _ => text.into(),
         };
         let key = Key::new(shared(resource, |k| &k.resource), shared(namespace, |k| &k.namespace), name);
-        image.objects.push((key, codec::decode_stored(value.value())?));
+        let stored = codec::decode_stored(value.value())?.keep(&key, keep);
+        image.objects.push((key, stored));
     }
     for row in txn.open_table(LOG)?.iter()? {
         let (revision, record) = row?;
-        image.log.push(codec::decode_log(Revision::new(revision.value()), record.value())?);
+        let record = codec::decode_log(Revision::new(revision.value()), record.value())?;
+        image.log.push(record.keep(keep));
     }
     Ok(image)
 }

@@ -15,6 +15,7 @@ use crate::{
     key::{Key, Revision},
     quota::{Terms, Used},
     state::State,
+    value::Value,
 };
 
 /// Whether all of these hold.
@@ -93,17 +94,17 @@ pub(super) struct Draft {
     unlogged: BTreeMap<Arc<str>, Revision>,
 }
 
-fn stored<H>(entry: &Entry<H>) -> Stored {
-    Stored { revision: entry.revision, created: entry.create_revision, value: entry.value.get() }
+fn stored<H>(entry: &Entry<H>) -> Stored<Value> {
+    Stored { revision: entry.revision, created: entry.create_revision, value: entry.value.clone() }
 }
 
 /// What the log says of a change.
-fn record<H>(event: &Event<H>) -> LogRecord {
+fn record<H>(event: &Event<H>) -> LogRecord<Value> {
     let change = match event.kind {
         EventKind::Put => Change::Put,
         EventKind::Delete => {
-            let stored_last = event.prev.as_ref().is_some_and(|p| p.value == event.entry.value);
-            Change::Delete((!stored_last).then(|| event.entry.value.get()))
+            let stored_last = event.prev.as_ref().is_some_and(|p| p.value.is(&event.entry.value));
+            Change::Delete((!stored_last).then(|| event.entry.value.clone()))
         }
     };
     let prev = event.prev.as_deref().map(stored);
@@ -119,12 +120,12 @@ impl Draft {
         let mut draft = Self::default();
         for event in events {
             let key = event.key();
-            let now = (event.kind == EventKind::Put).then(|| stored(&event.entry));
+            let now = (event.kind == EventKind::Put).then(|| stored(&event.entry).plain());
             draft.objects.insert(key.clone(), now);
             if relaxed(&key.resource) {
                 draft.skip_log(key, event.revision());
             } else {
-                draft.log.push(record(event));
+                draft.log.push(record(event).plain());
             }
         }
         draft
@@ -136,7 +137,7 @@ impl Draft {
 
     /// A value whose changes are not logged.
     pub(super) fn put_without_log<H>(&mut self, entry: &Entry<H>) {
-        self.objects.insert(entry.key.clone(), Some(stored(entry)));
+        self.objects.insert(entry.key.clone(), Some(stored(entry).plain()));
         self.skip_log(&entry.key, entry.revision);
     }
 
@@ -162,7 +163,7 @@ impl Draft {
     }
 }
 
-/// Everything there is, as it is kept.
+/// Everything there is, as memory has it: what is packed takes no more room for it.
 pub(super) fn image<H>(
     state: &State<H>,
     history: &History<H>,

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use karmada_env::{Env, ManualClock};
 use karmada_store::{
-    CommitError, EventKind, Expect, HistoryLimits, Key, Op, Options, Seal, Snapshot, Store, Watch,
+    CommitError, Dictionary, EventKind, Expect, HistoryLimits, Key, Op, Options, Seal, Snapshot, Store, Watch,
 };
 use proptest::prelude::*;
 
@@ -48,6 +48,8 @@ pub(crate) struct OpSpec {
     pub(crate) delete: bool,
     pub(crate) value: Bytes,
     pub(crate) relaxed: bool,
+    /// A deletion whose last value is the stored one.
+    pub(crate) as_stored: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,13 +74,10 @@ pub(crate) fn ops() -> impl Strategy<Value = OpSpec> {
     ];
     // Mostly small values, some that need several pages.
     let len = prop_oneof![8 => 0..40usize, 1 => 3000..9000usize];
-    let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.7));
-    (keys(), expect, flags, len, any::<u8>()).prop_map(|(key, expect, (delete, relaxed), len, fill)| OpSpec {
-        key,
-        expect,
-        delete,
-        value: vec![fill; len].into(),
-        relaxed,
+    let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.7), any::<bool>());
+    (keys(), expect, flags, len, any::<u8>()).prop_map(|(key, expect, flags, len, fill)| {
+        let (delete, relaxed, as_stored) = flags;
+        OpSpec { key, expect, delete, value: vec![fill; len].into(), relaxed, as_stored }
     })
 }
 
@@ -125,7 +124,10 @@ pub(crate) fn env() -> Env {
     Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), 1)
 }
 
-/// Options with little history, so that trimming is always at work.
+/// Works that are not short are packed.
+static WORDS: Dictionary = Dictionary(b"what many values say");
+
+/// Options with little history, so that trimming is always at work, and with values of both forms.
 pub(crate) fn options(history_bytes: usize) -> Options {
     Options {
         history: HistoryLimits {
@@ -135,6 +137,7 @@ pub(crate) fn options(history_bytes: usize) -> Options {
             most: history_bytes,
         },
         relaxed: |resource| resource == LEASES,
+        packs: |resource| (resource == WORKS).then_some(&WORDS),
         ..Options::default()
     }
 }
@@ -212,8 +215,12 @@ impl Model {
                 ExpectSpec::Stale => (Expect::At(current.map_or(1, |r| r - 1).into()), false),
                 ExpectSpec::Any => (Expect::Any, true),
             };
-            let (key, value) = (spec.key.clone(), spec.value.clone());
-            let op = if spec.delete { Op::delete(key, expect, value) } else { Op::put(key, expect, value) };
+            let value = match &found {
+                Some((stored, ..)) if spec.delete && spec.as_stored => stored.clone(),
+                _ => spec.value.clone(),
+            };
+            let (key, last) = (spec.key.clone(), value.clone());
+            let op = if spec.delete { Op::delete(key, expect, last) } else { Op::put(key, expect, last) };
             ops.push(if spec.relaxed { op.relaxed() } else { op });
             relaxed &= spec.relaxed && !spec.delete && found.is_some() && *spec.key.resource == *LEASES;
             good &= holds && !(spec.delete && found.is_none());
@@ -234,7 +241,7 @@ impl Model {
                 revision,
                 kind,
                 key: spec.key.clone(),
-                value: spec.value.clone(),
+                value,
                 created,
                 prev,
                 relaxed: false,
