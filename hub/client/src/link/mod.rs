@@ -537,6 +537,8 @@ async fn connect(
     let mut kick = shared.kick.listen();
     let mut next = Instant::now() + first;
     let hedge = shared.config().patience.hedge;
+    // How many were begun: an address that has refused was dialed as well as one that is busy.
+    let mut begun = 0_usize;
     // Whoever has taken a connection may be busy with the handshakes of others. That is believed once: so does a black hole.
     let (open, mut patient) = (Arc::new(AtomicBool::new(false)), true);
     loop {
@@ -545,7 +547,8 @@ async fn connect(
             Some(result) = attempts.next() => match result {
                 Ok(connection) => return connection,
                 Err(Failed { error, in_time, is_another }) => {
-                    heard = in_time;
+                    // What one of several addresses says is no sign of another one that is being dialed.
+                    heard = in_time && (attempts.is_empty() || shared.config().dialer.ways() == 1);
                     let server = shared.config().server.clone();
                     tracing::debug!(%server, %error, "attempt failed");
                     let mut delay = backoff.next(&shared.env);
@@ -569,7 +572,7 @@ async fn connect(
             }
             () = sleep_until(next), if attempts.len() < ATTEMPTS => {
                 let ways = shared.config().dialer.ways();
-                let is_everywhere = attempts.len() >= ways;
+                let is_everywhere = begun >= ways && !attempts.is_empty();
                 if patient && !heard && is_everywhere && open.load(Ordering::Relaxed) {
                     patient = false;
                     next = Instant::now() + BUSY_HEDGE.saturating_sub(hedge);
@@ -578,7 +581,10 @@ async fn connect(
                 // It has had its time.
                 heard &= !is_everywhere;
                 attempts.push(Box::pin(shared.attempt(None, Arc::clone(&open))));
-                let is_busy = heard && attempts.len() >= ways;
+                begun = begun.saturating_add(1);
+                let is_busy = heard && begun >= ways;
+                // Beside others it is given that time once.
+                patient &= !is_busy || ways == 1;
                 next = Instant::now() + if is_busy { BUSY_HEDGE } else { hedge };
             }
         }

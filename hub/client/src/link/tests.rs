@@ -483,6 +483,28 @@ async fn each_address_is_dialed_before_one_is_dialed_again() {
     assert_eq!(server.dials.load(Ordering::SeqCst), 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_busy_address_is_not_dialed_again_for_what_another_one_refuses() {
+    for refuses_first in [true, false] {
+        let busy = server(&["h2"]);
+        busy.set(Weather::Swallow);
+        let gone =
+            Server { weather: latest::Sender::new(Weather::Refuse), dials: Arc::default(), ..busy.clone() };
+        let mut ways: Vec<Arc<dyn Dial>> = vec![Arc::new(gone.clone()), Arc::new(busy.clone())];
+        if !refuses_first {
+            ways.reverse();
+        }
+        let config = LinkConfig::new(busy.config.clone(), "test/1");
+        let _link = Link::new(LinkConfig { dialer: Arc::new(Turns::new(ways)), ..config }, env(11));
+        sleep(Duration::from_secs(7)).await;
+        let dials = || (gone.dials.load(Ordering::SeqCst), busy.dials.load(Ordering::SeqCst));
+        assert_eq!(dials(), (1, 1), "{refuses_first}");
+        // But not for ever.
+        sleep(Duration::from_secs(5)).await;
+        assert!(dials().1 > 1, "{refuses_first}: {:?}", dials());
+    }
+}
+
 /// Over HTTP/1.1 a watch has a connection of its own, on which nobody asks for a sign of life.
 #[tokio::test(start_paused = true)]
 async fn a_watch_over_http1_ends_with_what_is_found_of_another_connection() {

@@ -132,6 +132,8 @@ pub struct Clocks {
     running: BTreeMap<String, Clock>,
     /// When this began to be looked at.
     since: Option<Time>,
+    /// Since when nobody of the last wave that has begun takes the change.
+    stuck: Option<Time>,
     /// With their waves: they count as failed also when they are gone.
     evicted: BTreeMap<String, usize>,
 }
@@ -227,11 +229,14 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
         look(state, gate, members, now, clocks, &mut step);
         return step;
     }
-    if state.phase == Phase::AwaitsApproval && !state.why.is_empty() && lost(state, members).is_none() {
-        // Those that had left are back.
+    let is_stuck = is_stuck(state, &step.wave);
+    let awaits_them = state.phase == Phase::AwaitsApproval && !state.why.is_empty();
+    if awaits_them && !is_stuck && lost(state, members).is_none() {
+        // Those that had left are back, or one of those that waited does so no more.
         state.phase = Phase::Running;
         state.why.clear();
     }
+    clocks.stuck = is_stuck.then(|| clocks.stuck.unwrap_or(now));
     let before = state.open;
     while state.is_under_way() && passed(state, gate, members, now, clocks, &mut step) {
         let goes_on = advance(state, members, now, &mut step);
@@ -240,7 +245,19 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
             break;
         }
     }
+    if let Some(since) = clocks.stuck.filter(|_| state.open == before && state.phase == Phase::Running) {
+        let left = gate.deadline.saturating_sub(since.elapsed(now.timestamp().into()));
+        if left.is_zero() {
+            state.phase = Phase::AwaitsApproval;
+            state.well = None;
+            state.why = words::stuck(state, &step.wave, gate.deadline);
+            step.told.push((Told::Stopped, words::awaits(state)));
+        } else {
+            step.again = Some(step.again.map_or(left, |again| again.min(left)));
+        }
+    }
     if state.open != before {
+        clocks.stuck = None;
         // What the new wave is given is yet to be written; that brings its clusters back here.
         step.again = Some(step.again.map_or(gate.deadline, |again| again.min(gate.deadline)));
     }
@@ -326,6 +343,14 @@ fn lost(state: &State, members: &[Member<'_>]) -> Option<usize> {
     state.open.checked_sub(1).filter(opened).into_iter().chain([state.open]).find(lost)
 }
 
+/// Whether no cluster of the last wave that has begun is well, nor about to be, and some hold the change back or have failed: then
+/// nothing says whether the next wave may begin, for as long as that is so. Those that are silent come back by themselves.
+fn is_stuck(state: &State, wave: &Sums) -> bool {
+    let is_last = state.open == state.waves.len();
+    let moves = wave.expected() + wave.of(Stage::Applied) + wave.of(Stage::Healthy);
+    !is_last && moves == 0 && wave.of(Stage::WaitingHeld) + wave.failed() > 0
+}
+
 fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
     let opened =
         state.waves.get(member.wave).filter(|_| member.wave < state.open).and_then(|wave| wave.opened);
@@ -409,6 +434,10 @@ fn passed(
     }
     if is_empty(members, last) {
         // A person decides.
+        return true;
+    }
+    if state.approved > state.open && is_stuck(state, &step.wave) {
+        // A person has.
         return true;
     }
     let mut again = |wait: Duration| step.again = Some(step.again.map_or(wait, |known| known.min(wait)));

@@ -345,6 +345,77 @@ fn held_clusters_are_waited_for_by_nobody() {
 }
 
 #[test]
+fn a_person_is_asked_where_a_whole_wave_waits() {
+    let all_held = |fleet: &mut Fleet| {
+        fleet
+            .clusters
+            .iter_mut()
+            .filter(|c| c.has.as_deref() == Some("two"))
+            .for_each(|c| c.seen = Seen::Held);
+    };
+    let held = || {
+        let mut fleet = Fleet::new(20, "10% soak=0; 50% soak=0; 100% soak=0", "deadline=5m");
+        fleet.change("two");
+        fleet.look(well);
+        all_held(&mut fleet);
+        fleet.run(6, 59, well);
+        assert_eq!(fleet.state.phase, Phase::Running, "they are given their time: {}", fleet.said());
+        assert!(fleet.last.again.is_some_and(|again| again <= Duration::from_secs(60)));
+        fleet.run(1, 10, well);
+        fleet
+    };
+    let mut fleet = held();
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::AwaitsApproval, 2), "{}", fleet.said());
+    assert!(
+        matches!(&fleet.last.told[..], [(Told::Stopped, said)] if said.contains("resume")),
+        "{:?}",
+        fleet.last.told
+    );
+    assert!(
+        fleet.said().contains(
+            "for 5m0s none of the clusters of wave 1 of 3 (10%) has taken it or is well with it (of 2 clusters: 2 held back on the \
+             cluster)"
+        ),
+        "{}",
+        fleet.said()
+    );
+    // It is said once, and stands after a restart.
+    fleet.clocks = Clocks::default();
+    fleet.run(3, 10, well);
+    assert_eq!((fleet.state.phase, fleet.last.told.len()), (Phase::AwaitsApproval, 0));
+    // A person lets the next wave begin; that may wait in its turn.
+    fleet.command(Command::Resume).unwrap();
+    fleet.look(well);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Running, 10), "{}", fleet.said());
+    all_held(&mut fleet);
+    fleet.run(40, 10, well);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::AwaitsApproval, 10), "{}", fleet.said());
+    // One of them takes it after all.
+    let mut fleet = held();
+    let one = fleet.clusters.iter().position(|c| c.has.as_deref() == Some("two")).unwrap();
+    fleet.clusters[one].seen = Seen::Unwell;
+    fleet.look(|_| Seen::Unwell);
+    assert_eq!(fleet.state.phase, Phase::Running, "{}", fleet.said());
+    fleet.run(20, 10, well);
+    assert_eq!(words::reason(&fleet.state), "CompleteExceptSilent", "{}", fleet.said());
+    // Failures that a person has accepted do not make a wave well either.
+    let mut fleet = Fleet::new(20, "10% soak=0; 100% soak=0", "deadline=5m");
+    fleet.change("two");
+    fleet.run(30, 20, |_| Seen::Failed);
+    assert_eq!(fleet.state.phase, Phase::Breached);
+    fleet.command(Command::Resume).unwrap();
+    fleet.run(30, 20, |_| Seen::Failed);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::AwaitsApproval, 2), "{}", fleet.said());
+    // In the last wave nothing waits for them.
+    let mut fleet = Fleet::new(4, "100% soak=0", "deadline=5m");
+    fleet.change("two");
+    fleet.look(well);
+    all_held(&mut fleet);
+    fleet.run(60, 20, well);
+    assert_eq!(words::reason(&fleet.state), "CompleteExceptSilent", "{}", fleet.said());
+}
+
+#[test]
 fn a_change_that_cuts_links_is_noticed() {
     let fall = |changed: usize, others: usize| {
         let mut fleet = Fleet::new(100, "20% soak=1h; 100%", "");

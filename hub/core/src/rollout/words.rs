@@ -6,7 +6,7 @@ use karmada_meta::{duration, time::Time};
 
 use super::{
     state::{Command, Phase, State, What},
-    step::{Stage, Step},
+    step::{Stage, Step, Sums},
 };
 
 /// `1 cluster`, `7 clusters`.
@@ -73,6 +73,20 @@ pub(super) fn begins(state: &State) -> String {
 /// Why a person has to decide: nobody of a wave is left.
 pub(super) fn left(state: &State, at: usize) -> String {
     format!("all clusters of {} have left, so nobody can say whether it is well", wave(state, at))
+}
+
+/// Why a person has to decide: nobody of a wave takes it.
+pub(super) fn stuck(state: &State, sums: &Sums, deadline: Duration) -> String {
+    let last = wave(state, state.open.saturating_sub(1));
+    let concerned = || sums.all().filter(|(stage, _)| *stage != Stage::Unconcerned);
+    let of = clusters(concerned().map(|(_, count)| count).sum());
+    let parts: Vec<_> = concerned().map(|(stage, count)| format!("{count} {}", said(stage))).collect();
+    let parts = parts.join(", ");
+    let deadline = duration::format(deadline);
+    format!(
+        "for {deadline} none of the clusters of {last} has taken it or is well with it (of {of}: {parts}); it goes on by itself when \
+         one does"
+    )
 }
 
 pub(super) fn awaits(state: &State) -> String {

@@ -158,7 +158,7 @@ impl Table {
         let wave = order.wave(&name, row.labels.as_ref());
         let fact = wanted.fact(&row.known());
         let offer = fact.as_ref().ok().and_then(|fact| wanted.offer(wave, *fact));
-        if row.odd || offer != row.offer {
+        if row.odd || is_another(offer.as_ref(), row.offer.as_ref()) {
             self.due.insert(name.clone());
         }
         let about = row.report.as_ref().and_then(|report| report.about.as_ref());
@@ -242,6 +242,15 @@ impl Table {
     }
 }
 
+/// Whether an offer is to be written anew. How its start is spread alone is no reason: an agent that began has had its turn, and one
+/// that has not keeps the one that it was given.
+fn is_another(wanted: Option<&Offer>, given: Option<&Offer>) -> bool {
+    match (wanted, given) {
+        (Some(wanted), Some(given)) => *wanted != Offer { spread: wanted.spread, ..given.clone() },
+        (wanted, given) => wanted != given,
+    }
+}
+
 /// Whether time that passes may change how a cluster counts.
 fn is_busy(state: &State, (wave, fact, silent): Crowd) -> bool {
     match fact {
@@ -269,7 +278,7 @@ fn member(name: &str, count: usize, (wave, fact, silent): Crowd) -> Member<'_> {
 mod tests {
     use super::*;
     use crate::{
-        rollout::{What, begin, step},
+        rollout::{Wave, What, begin, step},
         upgrade::{
             Mode, Way,
             request::{GATE, REQUESTED, VERSION, WAVES},
@@ -428,10 +437,22 @@ mod tests {
     #[test]
     fn an_upgrade_that_went_everywhere_is_a_crowd() {
         let (request, mut table) = (request(), Table::default());
+        // What each was offered was spread by its wave, which is not all of them.
+        let wave = |clusters| Wave {
+            name: String::new(),
+            labels: None,
+            upto: None,
+            clusters,
+            soak: 0,
+            approve: false,
+            opened: Some(at("2026-11-26T02:00:00Z")),
+        };
         let state = State {
             revision: "0.6.0".to_owned(),
             phase: Phase::Complete,
             began: Some(at("2026-11-26T02:00:00Z")),
+            waves: [100, 9_900].map(wave).into(),
+            open: 2,
             ..State::default()
         };
         let mut has = row(Some(Stands::Committed), state.began);
@@ -440,7 +461,7 @@ mod tests {
             begun: at("2026-11-26T02:00:00Z"),
             image: String::new(),
             returns: false,
-            spread: 0,
+            spread: Offer::spread_of(100),
         });
         for n in 0..10_000 {
             table.put(&format!("m{n}"), Some(has.clone()));
@@ -450,5 +471,10 @@ mod tests {
         assert_eq!(table.due(wanted, ALL), []);
         let members = table.members(&Clocks::default());
         assert_eq!((members.len(), members[0].count), (1, 10_000));
+        // What was offered otherwise is written anew.
+        let other = Offer { image: "x:1".to_owned(), ..has.offer.clone().unwrap() };
+        table.put("m1", Some(Row { offer: Some(other), ..has }));
+        assert!(table.judge(wanted, ALL));
+        assert_eq!(table.due(wanted, ALL).len(), 1);
     }
 }
