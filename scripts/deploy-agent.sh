@@ -339,15 +339,29 @@ fi
     render_roles; cat "$manifests/serviceaccount.yaml"; echo ---; render_tunnel; render_upgrade; render_secret; echo ---; render_deployment
 } >"$work/wanted.yaml"
 
+# While the agent has a new version on trial, its Deployment has the strategy RollingUpdate with fields of the agent's own. The member
+# refuses Recreate beside them, and nobody would put back how long an old Pod stays: the trial is ended first.
+trial=''
+if [ -n "$agent_found" ] && [ "$agent_by" = "$ours" ]; then
+    trial=$(member -n "$namespace" get deployment karmada-agent --ignore-not-found -o jsonpath='{.spec.strategy.rollingUpdate}') ||
+        fail "$(explain "the member" "$member_server")"
+fi
+
 # --validate=false: that would fetch the member's whole OpenAPI document, for manifests that do not vary.
 apply=(apply --server-side --force-conflicts --field-manager="$ours" -f "$work/wanted.yaml")
 if ! member "${apply[@]}" --validate=false --dry-run=server >/dev/null; then
     # A namespace that is not there yet, a kubectl or a webhook without dry runs: no reasons to stop.
-    refused=$(grep -E 'is forbidden|is invalid|attempting to grant' "$work/error" | head -n 1) || true
+    refused=$(grep -E 'is forbidden|is invalid|attempting to grant' "$work/error" |
+        grep -v ${trial:+-e 'spec.strategy.rollingUpdate: Forbidden'} -e '^$' | head -n 1) || true
     [ -z "$refused" ] || fail "the member at $member_server would refuse it: ${refused#Error from server (*): }"
 fi
 
 if [ -n "$dry_run" ]; then
+    if [ -n "$trial" ]; then
+        say "dry run: nothing is changed. Cluster $cluster (member $member_server, id $id), hub $agent_server, image $image"
+        say "a new version of the agent is on trial: would end the trial (strategy, minReadySeconds and progressDeadlineSeconds of deployment/karmada-agent), and then apply everything"
+        exit 0
+    fi
     status=0
     KUBECTL_EXTERNAL_DIFF='' member diff --server-side --force-conflicts --field-manager="$ours" -f "$work/wanted.yaml" \
         >"$work/diff" || status=$?
@@ -399,6 +413,12 @@ if [ "$upgrade" = off ] && [ -n "$agent_found" ]; then
     done
 fi
 before=$(states)
+if [ -n "$trial" ]; then
+    say "a new version of the agent is on trial: the trial is ended"
+    member -n "$namespace" patch deployment karmada-agent --type merge --field-manager="$ours" -p \
+        '{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null},"minReadySeconds":0,"progressDeadlineSeconds":600}}' >/dev/null ||
+        fail "the trial of a new version cannot be ended: $(error_line)"
+fi
 # A credential of another hub, or one that is to be made anew.
 [ -z "$taken" ] || member -n "$namespace" delete secret karmada-kubeconfig --ignore-not-found >/dev/null ||
     fail "the credential that is there cannot be taken away: $(error_line)"

@@ -341,6 +341,26 @@ impl World {
         assert_eq!(log.matches("do not go together").count(), 1, "once, and not with every look: {log}");
     }
 
+    /// What is deployed while a new version of the agent is on trial is taken, and nothing of the trial is left.
+    async fn a_trial_is_ended(&self) {
+        let beside = json!({"spec": {
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "minReadySeconds": 604_800, "progressDeadlineSeconds": 605_400,
+        }});
+        let path = format!("{AGENT}?fieldManager=karmada-agent-upgrade");
+        self.member.patch(&path, Patch::Merge, &beside).await.expect("it is on trial");
+        let dry = self.deploy(&["--dry-run"]);
+        assert!(dry.contains("would end the trial"), "{dry}");
+        let spec = async || self.member.get(AGENT).await.expect("it is there")["spec"].clone();
+        assert_eq!(spec().await["minReadySeconds"], 604_800, "a dry run changes nothing");
+        let said = self.deploy(&[]);
+        assert!(said.contains("the trial is ended"), "{said}");
+        let spec = spec().await;
+        assert_eq!(spec["strategy"], json!({"type": "Recreate"}), "{spec}");
+        assert!(spec.get("minReadySeconds").is_none_or(|seconds| seconds == 0), "{spec}");
+        assert_eq!(spec["progressDeadlineSeconds"], 600, "{spec}");
+    }
+
     /// Nothing that the scripts made is on the member.
     async fn assert_clean(&self) {
         for path in MADE {
@@ -423,6 +443,7 @@ async fn what_is_deployed_runs_and_goes_again() {
     let state = world.state().await;
     assert_eq!(verbs(&world.deploy(&[])), all("unchanged"));
     assert_eq!(world.state().await, state, "running it again changes nothing at all");
+    world.a_trial_is_ended().await;
     assert_eq!(verbs(&world.deploy(&["--image=karmada-agent:next"])), all_but("unchanged", &["Deployment"]));
     let deployment = world.member.get(AGENT).await.expect("it is there");
     assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], "karmada-agent:next");

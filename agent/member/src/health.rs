@@ -9,7 +9,7 @@ use karmada_meta::time::Time;
 use std::time::Duration;
 
 /// How long a look may take; shorter than the interval between looks.
-const LOOK: Duration = Duration::from_secs(7);
+pub const LOOK: Duration = Duration::from_secs(7);
 
 /// What a look at the API came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use karmada_env::Env;
 use karmada_member::{
     IDENTITY, Member, Stats, Trouble,
     discovery::Apis,
-    health::{Health, Threshold},
+    health::{Health, LOOK, Threshold},
     quotas::Quotas,
     rights::{Rights, Standing},
     summary::Figures,
@@ -307,10 +307,10 @@ impl Reporter {
     /// A look without what is known. What is asked at once is answered at once, and wakes an idle agent once.
     async fn look_but_for(&self, known: Option<(Version, Duration)>) -> Look {
         let now = self.env.now();
-        let (health, foreign) = tokio::join!(Health::ask(&self.member), self.identify());
-        if health != Health::Ready {
+        let (health, foreign) = if_well(Health::ask(&self.member), self.identify()).await;
+        let Some(foreign) = foreign else {
             return Look { health, version: None, apis: None, foreign: false, versioned: now };
-        }
+        };
         self.half.look_at_released().await;
         let version = async {
             match known {
@@ -343,7 +343,7 @@ impl Reporter {
 
     /// Notices that the member is another than it was; answers whether it is another than the Cluster's.
     async fn identify(&self) -> bool {
-        let Ok(system) = self.member.small().get(IDENTITY).await else { return false };
+        let Ok(system) = self.member.with_deadline(LOOK).small().get(IDENTITY).await else { return false };
         let uid = object::uid(&system).to_owned();
         let foreign = self.view.meets_member(&uid).is_some();
         if self.identity.lock().replace(uid.clone()).is_some_and(|known| known != uid) {
@@ -578,6 +578,24 @@ impl Reporter {
     }
 }
 
+/// Asks both at once, and waits for the other answer only if the member is well: what is the matter is told without it.
+async fn if_well<T>(
+    health: impl Future<Output = Health>,
+    other: impl Future<Output = T>,
+) -> (Health, Option<T>) {
+    let (mut health, mut other) = (std::pin::pin!(health), std::pin::pin!(other));
+    let (health, answer) = tokio::select! {
+        biased;
+        health = &mut health => (health, None),
+        answer = &mut other => (health.await, Some(answer)),
+    };
+    match (health, answer) {
+        (Health::Ready, None) => (health, Some(other.await)),
+        (Health::Ready, answer) => (health, answer),
+        (Health::NotReady | Health::NotReachable, _) => (health, None),
+    }
+}
+
 /// Says of which kinds nothing is seen on the member, while there are some.
 fn unwatched(list: &mut Vec<Condition>, failing: &[(String, Arc<str>)], now: Time) {
     if failing.is_empty() {
@@ -684,6 +702,22 @@ mod tests {
             let now = Time::from_system(std::time::UNIX_EPOCH);
             assert_eq!(version.complaint(now).is_some(), complains, "{major}.{minor}");
         }
+    }
+
+    #[test]
+    fn a_member_that_is_not_well_is_told_of_without_waiting_for_who_it_is() {
+        use std::future::{pending, ready};
+
+        use futures::FutureExt;
+        for (health, want) in
+            [(Health::NotReachable, Some(None)), (Health::NotReady, Some(None)), (Health::Ready, None)]
+        {
+            let got = if_well(ready(health), pending::<bool>()).now_or_never();
+            assert_eq!(got, want.map(|foreign| (health, foreign)), "{health:?}");
+            let (got, foreign) = if_well(ready(health), ready(true)).now_or_never().unwrap();
+            assert_eq!((got, foreign), (health, (health == Health::Ready).then_some(true)));
+        }
+        assert_eq!(if_well(pending(), ready(true)).now_or_never(), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use karmada_client::link::{Identity, NotTaken};
+use karmada_env::Env;
 use karmada_member::{
     IDENTITY,
     rights::{Rights, another_member},
@@ -10,7 +11,7 @@ use karmada_member::{
 use karmada_meta::object;
 use serde_json::Value;
 
-use super::admission::Followed;
+use super::admission::{File, Followed};
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -28,10 +29,13 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Begins with the file as it is.
-    pub(super) fn new(followed: Followed, cluster: String, identity: Identity, rights: Rights) -> Self {
-        let first = followed.unless(None, rights.env().wall());
-        let seen = first.ok().flatten().map(|(_, version)| version);
+    /// Begins with the version of the file that the member is reached by; without one, with whatever is there.
+    pub(super) fn new(
+        (followed, seen): (Followed, Option<u64>),
+        cluster: String,
+        identity: Identity,
+        rights: Rights,
+    ) -> Self {
         Self { followed, cluster, identity, rights, seen, told: None }
     }
 
@@ -81,6 +85,15 @@ impl Exchange {
     }
 }
 
+/// The file with the version that it has now, to be taken before the file is read: an agent without a credential for the hub may
+/// wait for long before it follows the file, and what was exchanged meanwhile is another version.
+pub(super) fn followed(file: File, env: &Env) -> (Followed, Option<u64>) {
+    let followed = Followed::new(file);
+    let first = followed.unless(None, env.wall());
+    let seen = first.ok().flatten().map(|(_, version)| version);
+    (followed, seen)
+}
+
 /// Why an answer is not taken for the member's.
 #[derive(Debug)]
 enum Not {
@@ -124,14 +137,13 @@ mod tests {
         kubeconfig::Credentials,
         link::{Manner, renewable_client_for},
     };
-    use karmada_env::Env;
     use parking_lot::Mutex;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
     };
 
-    use super::{super::admission::File, *};
+    use super::*;
 
     /// A member that answers to whoever shows the token "new", with one code after the other, and counts down.
     async fn member(codes: Arc<Mutex<Vec<u16>>>) -> String {
@@ -168,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_credential_is_tried_until_the_member_has_said_whose_it_is() {
-        let codes = Arc::new(Mutex::new(vec![200, 404, 403, 503]));
+        let codes = Arc::new(Mutex::new(vec![200, 200, 404, 403, 503]));
         let server = member(Arc::clone(&codes)).await;
         let (dir, env) = (tempfile::tempdir().unwrap(), Env::system());
         let path = dir.path().join("kubeconfig");
@@ -186,21 +198,25 @@ mod tests {
             Credentials::Token(token) => token,
             other => panic!("{other:?}"),
         };
-        let rights = Rights::new(env);
+        let rights = Rights::new(env.clone());
         assert_eq!(rights.meets_member("u"), None);
-        let followed = Followed::new(File { path: path.clone(), context: None });
-        let mut exchange = Exchange::new(followed, "m1".to_owned(), identity.clone(), rights);
+        let first = || followed(File { path: path.clone(), context: None }, &env);
+        let (begun, waits) = (first(), first());
+        let mut exchange = Exchange::new(begun, "m1".to_owned(), identity.clone(), rights.clone());
         exchange.look().await;
-        assert_eq!((codes.lock().len(), shown().as_str()), (4, "old"), "nothing has changed");
+        assert_eq!((codes.lock().len(), shown().as_str()), (5, "old"), "nothing has changed");
         has("new");
-        for left in [3, 2, 1] {
+        for left in [4, 3, 2] {
             exchange.look().await;
             assert_eq!((codes.lock().len(), shown().as_str()), (left, "old"));
         }
         exchange.look().await;
-        assert_eq!((codes.lock().len(), shown().as_str()), (0, "new"));
+        assert_eq!((codes.lock().len(), shown().as_str()), (1, "new"));
         exchange.look().await;
         assert_eq!(exchange.seen, exchange.told, "it is what was told of");
+        // One that begins to follow the file late takes what it has not read.
+        Exchange::new(waits, "m1".to_owned(), identity.clone(), rights).look().await;
+        assert_eq!(codes.lock().len(), 0);
     }
 
     #[test]

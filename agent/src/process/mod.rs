@@ -48,7 +48,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    admission::{File, Followed, Ways},
+    admission::{File, Ways},
     alone::Beginning,
     args::Args,
     endpoints::{Endpoints, Running, Stage},
@@ -171,6 +171,8 @@ async fn run(args: Args) -> Result<(), Failure> {
         }
     };
     // Whoever only joins need not be where the member can be reached.
+    let file = |path| File { path, context: args.context.clone() };
+    let followed = args.kubeconfig.clone().map(|path| exchange::followed(file(path), &env));
     let member = match args.join_only && args.secret.is_none() {
         true => None,
         false => {
@@ -313,8 +315,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         let cluster = config.cluster.clone();
         let agent = Agent::new(config, hub, member_client, env.clone(), state);
         let handle = agent.handle();
-        if let Some(path) = args.kubeconfig {
-            let followed = Followed::new(File { path, context: args.context });
+        if let Some(followed) = followed {
             let rights = handle.rights().clone();
             beside.spawn(Exchange::new(followed, cluster, member_identity, rights).run());
         }

@@ -103,13 +103,18 @@ impl Deployment {
             gave_way: false,
             why: String::new(),
         };
-        self.write(live, &trial, beside(), Some(&new)).await?;
+        let written = self.write(live, &trial, beside(), Some(&new)).await?;
+        if let Some(why) = differs(&written, &new)? {
+            // What runs now is not what was offered, and nobody would go back from it.
+            self.go_back(&written, trial, why.clone()).await?;
+            return Err(Trouble::Lasting(why));
+        }
         Ok(trial)
     }
 
     /// Keeps what is known of a trial.
     pub(crate) async fn keep(&self, live: &Value, trial: &Trial) -> Result<(), Trouble> {
-        self.write(live, trial, json!({}), None).await
+        self.write(live, trial, json!({}), None).await.map(drop)
     }
 
     /// Puts back the old image.
@@ -140,16 +145,17 @@ impl Deployment {
             // A merge leaves alone what is not named.
             spec["strategy"]["rollingUpdate"] = Value::Null;
         }
-        self.write(live, trial, spec, image).await
+        self.write(live, trial, spec, image).await.map(drop)
     }
 
+    /// Answers what the member has made of it.
     async fn write(
         &self,
         live: &Value,
         trial: &Trial,
         mut spec: Value,
         image: Option<&str>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Value, Trouble> {
         if let Some(wanted) = image {
             let (at, _) = self::image(live)?;
             let mut containers = live["spec"]["template"]["spec"]["containers"].clone();
@@ -164,8 +170,7 @@ impl Deployment {
             change["spec"] = spec;
         }
         let path = format!("{}?fieldManager={MANAGER}", self.path);
-        let written = self.member.patch(&path, Patch::Merge, &change).await;
-        written.map(drop).map_err(|error| self.trouble(error))
+        self.member.patch(&path, Patch::Merge, &change).await.map_err(|error| self.trouble(error))
     }
 }
 
@@ -178,19 +183,31 @@ fn beside() -> Value {
     })
 }
 
+/// Why a trial cannot go on that has just been written: something on the member, such as an admission webhook that leads images to a
+/// registry of its own, has put another image in place of the new one.
+fn differs(written: &Value, new: &str) -> Result<Option<String>, Trouble> {
+    let (_, image) = image(written)?;
+    Ok((image != new).then(|| {
+        format!(
+            "the member changes the image {new} to {image}, as an admission webhook does: name that one with karmada-hub upgrade \
+             agents --image"
+        )
+    }))
+}
+
 /// Ends a trial of which somebody else has changed what it stands on: its image, as `kubectl rollout undo` does, or how long the old
 /// Pod stays, as whoever applies a manifest of his own. Whether that is so.
 pub(crate) fn give_way(live: &Value, trial: &mut Trial) -> Result<bool, Trouble> {
     let (_, image) = image(live)?;
     if image != trial.new {
-        trial.give_way(false, &format!("its image is {image} now"));
+        trial.give_way(false, &format!("the image ({image} now)"));
         return Ok(true);
     }
     let ours = beside();
     let differs =
         ["strategy", "minReadySeconds"].into_iter().find(|field| live["spec"][*field] != ours[*field]);
     if let Some(field) = differs {
-        trial.give_way(true, &format!("its {field}"));
+        trial.give_way(true, &format!("the field {field}"));
     }
     Ok(differs.is_some())
 }
@@ -295,6 +312,15 @@ mod tests {
             assert_eq!((give_way(&live, &mut trial).unwrap(), trial.ended), (want.is_some(), want), "{live}");
             assert_eq!(trial.gave_way, want.is_some());
         }
+    }
+
+    #[test]
+    fn a_trial_of_another_image_than_was_meant_does_not_begin() {
+        let written = |image: &str| json!({"spec": {"template": {"spec": {"containers": [{"name": CONTAINER, "image": image}]}}}});
+        assert_eq!(differs(&written("x:2"), "x:2").unwrap(), None);
+        let why = differs(&written("mirror.test/x:2"), "x:2").unwrap().unwrap();
+        assert!(why.contains("changes the image x:2 to mirror.test/x:2") && why.contains("--image"), "{why}");
+        assert!(differs(&json!({}), "x:2").is_err());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use karmada_api::consts::extension;
 use karmada_client::{Error, Rest};
 use karmada_core::upgrade::{
     About, Mode, Offer, Report, Stands, Version,
-    agent::{Act, Own, decide, remembered},
+    agent::{Act, Own, decide, gave_way, remembered},
     trial::{Ended, Part, Proof, Trial},
 };
 use karmada_env::Env;
@@ -116,10 +116,20 @@ struct Seen {
     proof: Proof,
     /// When something may be otherwise soon.
     soon: Option<Duration>,
-    /// Since when nothing but its turn holds up an offer, and of which time that is.
-    free: Option<(Time, Duration)>,
+    /// How long nothing but its turn has held up an offer.
+    free: Option<Free>,
     /// What was counted of a trial that has not started.
     counted: Option<Counted>,
+}
+
+/// How long an agent could have begun, but for its turn.
+#[derive(Debug)]
+struct Free {
+    /// The offer: its time, and whether it is one to go back.
+    of: (Time, bool),
+    waited: Duration,
+    /// Up to when it was counted; nothing while something else holds it up as well.
+    counted: Option<Duration>,
 }
 
 /// What was counted of the time of a trial that has not started, which is kept less often.
@@ -132,11 +142,27 @@ struct Counted {
 }
 
 impl Seen {
-    /// How long it is until the turn of an agent that could begin.
+    /// How long it is until the turn of an agent that could begin now. Only time in which it could counts: where many are held up by
+    /// one thing, they do not begin together when that ends.
     fn turn(&mut self, offer: &Offer, cluster: &str, now: Duration) -> Duration {
-        let free = self.free.filter(|(begun, _)| *begun == offer.begun).map_or(now, |(_, since)| since);
-        self.free = Some((offer.begun, free));
-        (free + offer.turn(cluster)).saturating_sub(now)
+        let of = (offer.begun, offer.returns);
+        let free = self.free.take().filter(|free| free.of == of);
+        let mut free = free.unwrap_or(Free { of, waited: Duration::ZERO, counted: None });
+        if let Some(counted) = free.counted {
+            // A machine that slept could not have begun.
+            free.waited += now.saturating_sub(counted).min(LOOK * 2);
+        }
+        free.counted = Some(now);
+        let left = offer.turn(cluster).saturating_sub(free.waited);
+        self.free = Some(free);
+        left
+    }
+
+    /// Something else than its turn holds it up.
+    fn is_held_up(&mut self) {
+        if let Some(free) = &mut self.free {
+            free.counted = None;
+        }
     }
 
     /// Adds to a trial what was counted of it, and answers what is new: whole seconds; and whether it is time to keep it.
@@ -242,25 +268,21 @@ impl Upgrader {
             && known.as_ref().is_none_or(|trial| !trial.is_open())
         {
             // The Deployment is asked only where something is to be done with it.
-            self.says_way(known.as_ref());
+            self.says_way(version, offer, known.as_ref());
             match decide(offer, own, known.as_ref()) {
                 Act::Nothing => {
                     self.remember(version, known.as_ref());
+                    seen.free = None;
                     return Ok(());
                 }
                 Act::Say(stands, why) => {
                     self.say(offer, stands, why);
+                    seen.is_held_up();
                     return Ok(());
                 }
                 Act::Begin | Act::GoBack => {
-                    let left = offer.map(|offer| seen.turn(offer, &self.cluster, self.env.now()));
-                    if let Some(left) = left.filter(|left| !left.is_zero()) {
-                        seen.soon = Some(left);
-                        self.say(
-                            offer,
-                            Stands::Waiting,
-                            "it waits for its turn: not all clusters begin at once".to_owned(),
-                        );
+                    if let Some(why) = self.waits(offer, seen) {
+                        self.say(offer, Stands::Waiting, why.to_owned());
                         return Ok(());
                     }
                 }
@@ -274,15 +296,22 @@ impl Upgrader {
             self.on_trial(version, &live, trial, now, seen).await?;
         }
         let trial = seen.trial.clone().flatten();
-        self.says_way(trial.as_ref());
-        match decide(offer, own, trial.as_ref()) {
-            Act::Nothing => self.remember(version, trial.as_ref()),
-            Act::Say(stands, why) => self.say(offer, stands, why),
-            Act::Begin | Act::GoBack if !self.is_active() => {
-                self.say(offer, Stands::Waiting, "the agent does not act for the cluster now".to_owned());
+        self.says_way(version, offer, trial.as_ref());
+        let act = decide(offer, own, trial.as_ref());
+        if matches!(act, Act::Begin | Act::GoBack)
+            && let Some(why) = self.waits(offer, seen)
+        {
+            self.say(offer, Stands::Waiting, why.to_owned());
+            return Ok(());
+        }
+        match act {
+            Act::Nothing => {
+                self.remember(version, trial.as_ref());
+                seen.free = None;
             }
-            Act::Begin | Act::GoBack if self.rights.is_unheard_for(UNHEARD) => {
-                self.say(offer, Stands::Waiting, "the hub is not heard now".to_owned());
+            Act::Say(stands, why) => {
+                self.say(offer, stands, why);
+                seen.is_held_up();
             }
             Act::Begin | Act::GoBack if !self.view.is_believed() => {
                 self.view.wants_belief();
@@ -304,6 +333,24 @@ impl Upgrader {
             }
         }
         Ok(())
+    }
+
+    /// What an agent that could begin waits for, if there is something: to act for the cluster, to hear the hub, or its turn.
+    fn waits(&self, offer: Option<&Offer>, seen: &mut Seen) -> Option<&'static str> {
+        let why = match () {
+            () if !self.is_active() => "the agent does not act for the cluster now",
+            () if self.rights.is_unheard_for(UNHEARD) => "the hub is not heard now",
+            () => {
+                let left = seen.turn(offer?, &self.cluster, self.env.now());
+                if left.is_zero() {
+                    return None;
+                }
+                seen.soon = Some(left);
+                return Some("it waits for its turn: not all clusters begin at once");
+            }
+        };
+        seen.is_held_up();
+        Some(why)
     }
 
     /// Does this version's part in a trial.
@@ -377,17 +424,17 @@ impl Upgrader {
         self.view.get().is_some_and(annotated)
     }
 
-    fn says_way(&self, trial: Option<&Trial>) {
-        let gave_way = trial.filter(|trial| trial.gave_way).map(|trial| &trial.why);
+    fn says_way(&self, version: &Version, offer: Option<&Offer>, trial: Option<&Trial>) {
+        let gave_way = gave_way(version, offer, trial);
         let said = &mut self.told.0.lock().gave_way;
-        if said.as_ref() != gave_way {
-            *said = gave_way.cloned();
+        if said.as_deref() != gave_way {
+            *said = gave_way.map(str::to_owned);
         }
     }
 
     fn remember(&self, version: &Version, trial: Option<&Trial>) {
         if let Some(report) = &mut self.told.0.lock().report {
-            report.about = remembered(version, trial);
+            report.about = remembered(version, trial, report.about.as_ref());
         }
     }
 
@@ -398,5 +445,46 @@ impl Upgrader {
             tracing::info!(version = %about.version, stands = ?about.stands, why = %about.why, "an offered version of the agent");
             report.about = Some(about);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_counts_only_time_in_which_the_agent_could_begin() {
+        let offer = |returns| Offer {
+            version: "0.6.0".to_owned(),
+            begun: "2026-11-26T01:00:00Z".parse().unwrap(),
+            image: String::new(),
+            returns,
+            spread: 900,
+        };
+        let (new, back) = (offer(false), offer(true));
+        let again = Offer { begun: new.begun.next(), ..new.clone() };
+        let second = Duration::from_secs(1);
+        let cluster = (0..100).map(|n| format!("m{n}")).find(|name| new.turn(name) > second * 300).unwrap();
+        let (whole, mut seen, mut now) = (new.turn(&cluster), Seen::default(), second * 1000);
+        let mut turn = |seen: &mut Seen, offer: &Offer, passed: Duration| {
+            now += passed;
+            seen.turn(offer, &cluster, now)
+        };
+        assert_eq!(turn(&mut seen, &new, Duration::ZERO), whole, "at the first look as well");
+        assert_eq!(turn(&mut seen, &new, second * 30), whole - second * 30);
+        // An outage, or an agent that does not act: what was waited is not lost, and no time is won.
+        seen.is_held_up();
+        assert_eq!(turn(&mut seen, &new, second * 3600), whole - second * 30);
+        assert_eq!(turn(&mut seen, &new, second * 30), whole - second * 60);
+        // A machine that slept.
+        assert_eq!(turn(&mut seen, &new, second * 3600), whole - second * 120);
+        // It was paused and goes on: nobody was offered anything meanwhile.
+        seen.free = None;
+        assert_eq!(turn(&mut seen, &new, second * 3600), whole);
+        // Another attempt has a turn of its own, and so has the way back.
+        turn(&mut seen, &new, second * 30);
+        assert_eq!(turn(&mut seen, &back, Duration::ZERO), whole);
+        turn(&mut seen, &back, second * 30);
+        assert_eq!(turn(&mut seen, &again, Duration::ZERO), again.turn(&cluster));
     }
 }

@@ -142,7 +142,7 @@ async fn who_deploys_the_agent_during_a_trial_is_given_way() {
         let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.iter().find(|condition| condition["type"] == "UpgradeGaveWay");
         found.is_some_and(|found| {
-            found["message"].as_str().unwrap().contains("its image is x/karmada-agent:0.1.0 now")
+            found["message"].as_str().unwrap().contains("the image (x/karmada-agent:0.1.0 now)")
         })
     })
     .await;

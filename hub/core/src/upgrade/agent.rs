@@ -42,7 +42,12 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
     };
     if let Some(trial) = tried.filter(|trial| trial.gave_way && (offer.returns || wanted != *own.version)) {
         // Neither is that a failure of the version's, nor is anybody at the cluster fought with.
-        let stands = if offer.returns { Stands::Returned } else { Stands::Waiting };
+        let stands = match offer.returns {
+            // They have left the new version there, and it is not for the hub to take it away.
+            true if wanted == *own.version => Stands::Refused,
+            true => Stands::Returned,
+            false => Stands::Waiting,
+        };
         return say(stands, &trial.why);
     }
     if let Some(trial) = tried.filter(|trial| trial.ended == Some(Ended::Returned) && !trial.gave_way) {
@@ -88,9 +93,16 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
     }
 }
 
-/// What it says while it is offered nothing: what became of the last trial, for a hub that has not heard that yet.
-pub fn remembered(own: &Version, trial: Option<&Trial>) -> Option<About> {
+/// What it says while it is offered nothing: what became of the last trial, for a hub that has not heard that yet. `said` is what it
+/// has said last.
+pub fn remembered(own: &Version, trial: Option<&Trial>, said: Option<&About>) -> Option<About> {
     let trial = trial?;
+    let is_same = |about: &&About| about.version == trial.version && about.begun == trial.begun;
+    let refused = said.filter(is_same).filter(|about| about.stands == Stands::Refused);
+    if let Some(refused) = refused.filter(|_| trial.gave_way && trial.part(own) == Part::New) {
+        // A hub that heard something else would ask it again to go back.
+        return Some(refused.clone());
+    }
     let (stands, why) = match trial.ended {
         None => (Stands::Trying, ""),
         Some(_) if trial.gave_way && trial.part(own) != Part::New => (Stands::Waiting, trial.why.as_str()),
@@ -99,6 +111,13 @@ pub fn remembered(own: &Version, trial: Option<&Trial>) -> Option<About> {
         Some(Ended::Committed) => return None,
     };
     Some(About { version: trial.version.clone(), begun: trial.begun, stands, why: why.to_owned() })
+}
+
+/// Why a version that the hub still offers is not there: the agent has given way to somebody at the cluster.
+pub fn gave_way<'a>(own: &Version, offer: Option<&Offer>, trial: Option<&'a Trial>) -> Option<&'a str> {
+    let trial = trial.filter(|trial| trial.gave_way && trial.part(own) != Part::New)?;
+    offer.filter(|offer| offer.begun == trial.begun && offer.version == trial.version)?;
+    Some(&trial.why)
 }
 
 /// What is waited for.
@@ -252,7 +271,8 @@ mod tests {
             (Some(&new), "0.5.0", Mode::On, false, false, Some(&put_back), say(Stands::Waiting, "why")),
             (Some(&new), "0.6.0", Mode::On, false, false, Some(&put_there), say(Stands::Committed, "")),
             (Some(&new), "0.6.0", Mode::On, false, false, Some(&put_back), say(Stands::Committed, "")),
-            (Some(&back), "0.6.0", Mode::On, false, false, Some(&put_there), say(Stands::Returned, "why")),
+            (Some(&back), "0.6.0", Mode::On, false, false, Some(&put_there), say(Stands::Refused, "why")),
+            (Some(&back), "0.5.0", Mode::On, false, false, Some(&put_back), say(Stands::Returned, "why")),
             (Some(&again), "0.5.0", Mode::On, false, false, Some(&put_back), Act::Begin),
         ];
         for (offer, version, mode, is_held, windows, trial, want) in rows {
@@ -269,9 +289,32 @@ mod tests {
             ("0.5.0", Some(&put_back), Some(Stands::Waiting)),
             ("0.6.0", Some(&put_there), Some(Stands::Committed)),
         ] {
-            let said = remembered(&version.parse().unwrap(), trial);
+            let said = remembered(&version.parse().unwrap(), trial, None);
             assert_eq!(said.as_ref().map(|about| about.stands), want, "{version} {trial:?}");
             assert!(said.is_none_or(|about| about.version == "0.6.0" && about.begun == new.begun));
+        }
+        // What was refused stays refused while nothing is offered; of another attempt it says nothing.
+        let refused =
+            |begun| About { version: "0.6.0".into(), begun, stands: Stands::Refused, why: "no".to_owned() };
+        for (version, begun, trial, want) in [
+            ("0.6.0", new.begun, &put_there, Stands::Refused),
+            ("0.6.0", again.begun, &put_there, Stands::Committed),
+            ("0.5.0", new.begun, &put_back, Stands::Waiting),
+            ("0.6.0", new.begun, &committed, Stands::Committed),
+        ] {
+            let said = remembered(&version.parse().unwrap(), Some(trial), Some(&refused(begun)));
+            assert_eq!(said.map(|about| about.stands), Some(want), "{version} {begun} {trial:?}");
+        }
+        // It is said that it gave way while the version is offered, and not there.
+        for (version, offer, trial, want) in [
+            ("0.5.0", Some(&new), &put_back, Some("why")),
+            ("0.5.5", Some(&new), &put_there, Some("why")),
+            ("0.6.0", Some(&new), &put_there, None),
+            ("0.5.0", Some(&again), &put_back, None),
+            ("0.5.0", None, &put_back, None),
+            ("0.5.0", Some(&new), &returned, None),
+        ] {
+            assert_eq!(gave_way(&version.parse().unwrap(), offer, Some(trial)), want, "{version} {trial:?}");
         }
         let version: Version = "0.5.0".parse().unwrap();
         for (mode, want) in [(Mode::Off, "--upgrade=off"), (Mode::Windows, "the Cluster has none")] {

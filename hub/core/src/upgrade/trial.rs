@@ -167,8 +167,9 @@ impl Trial {
         self.end(
             how,
             format!(
-                "somebody at the cluster has changed the agent's Deployment during the trial ({what}), and has it so: abort and \
-                 resume, or a new request, tries again"
+                "Somebody changed {what} of the agent's Deployment while {} was on trial. The agent left it so and ended the \
+                 trial. abort and then resume, or a new request, tries again",
+                self.version
             ),
         );
         self.gave_way = true;
@@ -252,7 +253,7 @@ pub(super) mod tests {
         kept.as_object_mut().unwrap().remove("waited");
         assert_eq!(Trial::read(&kept.to_string()), Some(trial()));
         let mut over = trial();
-        over.give_way(false, "its image is x:1 now");
+        over.give_way(false, "the image (x:1 now)");
         assert!((over.ended, over.gave_way) == (Some(Ended::Returned), true) && over.why.contains("x:1"));
         assert_eq!(Trial::read(&over.write()), Some(over));
     }
