@@ -128,6 +128,14 @@ pub struct Rights {
     pub untold: &'static str,
 }
 
+impl Rights {
+    /// Whether it may get any objects of a group.
+    pub(crate) fn may_get_in(&self, group: &str) -> bool {
+        let has = |all: &[String], one: &str| all.iter().any(|of| of == "*" || of == one);
+        self.resources.iter().any(|right| has(&right.verbs, "get") && has(&right.groups, group))
+    }
+}
+
 /// A right on resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Right {

@@ -375,10 +375,12 @@ fn resources_elsewhere(group: &CarriedGroup, version: &str) -> Value {
         "resources": resources})
 }
 
-/// The same in the aggregated form: what stands behind a slash is a subresource, also of what is no resource itself.
+/// The same in the aggregated form: what stands behind a slash is a subresource, also of what is no resource itself. What was found
+/// out is left out: all clients read this form, and members do not make it longer, nor another.
 fn aggregated_elsewhere(group: &CarriedGroup) -> Value {
     let mut resources: IndexMap<&str, Value> = IndexMap::new();
-    for resource in group.resources.iter() {
+    let known = if group.names.is_none() { &*group.resources } else { &[] };
+    for resource in known {
         let kind = |kind: &str| json!({"group": "", "version": "", "kind": kind});
         let (name, sub) = match resource.name.split_once('/') {
             Some((name, sub)) => (name, Some(sub)),

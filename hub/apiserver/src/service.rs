@@ -206,11 +206,15 @@ impl Answers for Inner {
 }
 
 impl Inner {
-    /// Has a group say what else there is in it, where that is what discovery is asked for.
+    /// Has a group say what else there is in it, where that is what discovery is asked for, by somebody who may get something of
+    /// it in all namespaces: discovery alone is everyone's, and has nobody asked.
     async fn look(&self, exchange: &Exchange<'_>) {
         let groups = self.groups();
         let Some(group) = groups.iter().find(|group| group.is_version(&exchange.info.path)) else { return };
         let Some(names) = &group.names else { return };
+        if !self.front.authorizer.rights(exchange.caller.user, "").may_get_in(group.group) {
+            return;
+        }
         if let Some(resources) = names.look(exchange.caller.user, &exchange.audit_id).await {
             self.carry_group(&CarriedGroup { resources, ..group.clone() });
         }

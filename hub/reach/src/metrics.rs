@@ -16,7 +16,7 @@ use karmada_apiserver::carried::{Call, CarriedGroup, CarriedResource, Carrier};
 use karmada_meta::status::Status;
 
 use self::names::Metrics;
-pub(super) use self::names::{OF_ALL, OF_ONE};
+pub(super) use self::names::{NAME, OF_ONE};
 use super::{
     Shared,
     everywhere::measured::{self, Measured},

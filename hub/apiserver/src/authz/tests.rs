@@ -481,3 +481,28 @@ fn an_agent_has_no_business_where_the_hub_works_by_itself() {
     let told = roles.rights(&agent("m1"), "karmada-cluster").resources;
     assert!(!told.iter().any(|right| right.resources.contains(&"secrets".to_owned())), "{told:?}");
 }
+
+/// Discovery is everyone's. Who may read in a group is not.
+#[test]
+fn who_may_get_in_a_group_is_told_by_roles() {
+    let rbac = rbac::tests::default_roles();
+    rbac.bind_for_tests("cluster-admin", &["admins"]);
+    let roles = Roles::new(Arc::new(rbac));
+    let may = |user: &UserInfo| roles.rights(user, "").may_get_in("custom.metrics.k8s.io");
+    assert!(may(&UserInfo::new("jane", ["admins", "system:authenticated"])));
+    assert!(!may(&UserInfo::new("joe", ["system:authenticated"])));
+    assert!(!may(&agent("m1")));
+    let right = |verb: &str, group: &str| Rights {
+        resources: vec![Right { verbs: owned(&[verb]), groups: owned(&[group]), ..Right::default() }],
+        ..Rights::default()
+    };
+    for (verb, group, want) in [
+        ("get", "custom.metrics.k8s.io", true),
+        ("*", "custom.metrics.k8s.io", true),
+        ("get", "*", true),
+        ("list", "custom.metrics.k8s.io", false),
+        ("get", "external.metrics.k8s.io", false),
+    ] {
+        assert_eq!(right(verb, group).may_get_in("custom.metrics.k8s.io"), want, "{verb} {group}");
+    }
+}

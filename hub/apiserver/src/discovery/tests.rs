@@ -178,6 +178,15 @@ fn a_group_that_is_carried_on_is_discovered() {
             Box::pin(std::future::ready(Err(Status::no_such_resource())))
         }
     }
+    impl crate::carried::Names for Nobody {
+        fn look(
+            &self,
+            _: &crate::authn::UserInfo,
+            _: &str,
+        ) -> futures::future::BoxFuture<'static, Option<Arc<[CarriedResource]>>> {
+            Box::pin(std::future::ready(None))
+        }
+    }
     let of = |group, versions, resources| CarriedGroup {
         group,
         versions,
@@ -201,6 +210,17 @@ fn a_group_that_is_carried_on_is_discovered() {
     ];
     let kinds = Kinds::new(custom("Namespaced", &["v1"]).into_iter().map(Arc::new));
     let discovery = Discovery::new(&kinds, &[], &groups);
+    let found = [CarriedGroup { names: Some(Arc::new(Nobody)), ..groups[1].clone() }];
+    let found = Discovery::new(&kinds, &[], &found);
+    assert_eq!(
+        get(&found, "/apis", V2).2["items"][0]["versions"][0]["resources"],
+        json!([]),
+        "not what members say"
+    );
+    assert_eq!(
+        get(&found, "/apis/custom.metrics.k8s.io/v1beta1", "").2["resources"].as_array().map(Vec::len),
+        Some(2)
+    );
     let body = |path: &str, accept: &str| get(&discovery, path, accept).2;
     let versions: Vec<String> = body("/apis", "")["groups"]
         .as_array()

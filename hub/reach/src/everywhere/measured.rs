@@ -11,7 +11,7 @@
 //! counts: that is one value for an object, or an external metric.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -23,7 +23,6 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Response, header};
 use karmada_apiserver::{authn::UserInfo, carried::Call};
 use karmada_meta::{gvk::GroupResource, labels::LabelSelector, quantity::Quantity, status::Status};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 use tokio::{
@@ -34,9 +33,9 @@ use tokio::{
 use super::{
     super::{
         Shared, Told, Wanted,
-        metrics::{OF_ALL, OF_ONE},
+        metrics::{NAME, OF_ONE},
     },
-    Among, Asker, Missing, Most, Question, Silent,
+    Among, Asker, MEASURED, Missing, Most, Question, Silent,
     asked::{self, Asked, Place},
     decoded::{Decoded, Stamp},
     draw, merge, nobody, portions, unheard, warn, whole, within,
@@ -76,7 +75,7 @@ pub(crate) async fn carry(
     let asked = asked.ok().filter(|_| call.request.method() == Method::GET);
     let asked = asked.ok_or_else(Status::method_not_allowed_here)?;
     let place = asked::place(&call.path).ok_or_else(Status::no_such_resource)?;
-    let room = shared.place(&call)?;
+    let room = shared.place(&call.asked_by)?;
     let mut ends = std::mem::replace(&mut call.ends, Box::pin(std::future::pending()));
     let asker = Asker::of(&call);
     let (path, query) = (call.path.as_str(), query.as_deref());
@@ -124,7 +123,7 @@ async fn usages(
     accept: &'static str,
 ) -> Result<Response<Body>, Status> {
     let decoded = (accept == PLAIN).then(|| Decoded::at(place));
-    let form = (accept, decoded.as_ref());
+    let form = (accept, decoded.as_ref(), MEASURED);
     let portions = portions(shared, asker, &Among::All, path, query, form).await?;
     whole(shared, asker, &Among::All, portions).await
 }
@@ -166,12 +165,12 @@ async fn one(
 /// Reads an answer that is to be taken apart. One that is too long is its member's own matter.
 async fn apart(
     answer: Response<Body>,
-    room: &Semaphore,
+    room: &Arc<Semaphore>,
     all: &Arc<Semaphore>,
 ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
-    let (bytes, held) = within(answer.into_body(), Most::One(APART), all).await?;
+    let (bytes, mut held) = within(answer.into_body(), Most::One(APART), all).await?;
     let kibibytes = u32::try_from(bytes.len().div_ceil(1 << 10)).unwrap_or(u32::MAX);
-    draw(room, kibibytes, ALL_APART)?;
+    held.push(draw(room, kibibytes, ALL_APART)?);
     Ok((bytes, held))
 }
 
@@ -250,7 +249,7 @@ async fn series(
     path: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Status> {
-    let form = (PLAIN, Some(&Decoded::at(place)));
+    let form = (PLAIN, Some(&Decoded::at(place)), MEASURED);
     let mut portions = portions(shared, asker, &Among::All, path, query, form).await?;
     let wanted = Wanted {
         namespace: place.namespace.clone(),
@@ -279,13 +278,15 @@ pub(crate) struct MetricName {
     pub(crate) namespaced: bool,
 }
 
-/// The longest name of a metric that is told.
-const NAME: usize = 512;
-
 #[derive(Deserialize)]
 struct Discovered {
     #[serde(default)]
     resources: Vec<MetricName>,
+}
+
+/// What names of metrics are made of.
+fn is_of_names(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte)
 }
 
 /// The metrics that a member's discovery names, as far as that can be.
@@ -294,7 +295,7 @@ fn discovered(bytes: &[u8], of: Measured) -> Result<Vec<MetricName>, String> {
     let Discovered { mut resources } = read.map_err(|error| format!("it is no discovery: {error}"))?;
     let slashes = usize::from(of == Measured::Custom);
     resources.retain(|metric| {
-        let is_plain = metric.name.len() <= NAME && metric.name.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_plain = metric.name.len() <= NAME && metric.name.bytes().all(is_of_names);
         let parts = metric.name.split('/');
         is_plain && parts.clone().count() == slashes + 1 && parts.clone().all(|part| !part.is_empty())
     });
@@ -302,41 +303,32 @@ fn discovered(bytes: &[u8], of: Measured) -> Result<Vec<MetricName>, String> {
     Ok(resources)
 }
 
-/// The metrics that all members name, and whether all have answered.
+/// The metrics that each of these members names, of those that have answered.
 pub(crate) async fn names(
     shared: &Arc<Shared>,
     user: &UserInfo,
     audit_id: &str,
-    paths: &[String],
-    of: Measured,
-) -> Result<(BTreeSet<MetricName>, bool), Status> {
-    let (Some(path), other) = (paths.first(), paths.get(1)) else { return Ok((BTreeSet::new(), true)) };
-    let full = |_| Status::too_many_requests("too many requests to all clusters are under way; try again", 1);
-    let _place = shared.room.requests.clone().try_acquire_owned().map_err(full)?;
+    (paths, of): (&[String], Measured),
+    members: Vec<String>,
+) -> Result<Vec<(String, Vec<MetricName>)>, Status> {
+    let (Some(path), other) = (paths.first(), paths.get(1)) else { return Ok(Vec::new()) };
+    let _place = shared.place(&user.name)?;
     let (asked_by, audit_id) = (user.name.clone(), audit_id.to_owned());
     let asker = Asker { user: user.clone(), asked_by, audit_id, held: Arc::new(()) };
     let question = question(shared, &asker, path, other.cloned(), String::new());
-    let named = Arc::new(Mutex::new(BTreeSet::new()));
     let read = |_, answer: Response<Body>| {
-        let (named, all) = (named.clone(), shared.room.kibibytes.clone());
+        let all = shared.room.kibibytes.clone();
         async move {
             // Of each only the names are kept.
-            let (bytes, _held) = apart(answer, &Semaphore::new(APART), &all).await?;
-            let metrics = discovered(&bytes, of).map_err(Missing::Unheard)?;
-            let mut named = named.lock();
-            for metric in metrics {
-                if named.len() < OF_ALL {
-                    named.insert(metric);
-                }
-            }
-            Ok(())
+            let (bytes, _held) = within(answer.into_body(), Most::One(APART), &all).await?;
+            discovered(&bytes, of).map_err(Missing::Unheard)
         }
     };
-    let (_, silent) = question.ask(read).await?;
-    let found = std::mem::take(&mut *named.lock());
+    let (mut heard, silent) = question.ask_these(members, &read).await?;
     // One that has no such API names nothing.
-    let heard = silent.iter().all(|(_, missing)| matches!(missing, Missing::Refused(404, _)));
-    Ok((found, heard))
+    let has_none = silent.into_iter().filter(|(_, missing)| matches!(missing, Missing::Refused(404, _)));
+    heard.extend(has_none.map(|(name, _)| (name, Vec::new())));
+    Ok(heard)
 }
 
 /// Thousandths, as a quantity has them.

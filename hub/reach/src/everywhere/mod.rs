@@ -54,8 +54,10 @@ const WHOLE: Duration = Duration::from_secs(45);
 /// The most that members may answer to one request, and to all that are under way, in KiB.
 const ANSWER: usize = 64 << 10;
 const ANSWERS: usize = 128 << 10;
-/// And of that what one member may measure, in KiB.
-const MEASURED: usize = 8 << 10;
+/// And of that what one member may measure, in KiB: some 30,000 Pods.
+const MEASURED: usize = ANSWER / 4;
+/// As much as there is room for.
+const ANY: usize = usize::MAX >> 10;
 /// What is read of an answer that only says whether there is something.
 const PROBE: usize = 256 << 10;
 /// So many clusters are named one by one that have not answered.
@@ -163,7 +165,7 @@ pub(super) async fn carry(
     if asked == Asked::Own {
         return own(shared, call).await;
     }
-    let place = shared.place(&call)?;
+    let place = shared.place(&call.asked_by)?;
     let ends = std::mem::replace(&mut call.ends, Box::pin(std::future::pending()));
     let mut ends = ends;
     let asker = Asker::of(&call);
@@ -206,11 +208,11 @@ impl Asker {
 
 impl Shared {
     /// A place among the requests to all clusters, for as long as it is kept.
-    fn place(&self, call: &Call) -> Result<impl Send + use<>, Status> {
+    fn place(&self, asked_by: &str) -> Result<impl Send + use<>, Status> {
         let full =
             |_| Status::too_many_requests("too many requests to all clusters are under way; try again", 1);
         let request = self.room.requests.clone().try_acquire_owned().map_err(full)?;
-        Ok((request, self.sessions.begin_few(&call.asked_by, ALL, OF_ONE)?))
+        Ok((request, self.sessions.begin_few(asked_by, ALL, OF_ONE)?))
     }
 }
 
@@ -266,18 +268,18 @@ async fn list(
     query: Option<&str>,
     accept: &'static str,
 ) -> Result<Response<Body>, Status> {
-    let portions = portions(shared, asker, among, path, query, (accept, None)).await?;
+    let portions = portions(shared, asker, among, path, query, (accept, None, ANY)).await?;
     whole(shared, asker, among, portions).await
 }
 
-/// What each has of a list, in this form; of measurements, written anew.
+/// What each has of a list, in this form, of measurements written anew; of one member at most so many KiB.
 async fn portions(
     shared: &Arc<Shared>,
     asker: &Asker,
     among: &Among,
     path: &str,
     query: Option<&str>,
-    (accept, decoded): (&'static str, Option<&Decoded>),
+    (accept, decoded, longest): (&'static str, Option<&Decoded>, usize),
 ) -> Result<Portions, Status> {
     let query = asked::for_each(query).map_err(Status::bad_request)?;
     let question = Question { shared, asker, among, path: path.to_owned(), other: None, query, accept };
@@ -286,8 +288,6 @@ async fn portions(
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
         let decoded = decoded.cloned();
         async move {
-            // Of measurements nobody has that many: one member does not take them away from all.
-            let longest = if decoded.is_some() { MEASURED } else { usize::MAX >> 10 };
             let (bytes, held) = within(answer.into_body(), Most::Of(&room, longest), &all).await?;
             let read = move || match decoded {
                 Some(decoded) => merge::read(&cluster, &decoded.list(&bytes)?),
@@ -390,23 +390,20 @@ fn sort_in<T>(
 #[derive(Clone, Copy)]
 enum Most<'a> {
     /// What all answers to a request may have together, and so many KiB of that: a longer one counts as not heard.
-    Of(&'a Semaphore, usize),
+    Of(&'a Arc<Semaphore>, usize),
     /// So many KiB: a longer one counts as not heard, and takes nothing from others.
     One(usize),
 }
 
-/// Takes so many KiB of what all answers to a request may have.
-fn draw(room: &Semaphore, kibibytes: u32, most: usize) -> Result<(), Missing> {
-    match room.try_acquire_many(kibibytes) {
-        Ok(permit) => {
-            permit.forget();
-            Ok(())
-        }
-        Err(_) => Err(Missing::TooMuch(Box::new(Status::too_large(format!(
+/// Takes so many KiB of what all answers to a request may have. Whoever drops it before the answer is taken, since that is late
+/// or cannot be read, takes nothing from others.
+fn draw(room: &Arc<Semaphore>, kibibytes: u32, most: usize) -> Result<OwnedSemaphorePermit, Missing> {
+    room.clone().try_acquire_many_owned(kibibytes).map_err(|_| {
+        Missing::TooMuch(Box::new(Status::too_large(format!(
             "what all clusters answer is more than {} MiB: ask for one namespace, by labels, or cluster by cluster",
             most >> 10
-        ))))),
-    }
+        ))))
+    })
 }
 
 /// Reads a body, as far as there is room for it; what it takes.
@@ -415,23 +412,7 @@ async fn within(
     most: Most<'_>,
     all: &Arc<Semaphore>,
 ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
-    let mut counted = 0;
-    let read = read_within(body, most, all, &mut counted).await;
-    if let (Most::Of(room, _), Err(Missing::Unheard(_))) = (most, &read) {
-        // It takes nothing from others.
-        room.add_permits(counted);
-    }
-    read
-}
-
-/// The same, and how many KiB were counted.
-async fn read_within(
-    body: Body,
-    most: Most<'_>,
-    all: &Arc<Semaphore>,
-    counted: &mut usize,
-) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
-    let (mut bytes, mut held) = (Vec::new(), Vec::new());
+    let (mut bytes, mut held, mut counted) = (Vec::new(), Vec::new(), 0);
     let (Most::Of(_, longest) | Most::One(longest)) = most;
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
@@ -440,12 +421,12 @@ async fn read_within(
             return Err(Missing::Unheard(format!("it answers more than {longest} KiB")));
         }
         bytes.extend_from_slice(&part);
-        let new = bytes.len().div_ceil(1 << 10) - *counted;
+        let new = bytes.len().div_ceil(1 << 10) - counted;
         let more = u32::try_from(new).unwrap_or(u32::MAX);
         if let Most::Of(room, _) = most {
-            draw(room, more, ANSWER)?;
+            held.push(draw(room, more, ANSWER)?);
         }
-        *counted += new;
+        counted += new;
         match all.clone().try_acquire_many_owned(more) {
             Ok(permit) => held.push(permit),
             Err(_) => {
