@@ -310,6 +310,8 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             standing: Arc::clone(&standing),
             unkept: Mutex::default(),
         };
+        let lent = args.tunnel.as_ref().filter(|settings| settings.copies);
+        let searched = lent.map(|settings| settings.limits.clone());
         let tunnel = args.tunnel.map(|settings| {
             let (hub, member) = (hub_identity, member_identity.clone());
             Dials { settings, hub, member, told: Record::log }
@@ -326,6 +328,7 @@ async fn run(args: Args) -> Result<(), ProcessError> {
             member_back: member_link.connected().clone(),
             troubles,
             tunnel,
+            searched,
             spending: spending.unwrap_or_default(),
             ..args.config
         };

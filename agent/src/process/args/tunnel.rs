@@ -33,6 +33,19 @@ pub(super) struct TunnelFlags {
     /// kubeadm:cluster-admins.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tunnel_groups: Vec<String>,
+    /// Whether the hub gets copies of the kinds that its ResourceRegistries name, so that searches answer at once and also
+    /// while this member cannot be reached. Only administrators of the hub see them, so this needs --tunnel-masters too.
+    /// --tunnel-allow, --tunnel-deny and --tunnel-namespaces hold for copies as well. Secrets are never copied.
+    #[arg(long, value_name = "on|off", default_value = "on", action = clap::ArgAction::Set, value_parser = on_or_off)]
+    tunnel_copies: bool,
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(format!("{other:?} is neither on nor off")),
+    }
 }
 
 impl TunnelFlags {
@@ -60,7 +73,8 @@ impl TunnelFlags {
             Limits { mode: self.tunnel, allow: self.tunnel_allow, deny: self.tunnel_deny, namespaces };
         let guests =
             Guests { masters: self.tunnel_masters, users: self.tunnel_users, groups: self.tunnel_groups };
-        Ok(Some(Settings { limits, guests }))
+        let copies = self.tunnel_copies && guests.masters;
+        Ok(Some(Settings { limits, guests, copies }))
     }
 }
 
@@ -108,6 +122,10 @@ mod tests {
         let guests = "--tunnel=full --tunnel-users=system:a,b --tunnel-groups=system:monitoring";
         let guests = check(guests, &[]).unwrap().unwrap().guests;
         assert_eq!((guests.users.len(), guests.groups.len(), guests.masters), (2, 1, false));
+        let copies = |line: &str| check(line, &[]).unwrap().unwrap().copies;
+        assert!(copies("--tunnel=read-only --tunnel-masters"));
+        assert!(!copies("--tunnel=full") && !copies("--tunnel=full --tunnel-masters --tunnel-copies=off"));
+        assert!(check("--tunnel=full --tunnel-copies=some", &[]).unwrap_err().contains("neither on nor off"));
         assert_eq!(names("--tunnel=read-only"), ["shop"]);
         assert_eq!(names("--tunnel=read-only --tunnel-namespaces=a,b"), ["a", "b"]);
     }

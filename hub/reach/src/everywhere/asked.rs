@@ -57,6 +57,16 @@ pub struct Place {
     pub namespace: String,
 }
 
+impl Place {
+    /// Group and version, as objects name them.
+    pub fn api_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+}
+
 /// The kind of objects that a path means, if it means any.
 pub(in super::super) fn place(path: &str) -> Option<Place> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();

@@ -1,4 +1,7 @@
-//! Which clusters are searched for a kind, and in which version a list of objects of several clusters is. Pure.
+//! Which clusters are searched for a kind, in which version a list of objects of several clusters is, and how agents tell the hub
+//! of what is searched on their members ([`told`]). Pure.
+
+pub mod told;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,6 +10,7 @@ use std::{
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use karmada_api::{cluster::Cluster, policy::ClusterAffinity, search::ResourceRegistrySpec};
+use serde::{Deserialize, Serialize};
 
 use crate::affinity;
 
@@ -22,18 +26,27 @@ pub struct Sought<'a> {
 }
 
 /// What is searched on a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Followed {
     /// Group and version.
     pub api_version: String,
     /// Kind.
     pub kind: String,
     /// In this namespace; in all, or in none, when empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
 }
 
+impl Followed {
+    /// Whether it stays on its member, whoever has it searched.
+    pub fn is_secret(&self) -> bool {
+        (self.api_version.as_str(), self.kind.as_str()) == ("v1", "Secret")
+    }
+}
+
 /// So much is followed on a cluster at most; the rest is asked for.
-const FOLLOWED: usize = 32;
+pub const FOLLOWED: usize = 32;
 
 /// Registries by what they have searched, so that a search looks at those alone that are about its kind.
 #[derive(Clone, Debug, Default)]
@@ -83,15 +96,12 @@ impl Registries {
             is_kept(spec) && affinity::matches(&spec.target_cluster, cluster)
         };
         let selectors = self.all.values().filter(here).flat_map(|spec| &spec.resource_selectors);
-        let selectors =
-            selectors.filter(|one| (one.api_version.as_str(), one.kind.as_str()) != ("v1", "Secret"));
-        let mut all: BTreeSet<Followed> = selectors
-            .map(|one| Followed {
-                api_version: one.api_version.clone(),
-                kind: one.kind.clone(),
-                namespace: one.namespace.clone(),
-            })
-            .collect();
+        let selectors = selectors.map(|one| Followed {
+            api_version: one.api_version.clone(),
+            kind: one.kind.clone(),
+            namespace: one.namespace.clone(),
+        });
+        let mut all: BTreeSet<Followed> = selectors.filter(|one| !one.is_secret()).collect();
         let whole: Vec<Followed> = all.iter().filter(|one| one.namespace.is_empty()).cloned().collect();
         for Followed { api_version, kind, .. } in whole {
             let is_within = |one: &Followed| one.api_version == api_version && one.kind == kind;
