@@ -63,8 +63,8 @@ impl Copies {
             match key {
                 "labelSelector" => labels = Some(Arc::new(Selector::parse(&asked::decoded(value)?).ok()?)),
                 "resourceVersion" => first |= value == "0",
-                "limit" | "timeout" | "timeoutSeconds" | "pretty" => {}
-                "continue" | "resourceVersionMatch" if value.is_empty() => {}
+                "limit" | "continue" | "timeout" | "timeoutSeconds" | "pretty" => {}
+                "resourceVersionMatch" if value.is_empty() => {}
                 _ => return None,
             }
         }

@@ -25,17 +25,16 @@ use karmada_apiserver::carried::Call;
 use karmada_meta::{gvk::GroupResource, labels::LabelSelector, quantity::Quantity, status::Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-};
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use super::{
     super::{Shared, Told, Wanted},
     Among, Asker, Missing, Most, Question, Silent,
     asked::{self, Asked, Place},
     decoded::{Decoded, Stamp},
-    draw, merge, nobody, portions, unheard, warn, whole, within,
+    draw, merge, nobody, portions,
+    room::{Held, Share},
+    unheard, warn, whole, within,
 };
 
 /// The most of one answer that is taken apart, in KiB.
@@ -72,9 +71,9 @@ pub(crate) async fn carry(
     let asked = asked.ok().filter(|_| call.request.method() == Method::GET);
     let asked = asked.ok_or_else(Status::method_not_allowed_here)?;
     let place = asked::place(&call.path).ok_or_else(Status::no_such_resource)?;
-    let room = shared.place(&call)?;
+    let seat = shared.room.seat(&call.asked_by)?;
     let mut ends = std::mem::replace(&mut call.ends, Box::pin(std::future::pending()));
-    let asker = Asker::of(&call);
+    let asker = Asker::of(&call, &seat);
     let (path, query) = (call.path.as_str(), query.as_deref());
     let accept = asked::form(call.request.headers());
     let asking = async {
@@ -98,7 +97,7 @@ pub(crate) async fn carry(
         answer = asking => answer,
         () = &mut ends => Err(Status::service_unavailable("the connection is ending")),
     };
-    drop(room);
+    drop(seat);
     answer
 }
 
@@ -137,7 +136,7 @@ async fn one(
     let question = question(shared, asker, path, None, String::new());
     let decoded = &Decoded::at(place);
     let read = |cluster: String, answer: Response<Body>| {
-        let (room, all) = (room.clone(), shared.room.kibibytes.clone());
+        let (room, all) = (room.clone(), asker.share.clone());
         async move {
             let (bytes, held) = apart(answer, &room, &all).await?;
             let marked = decoded.object(&bytes).and_then(|bytes| merge::object(&cluster, &bytes));
@@ -160,11 +159,7 @@ async fn one(
 }
 
 /// Reads an answer that is to be taken apart. One that is too long is its member's own matter.
-async fn apart(
-    answer: Response<Body>,
-    room: &Semaphore,
-    all: &Arc<Semaphore>,
-) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
+async fn apart(answer: Response<Body>, room: &Semaphore, all: &Share) -> Result<(Bytes, Vec<Held>), Missing> {
     let (bytes, held) = within(answer.into_body(), Most::One(APART), all).await?;
     let kibibytes = u32::try_from(bytes.len().div_ceil(1 << 10)).unwrap_or(u32::MAX);
     draw(room, kibibytes, ALL_APART)?;
@@ -473,7 +468,7 @@ async fn sums(
     path: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Status> {
-    let query = asked::for_each(query).map_err(Status::bad_request)?;
+    let query = asked::for_each(query);
     let other = CUSTOM.iter().find(|version| **version != metric.version);
     let before = format!("/{}/", metric.version);
     let other = other.map(|version| path.replacen(&before, &format!("/{version}/"), 1));
@@ -486,7 +481,7 @@ async fn sums(
     let question = question(shared, asker, path, other, query);
     let (room, left) = (Arc::new(Semaphore::new(ALL_APART)), Arc::new(AtomicUsize::new(ALL_VALUES)));
     let read = |_, answer: Response<Body>| {
-        let (room, left, all) = (room.clone(), left.clone(), shared.room.kibibytes.clone());
+        let (room, left, all) = (room.clone(), left.clone(), asker.share.clone());
         async move {
             let (bytes, held) = apart(answer, &room, &all).await?;
             let read = spawn_blocking(move || values(&bytes, VALUES)).await;

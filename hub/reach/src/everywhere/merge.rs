@@ -412,7 +412,11 @@ fn usual<T: Hash + Eq>(all: impl Iterator<Item = T>) -> Option<T> {
 }
 
 /// All of them as one, in the form of most. Of those in another form nothing is taken: which these are.
-pub(super) fn join(portions: Vec<(String, Portion)>, versions: Of) -> (Vec<u8>, Vec<String>) {
+pub(super) fn join(
+    portions: Vec<(String, Portion)>,
+    versions: Of,
+    next: Option<&str>,
+) -> (Vec<u8>, Vec<String>) {
     let mut others = Vec::new();
     let Some(form) = usual(portions.iter().map(|(_, portion)| &portion.form)).cloned() else {
         return (Vec::new(), others);
@@ -431,8 +435,11 @@ pub(super) fn join(portions: Vec<(String, Portion)>, versions: Of) -> (Vec<u8>, 
         Of::None => String::new(),
         Of::Each => each.text(),
     };
-    let head =
+    let mut head =
         json!({"apiVersion": form.api_version, "kind": form.kind, "metadata": {"resourceVersion": version}});
+    if let Some(next) = next {
+        head["metadata"]["continue"] = next.into();
+    }
     let mut bytes = head.to_string().into_bytes();
     bytes.pop();
     let names = |portion: &Portion| portion.columns.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
@@ -506,7 +513,7 @@ mod tests {
         let portions = answers.iter().map(|(cluster, answer)| {
             ((*cluster).to_owned(), read(cluster, answer.to_string().as_bytes()).unwrap())
         });
-        let (bytes, others) = join(portions.collect(), Of::None);
+        let (bytes, others) = join(portions.collect(), Of::None, None);
         (serde_json::from_slice(&bytes).unwrap(), others)
     }
 
@@ -583,7 +590,8 @@ mod tests {
             "annotations": {annotation::QUERY_FROM_CLUSTER: "b", "other": "1"}, "name": "x"}}]});
         let twice = claims.to_string().replacen('}', r#"},"annotations":{"a":"1"}"#, 1);
         for text in [claims.to_string(), twice] {
-            let (bytes, _) = join(vec![("a".to_owned(), read("a", text.as_bytes()).unwrap())], Of::None);
+            let (bytes, _) =
+                join(vec![("a".to_owned(), read("a", text.as_bytes()).unwrap())], Of::None, None);
             let all: Value = serde_json::from_slice(&bytes).unwrap();
             let from = object::annotation(&all["items"][0], annotation::QUERY_FROM_CLUSTER);
             assert_eq!(from, Some("a"), "{text}");
@@ -603,7 +611,8 @@ mod tests {
         let usual =
             json!({"kind": "Table", "columnDefinitions": [{"name": "Name"}], "rows": rows}).to_string();
         let honest = |name: &str| (name.to_owned(), read(name, usual.as_bytes()).unwrap());
-        let (bytes, others) = join(vec![("a".to_owned(), wide.unwrap()), honest("b"), honest("c")], Of::None);
+        let (bytes, others) =
+            join(vec![("a".to_owned(), wide.unwrap()), honest("b"), honest("c")], Of::None, None);
         assert!(others.is_empty() && bytes.len() < 4 * usual.len(), "{}", bytes.len());
         for cells in [json!([]), json!([1, 2]), json!(vec![0; 100_000])] {
             let odd =

@@ -16,9 +16,11 @@ mod decoded;
 pub(crate) mod fuzzing;
 pub(super) mod measured;
 mod merge;
+mod page;
+mod room;
 
 pub use self::asked::Place;
-pub(super) use self::{asked::place, copies::Copies};
+pub(super) use self::{asked::place, copies::Copies, room::Room};
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -32,47 +34,33 @@ use karmada_apiserver::{
 };
 use karmada_meta::{status::Status, text};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
     task::spawn_blocking,
     time::{Instant, sleep_until, timeout},
 };
 
-use self::{asked::Asked, decoded::Decoded};
+use self::{
+    asked::Asked,
+    decoded::Decoded,
+    page::Page,
+    room::{Seat, Share},
+};
 use super::Shared;
 
 /// The name by which all clusters are asked.
 pub(super) const ALL: &str = "*";
 
-/// Requests to all clusters that are under way at a time, and of one user.
-const REQUESTS: usize = 8;
-const OF_ONE: usize = 4;
 /// Members that one of them asks at a time.
 const AT_ONCE: usize = 32;
 /// How long one member may take, and all.
 const EACH: Duration = Duration::from_secs(10);
 const WHOLE: Duration = Duration::from_secs(45);
-/// The most that members may answer to one request, and to all that are under way, in KiB.
-const ANSWER: usize = 64 << 10;
-const ANSWERS: usize = 128 << 10;
 /// What is read of an answer that only says whether there is something.
 const PROBE: usize = 256 << 10;
 /// So many clusters are named one by one that have not answered.
 const NAMED: usize = 10;
 /// The most that is said of one of them, in bytes.
 const WORDS: usize = 256;
-
-/// What requests to all clusters share.
-#[derive(Debug)]
-pub(super) struct Room {
-    requests: Arc<Semaphore>,
-    kibibytes: Arc<Semaphore>,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { requests: Arc::new(Semaphore::new(REQUESTS)), kibibytes: Arc::new(Semaphore::new(ANSWERS)) }
-    }
-}
 
 /// Why a member's part is missing.
 enum Missing {
@@ -84,6 +72,8 @@ enum Missing {
     Busy(String),
     /// It was not heard, and what it reported at that time counts.
     Reported(String),
+    /// There is no room for it on this page.
+    Left,
     /// Nothing of the whole is of use any more.
     TooMuch(Box<Status>),
 }
@@ -97,6 +87,8 @@ struct Asker {
     asked_by: String,
     audit_id: String,
     held: Held,
+    /// What its answers may take.
+    share: Share,
 }
 
 /// One question to all clusters.
@@ -161,10 +153,10 @@ pub(super) async fn carry(
     if asked == Asked::Own {
         return own(shared, call).await;
     }
-    let place = shared.place(&call)?;
+    let seat = shared.room.seat(&call.asked_by)?;
     let ends = std::mem::replace(&mut call.ends, Box::pin(std::future::pending()));
     let mut ends = ends;
-    let asker = Asker::of(&call);
+    let asker = Asker::of(&call, &seat);
     let accept = asked::form(call.request.headers());
     let (path, query) = (call.path.as_str(), query.as_deref());
     let asking = async {
@@ -180,7 +172,7 @@ pub(super) async fn carry(
         found = asking => found?,
         () = &mut ends => return Err(Status::service_unavailable("the connection is ending")),
     };
-    drop(place);
+    drop(seat);
     match found {
         Found::Answer(answer) => Ok(answer),
         Found::On(name, silent) => {
@@ -192,23 +184,14 @@ pub(super) async fn carry(
 }
 
 impl Asker {
-    fn of(call: &Call) -> Self {
+    fn of(call: &Call, seat: &Seat) -> Self {
         Self {
+            share: seat.share(),
             user: call.user.clone(),
             asked_by: call.asked_by.clone(),
             audit_id: call.audit_id.clone(),
             held: call.held.clone(),
         }
-    }
-}
-
-impl Shared {
-    /// A place among the requests to all clusters, for as long as it is kept.
-    fn place(&self, call: &Call) -> Result<impl Send + use<>, Status> {
-        let full =
-            |_| Status::too_many_requests("too many requests to all clusters are under way; try again", 1);
-        let request = self.room.requests.clone().try_acquire_owned().map_err(full)?;
-        Ok((request, self.sessions.begin_few(&call.asked_by, ALL, OF_ONE)?))
     }
 }
 
@@ -249,10 +232,14 @@ pub(super) async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, S
 /// Parts of a list by their clusters, what they take of the room for answers, and whose is missing.
 struct Portions {
     all: Vec<(String, merge::Portion)>,
-    held: Vec<OwnedSemaphorePermit>,
+    held: Vec<room::Held>,
     silent: Silent,
     /// Of which what the hub keeps was taken.
     kept: copies::Kept,
+    /// For whose there was no room.
+    left: BTreeSet<String>,
+    /// Where the next page begins.
+    next: Option<String>,
 }
 
 /// One list of all.
@@ -277,14 +264,48 @@ async fn portions(
     query: Option<&str>,
     (accept, decoded): (&'static str, Option<&Decoded>),
 ) -> Result<Portions, Status> {
-    let query = asked::for_each(query).map_err(Status::bad_request)?;
+    let page = Page::of(query).map_err(Status::bad_request)?;
+    let query = asked::for_each(query);
     let question = Question { shared, asker, among, path: path.to_owned(), other: None, query, accept };
-    let room = Arc::new(Semaphore::new(ANSWER));
+    let names = page.of_these(question.names().await?);
+    let mut portions = some(&question, names.clone(), page.limited, decoded).await?;
+    let Some(first) = portions.left.first().cloned() else { return Ok(portions) };
+    let is_before = |name: &String| *name < first;
+    portions.silent.retain(|(name, _)| is_before(name));
+    if portions.all.iter().any(|(name, _)| is_before(name)) {
+        portions.all.retain(|(name, _)| is_before(name));
+        portions.next = Some(first);
+        return Ok(portions);
+    }
+    // Others were quicker: so it has a page to itself.
+    let mut silent = portions.silent;
+    drop((portions.all, portions.held));
+    portions = some(&question, vec![first.clone()], false, decoded).await?;
+    silent.append(&mut portions.silent);
+    portions.silent = silent;
+    portions.next = names.into_iter().find(|name| *name > first);
+    Ok(portions)
+}
+
+/// The same of these clusters. On a page that may be followed by others whoever has no room is left.
+async fn some(
+    question: &Question<'_>,
+    names: Vec<String>,
+    limited: bool,
+    decoded: Option<&Decoded>,
+) -> Result<Portions, Status> {
+    let Question { shared, asker, among, .. } = question;
+    let most = shared.room.each();
+    let room = Arc::new(Semaphore::new(most));
     let read = |cluster: String, answer: Response<Body>| {
-        let (room, all) = (room.clone(), shared.room.kibibytes.clone());
+        let (room, all) = (room.clone(), asker.share.clone());
         let decoded = decoded.cloned();
         async move {
-            let (bytes, held) = within(answer.into_body(), Most::Of(&room), &all).await?;
+            let body = within(answer.into_body(), Most::Of(&room, most), &all).await;
+            let (bytes, held) = body.map_err(|missing| match missing {
+                Missing::TooMuch(status) if limited && status.code == 413 => Missing::Left,
+                missing => missing,
+            })?;
             let read = move || match decoded {
                 Some(decoded) => merge::read(&cluster, &decoded.list(&bytes)?),
                 None => merge::read(&cluster, &bytes),
@@ -296,7 +317,7 @@ async fn portions(
     };
     let (mut answers, mut silent, mut kept) = (Vec::new(), Silent::new(), copies::Kept::default());
     let mut asked = Vec::new();
-    for name in question.names().await? {
+    for name in names {
         match among.copies().and_then(|copies| copies.stands_for(shared, &name)) {
             Some(copy) => {
                 kept.adds(&name, &copy, None);
@@ -327,6 +348,8 @@ async fn portions(
         shared.figures.searched("member", from_members);
         shared.figures.searched("kept", answers.len() - from_members);
     }
+    let left = silent.iter().filter(|(_, missing)| matches!(missing, Missing::Left));
+    let left = left.map(|(name, _)| name.clone()).collect();
     silent.sort_by(|(a, _), (b, _)| a.cmp(b));
     answers.sort_by(|(a, _), (b, _)| a.cmp(b));
     let (mut all, mut held) = (Vec::new(), Vec::new());
@@ -334,7 +357,7 @@ async fn portions(
         all.push((name, portion));
         held.extend(permits);
     }
-    Ok(Portions { all, held, silent, kept })
+    Ok(Portions { all, held, silent, kept, left, next: None })
 }
 
 /// All of them as one.
@@ -344,12 +367,13 @@ async fn whole(
     among: &Among,
     portions: Portions,
 ) -> Result<Response<Body>, Status> {
-    let Portions { all, held, mut silent, kept } = portions;
+    let Portions { all, held, mut silent, kept, next, .. } = portions;
     if all.is_empty() {
         return Err(nobody(&silent));
     }
     let versions = among.versions();
-    let joined = spawn_blocking(move || merge::join(all, versions)).await;
+    let joined =
+        spawn_blocking(move || merge::join(all, versions, next.as_deref().map(page::token).as_deref())).await;
     let (bytes, others) = joined.map_err(|error| Status::internal(error.to_string()))?;
     let other = |name| (name, Missing::Unheard("its answer has another form".to_owned()));
     silent.extend(others.into_iter().map(other));
@@ -385,8 +409,8 @@ fn sort_in<T>(
 /// How much of a body is read.
 #[derive(Clone, Copy)]
 enum Most<'a> {
-    /// What all answers to a request may have together.
-    Of(&'a Semaphore),
+    /// What all answers to a request may have together, of so many KiB.
+    Of(&'a Semaphore, usize),
     /// So many KiB: a longer one counts as not heard, and takes nothing from others.
     One(usize),
 }
@@ -406,11 +430,7 @@ fn draw(room: &Semaphore, kibibytes: u32, most: usize) -> Result<(), Missing> {
 }
 
 /// Reads a body, as far as there is room for it; what it takes.
-async fn within(
-    body: Body,
-    most: Most<'_>,
-    all: &Arc<Semaphore>,
-) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
+async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Vec<room::Held>), Missing> {
     let (mut bytes, mut counted, mut held) = (Vec::new(), 0, Vec::new());
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
@@ -424,12 +444,12 @@ async fn within(
         let more = bytes.len().div_ceil(1 << 10) - counted;
         counted += more;
         let more = u32::try_from(more).unwrap_or(u32::MAX);
-        if let Most::Of(room) = most {
-            draw(room, more, ANSWER)?;
+        if let Most::Of(room, most) = most {
+            draw(room, more, most)?;
         }
-        match all.clone().try_acquire_many_owned(more) {
-            Ok(permit) => held.push(permit),
-            Err(_) => {
+        match all.take(more as usize) {
+            Some(taken) => held.push(taken),
+            None => {
                 let full = "too much is being put together for all clusters; try again";
                 return Err(Missing::TooMuch(Box::new(Status::too_many_requests(full, 1))));
             }
@@ -583,7 +603,7 @@ impl Question<'_> {
             held: self.asker.held.clone(),
             ends: Box::pin(std::future::pending()),
         };
-        let answer = self.shared.one(call).await.map_err(|status| match status.code {
+        let answer = self.shared.one_of_many(call).await.map_err(|status| match status.code {
             429 => Missing::Busy(status.message),
             _ => Missing::Unheard(status.message),
         })?;
@@ -624,7 +644,7 @@ fn nobody(silent: &Silent) -> Status {
 /// Who has not answered, and why, in short.
 fn unheard(silent: &Silent) -> String {
     let mut all = silent.iter().filter_map(|(name, missing)| match missing {
-        Missing::Refused(403 | 404, _) | Missing::TooMuch(_) | Missing::Reported(_) => None,
+        Missing::Refused(403 | 404, _) | Missing::Left | Missing::TooMuch(_) | Missing::Reported(_) => None,
         Missing::Refused(_, why) | Missing::Unheard(why) | Missing::Busy(why) => Some((name, why)),
     });
     let mut words = String::new();
@@ -652,7 +672,7 @@ fn warn(headers: &mut HeaderMap, silent: &Silent) {
     let mut add = |words: &str| add(headers, words);
     let mut missing = silent.iter().filter_map(|(name, missing)| match missing {
         // It has none of that kind.
-        Missing::Refused(404, _) | Missing::TooMuch(_) => None,
+        Missing::Refused(404, _) | Missing::Left | Missing::TooMuch(_) => None,
         Missing::Refused(_, why) | Missing::Unheard(why) | Missing::Busy(why) => {
             Some(format!("cluster {name} is missing: {}", text::line(why, WORDS)))
         }

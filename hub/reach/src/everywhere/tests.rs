@@ -231,7 +231,7 @@ async fn what_is_asked_of_all_is_asked_of_each_and_put_together() {
         ),
         ("GET", "/api/v1/pods?watch=true", 405, "Request verb watch is not support"),
         ("POST", "/api/v1/namespaces/n/pods", 405, "Request verb create is not support"),
-        ("GET", "/api/v1/pods?continue=x", 400, "no further pages"),
+        ("GET", "/api/v1/pods?continue=x", 400, "not of a list of all clusters"),
     ] {
         let (got, said) = ask(hub, request(method, uri)).await;
         let message = said["body"]["message"].as_str().unwrap();
@@ -390,23 +390,61 @@ async fn where_nobody_answers_that_is_said() {
 
 #[tokio::test]
 async fn what_is_put_together_is_bounded() {
-    let all = Arc::new(Semaphore::new(6));
+    let all = Room::of(10, 4);
+    let seat = all.seat("jane").unwrap();
     let read = async |bytes: usize, room: usize| {
         let body = Body::from(vec![b' '; bytes]);
-        match within(body, Most::Of(&Semaphore::new(room)), &all).await {
+        match within(body, Most::Of(&Semaphore::new(room), room), &seat.share()).await {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
             Err(Missing::TooMuch(status)) => Err(status.code()),
             Err(Missing::Refused(code, _)) => Err(code),
-            Err(Missing::Unheard(_) | Missing::Busy(_) | Missing::Reported(_)) => Err(0),
+            Err(Missing::Unheard(_) | Missing::Busy(_) | Missing::Reported(_) | Missing::Left) => Err(0),
         }
     };
     let (bytes, held) = read(3000, 4).await.unwrap();
-    assert_eq!((bytes, all.available_permits()), (3000, 3));
+    assert_eq!((bytes, all.left()), (3000, 7));
     assert_eq!(read(5000, 4).await.unwrap_err(), 413, "too much for one");
     assert_eq!(read(4000, 4).await.unwrap_err(), 429, "too much for all");
     drop(held);
-    assert_eq!(all.available_permits(), 6);
+    assert_eq!(all.left(), 10);
     assert!(read(4000, 4).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_is_too_much_for_one_page_comes_in_several() {
+    let log = Log::default();
+    let mut members = BTreeMap::new();
+    for name in ["a", "b", "c", "d"] {
+        // One of them has more than there is room for beside another.
+        let long: &'static str = Box::leak("x".repeat(if name == "b" { 2500 } else { 900 }).into_boxed_str());
+        let pods: &'static [&'static str] = Box::leak(Box::new([long]));
+        members.insert(name, member(name, Some(pods), &log).await);
+    }
+    let mut reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
+    Arc::get_mut(&mut reach.0).unwrap().room = Room::of(100, 3);
+    let hub = answering(Arc::new(reach), ALL).await;
+    let (code, said) = ask(hub, request("GET", "/api/v1/pods")).await;
+    assert_eq!(code, 413, "whoever asks for all gets no part: {said}");
+    let (mut all, mut pages, mut next) = (Vec::new(), 0, String::new());
+    loop {
+        let uri = format!("/api/v1/pods?limit=500&continue={next}");
+        let (code, said) = ask(hub, request("GET", &uri)).await;
+        assert_eq!((code.as_u16(), said["warnings"].as_str()), (200, Some("")), "{said}");
+        let from = |one: &Value| {
+            let from = &one["metadata"]["annotations"]["resource.karmada.io/query-from-cluster"];
+            from.as_str().unwrap_or_else(|| panic!("{one}")).to_owned()
+        };
+        all.extend(said["body"]["items"].as_array().unwrap().iter().map(from));
+        pages += 1;
+        match said["body"]["metadata"]["continue"].as_str() {
+            Some(token) => next = token.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(all, ["a", "b", "c", "d"]);
+    assert!((3..=4).contains(&pages), "{pages}");
+    let (code, _) = ask(hub, request("GET", "/api/v1/pods?limit=500&continue=abc")).await;
+    assert_eq!(code, 400);
 }
 
 /// A member that answers by these paths, without their query.
