@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use karmada_api::consts::extension;
 use karmada_client::{
     Backoff, Event, Policy, Resource, Rest, Wake, WatchConfig, Watcher, latest, wake::Listener,
@@ -51,6 +52,8 @@ const BATCH: usize = 256 << 10;
 const WAITING: usize = 2 << 20;
 /// What a request has beside what is told.
 const HEAD: usize = 1 << 10;
+/// What a question about one kind takes.
+const CHECKED: usize = 512;
 /// Changes come several at a time.
 const TOGETHER: Duration = Duration::from_secs(1);
 /// Kinds that are listed at a time, and how long others wait for one.
@@ -113,9 +116,11 @@ struct Kind {
 struct Line {
     back: Listener,
     backoff: Backoff,
+    /// The hub may have begun anew since it was told something.
+    doubted: bool,
 }
 
-/// While this agent speaks for the cluster.
+/// While no other agent speaks for the cluster.
 struct Course {
     searched: Arc<Searched>,
     kinds: Mutex<BTreeMap<Followed, Kind>>,
@@ -125,14 +130,14 @@ struct Course {
 }
 
 impl Searched {
-    /// Tells while this agent speaks for the cluster.
+    /// Tells while no other agent speaks for the cluster. A hub that is away for a while is not told all of it anew.
     pub(crate) async fn run(self) {
         let searched = Arc::new(self);
         loop {
             searched.rights.reporting().await;
             tokio::select! {
                 biased;
-                () = searched.rights.when(|standing| !standing.may_report()) => {}
+                () = searched.rights.when(|standing| standing.stands_aside() || standing.is_withdrawn()) => {}
                 () = Course::run(searched.clone()) => {}
             }
         }
@@ -335,32 +340,28 @@ impl Course {
     async fn tell(&self) {
         let env = &self.searched.env;
         let back = self.searched.hub_back.listen();
-        let mut line = Line { back, backoff: Backoff::new(RETRY) };
+        let mut line = Line { back, backoff: Backoff::new(RETRY), doubted: false };
         let mut check = Instant::now() + env.jitter(CHECK, 0.5);
         // Since when something waits.
         let mut since: Option<Instant> = None;
         loop {
+            line.doubted |= line.back.woken().now_or_never().is_some();
+            if line.doubted {
+                line.doubted = false;
+                check = Instant::now() + env.jitter(CHECK, 0.5);
+                // Not all agents of a hub at once.
+                let millis = u64::try_from(SPREAD.as_millis()).unwrap_or(u64::MAX);
+                sleep(Duration::from_millis(env.below(millis))).await;
+                let waits = since.map_or(0, |since| since.elapsed().as_secs().max(1));
+                line.doubted = !self.check(waits, &mut line).await;
+                continue;
+            }
             if !self.has_news() {
                 since = None;
-                let asks = tokio::select! {
-                    () = self.news.notified() => false,
-                    () = sleep_until(check) => true,
-                    () = line.back.woken() => {
-                        // Not all agents of a hub at once.
-                        let millis = u64::try_from(SPREAD.as_millis()).unwrap_or(u64::MAX);
-                        sleep(Duration::from_millis(env.below(millis))).await;
-                        true
-                    }
-                };
-                if asks {
-                    check = Instant::now() + env.jitter(CHECK, 0.5);
-                    let checks: Vec<Part> =
-                        self.kinds.lock().values().filter_map(|kind| kind.outgoing.check()).collect();
-                    if !checks.is_empty()
-                        && self.searched.spending.take(checks.len() * HEAD, Matter::Status).is_ok()
-                    {
-                        self.report(&Report { waits: 0, parts: checks }, &mut line).await;
-                    }
+                tokio::select! {
+                    () = self.news.notified() => {}
+                    () = sleep_until(check) => line.doubted = true,
+                    () = line.back.woken() => line.doubted = true,
                 }
                 continue;
             }
@@ -378,6 +379,18 @@ impl Course {
                 since = self.has_news().then_some(begun);
             }
         }
+    }
+
+    /// Asks whether the hub has what it was told; waits until there are bytes for that. Whether it has heard.
+    async fn check(&self, waits: u64, line: &mut Line) -> bool {
+        let parts: Vec<Part> = self.kinds.lock().values().filter_map(|kind| kind.outgoing.check()).collect();
+        if parts.is_empty() {
+            return true;
+        }
+        while let Err(wait) = self.searched.spending.take(HEAD + parts.len() * CHECKED, Matter::Status) {
+            sleep(wait).await;
+        }
+        self.report(&Report { waits, parts }, line).await
     }
 
     /// Waits until there are bytes for the next report. Where that takes long the hub hears of it.
@@ -417,6 +430,7 @@ impl Course {
 
     /// Tells the hub, and does what it answers. Whether it has heard; waits after a failure.
     async fn report(&self, report: &Report, line: &mut Line) -> bool {
+        self.searched.rights.reporting().await;
         match self.searched.hub.post(extension::SEARCHED_PATH, report).await {
             Ok(answer) => {
                 line.backoff.reset();
@@ -432,7 +446,7 @@ impl Course {
             // Another hub, which knows nothing of it.
             Err(error) if matches!(error.code(), Some(403..=405)) => {
                 tracing::debug!(%error, "the hub does not take what is searched here");
-                let _ = timeout(CHECK, line.back.woken()).await;
+                line.doubted |= timeout(CHECK, line.back.woken()).await.is_ok();
                 false
             }
             Err(error) if matches!(error.code(), Some(400 | 413 | 415 | 422)) => {
@@ -444,7 +458,7 @@ impl Course {
                 tracing::debug!(%error, "the hub was not told what is searched here");
                 let pause = line.backoff.next(&self.searched.env);
                 let pause = pause.max(error.retry_after().unwrap_or_default());
-                let _ = timeout(pause, line.back.woken()).await;
+                line.doubted |= timeout(pause, line.back.woken()).await.is_ok();
                 false
             }
         }
