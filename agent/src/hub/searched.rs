@@ -6,15 +6,15 @@
 //!
 //! The tunnel's limits say which kinds and namespaces may be told of, and none is told of where the owner lets the hub's
 //! administrators in by no tunnel: they alone see what is told. Secrets stay here. Whatever else there is to say goes first. Where
-//! bytes are paid for these have a small part of an hour's, and a kind with an object that is larger than that is not told of at all;
-//! where the rest has to wait the hub hears for how long.
+//! bytes are paid for these have a small part of an hour's, and a kind with an object that is larger than that is not told of at all.
 //!
-//! The hub keeps it in memory. So it is asked whether it still has it when the way to it is back, and now and then.
+//! The hub takes nothing for current that it is not told is that, and for a limited time. So with each report, when the way to the
+//! hub is back, and now and then it hears of each kind how far it was told and whether that is all there is ([`Telling`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use futures::FutureExt as _;
@@ -26,6 +26,7 @@ use karmada_core::{
     links::{Budget, Matter},
     search::{
         Followed,
+        telling::Telling,
         told::{self, Answer, LARGEST, Outgoing, Part, Report},
     },
 };
@@ -52,8 +53,8 @@ const BATCH: usize = 256 << 10;
 const WAITING: usize = 2 << 20;
 /// What a request has beside what is told.
 const HEAD: usize = 1 << 10;
-/// What a question about one kind takes.
-const CHECKED: usize = 512;
+/// What a word about one kind takes.
+const WORD: usize = 512;
 /// Changes come several at a time.
 const TOGETHER: Duration = Duration::from_secs(1);
 /// Kinds that are listed at a time, and how long others wait for one.
@@ -63,12 +64,20 @@ const LISTED: Duration = Duration::from_secs(10);
 const POLITE: Duration = Duration::from_secs(30);
 /// The hub hears that something waits for longer.
 const LATE: Duration = Duration::from_secs(60);
-/// Between questions whether the hub has what it was told.
-const CHECK: Duration = Duration::from_secs(3600);
-/// The first of these after a lost connection is asked within so long.
+/// Between words about all kinds, and where bytes are paid for. What they say counts for twice as long.
+const PERIOD: Duration = Duration::from_secs(300);
+const PAID_PERIOD: Duration = Duration::from_secs(3600);
+/// A word is said within so long.
 const SPREAD: Duration = Duration::from_secs(10);
-/// Before a kind that the hub has no room for is told of again.
-const REST: Duration = Duration::from_secs(600);
+/// A course begins within so long: agents are asked all at once.
+const BEGINS: Duration = Duration::from_secs(60);
+/// Another hub, which knows nothing of all this, is told again after so long.
+const UNKNOWN: Duration = Duration::from_secs(3600);
+/// Before a kind that the hub has no room for is told of again. One that had room for so long begins anew with that.
+const REST: Policy = Policy::new(Duration::from_secs(600), Duration::from_secs(86_400));
+const ROOM: Duration = Duration::from_secs(86_400);
+/// A course that was told for so long had no trouble.
+const WELL: Duration = Duration::from_secs(600);
 /// Between attempts to find a kind on the member.
 const ABSENT: Policy = Policy::new(Duration::from_secs(2), Duration::from_secs(300));
 /// Between courses of a kind.
@@ -104,12 +113,10 @@ enum Command {
     Rest,
 }
 
-/// A kind that is told of.
-struct Kind {
-    outgoing: Outgoing,
-    /// The member's resourceVersion.
-    revision: String,
-    command: latest::Sender<Option<Command>>,
+/// What is told, and who follows it.
+struct State {
+    telling: Telling,
+    commands: BTreeMap<Followed, latest::Sender<Option<Command>>>,
 }
 
 /// The way to the hub.
@@ -118,12 +125,14 @@ struct Line {
     backoff: Backoff,
     /// The hub may have begun anew since it was told something.
     doubted: bool,
+    /// When it hears again of all kinds.
+    next: Instant,
 }
 
 /// While no other agent speaks for the cluster.
 struct Course {
     searched: Arc<Searched>,
-    kinds: Mutex<BTreeMap<Followed, Kind>>,
+    state: Mutex<State>,
     news: Notify,
     drained: latest::Sender<()>,
     lists: Semaphore,
@@ -173,13 +182,26 @@ impl Searched {
         let paid = paid.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(HEAD));
         paid.unwrap_or(BATCH).min(BATCH)
     }
+
+    /// Between words about all kinds.
+    fn period(&self) -> Duration {
+        if self.hourly.is_some() { PAID_PERIOD } else { PERIOD }
+    }
+
+    /// Some time up to so much.
+    fn within(&self, most: Duration) -> Duration {
+        Duration::from_millis(self.env.below(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)))
+    }
 }
 
 impl Course {
     async fn run(searched: Arc<Searched>) {
+        // Above that of whoever told before, as far as clocks go on. Where they do not, the hub says so.
+        let began = searched.env.wall().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let telling = Telling::new(u64::try_from(began).unwrap_or_default());
         let course = Arc::new(Self {
             searched,
-            kinds: Mutex::default(),
+            state: Mutex::new(State { telling, commands: BTreeMap::new() }),
             news: Notify::new(),
             drained: latest::Sender::new(()),
             lists: Semaphore::new(LISTS),
@@ -197,8 +219,19 @@ impl Course {
         loop {
             let known = cluster.borrow_and_update().clone();
             let wanted = Searched::wanted(known.as_deref());
-            tasks.retain(|what, _| wanted.contains(what));
-            self.kinds.lock().retain(|what, _| wanted.contains(what));
+            tasks.retain(|what, _| {
+                let is_wanted = wanted.contains(what);
+                if !is_wanted {
+                    tracing::info!(?what, "the hub is told of a kind for searches no more: it asks no more");
+                }
+                is_wanted
+            });
+            {
+                let mut state = self.state.lock();
+                state.telling.asked(&wanted);
+                state.commands.retain(|what, _| wanted.contains(what));
+            }
+            self.news.notify_one();
             self.drained.send_replace(());
             for what in wanted {
                 if !tasks.contains_key(&what) {
@@ -215,7 +248,7 @@ impl Course {
 
     /// Follows a kind.
     async fn keep(&self, what: &Followed) {
-        let mut backoff = Backoff::new(ANEW);
+        let (mut backoff, mut rests) = (Backoff::new(ANEW), Backoff::new(REST));
         loop {
             let resource = self.find(what).await;
             let namespace = Some(what.namespace.as_str()).filter(|namespace| !namespace.is_empty());
@@ -225,22 +258,41 @@ impl Course {
                     why,
                     "the hub asks what is searched here, and is told nothing of this kind"
                 );
+                self.withdraw(what);
                 return std::future::pending().await;
             }
+            sleep(self.searched.within(BEGINS)).await;
+            tracing::info!(?what, "the hub is told of a kind for searches, from the start");
             let begun = Instant::now();
             let command = self.follow_one(what, &resource, namespace).await;
             self.drained.send_replace(());
-            if begun.elapsed() > REST {
-                backoff.reset();
-            }
             match command {
-                Command::Again => sleep(backoff.next(&self.searched.env)).await,
+                Command::Again => {
+                    if begun.elapsed() > WELL {
+                        backoff.reset();
+                    }
+                    sleep(backoff.next(&self.searched.env)).await;
+                }
                 Command::Rest => {
-                    sleep(self.searched.env.jitter(REST, 0.5)).await;
-                    self.kinds.lock().remove(what);
+                    if begun.elapsed() > ROOM {
+                        rests.reset();
+                    }
+                    let rest = rests.next(&self.searched.env);
+                    tracing::info!(
+                        ?what,
+                        seconds = rest.as_secs(),
+                        "the hub is told of a kind for searches no more, for a while"
+                    );
+                    sleep(rest).await;
                 }
             }
         }
+    }
+
+    /// Nothing is told of a kind, and the hub is to keep nothing of it.
+    fn withdraw(&self, what: &Followed) {
+        self.state.lock().telling.withdraw(what);
+        self.news.notify_one();
     }
 
     /// One course of a kind, until it is told anew or rests.
@@ -249,14 +301,19 @@ impl Course {
         let command = latest::Sender::new(None);
         let mut commands = command.subscribe();
         let outgoing = Outgoing::new(what.clone(), &resource.plural, searched.env.uuid());
-        let kind = Kind { outgoing, revision: String::new(), command };
-        self.kinds.lock().insert(what.clone(), kind);
+        {
+            let mut state = self.state.lock();
+            state.telling.begin(outgoing, searched.env.now());
+            state.commands.insert(what.clone(), command);
+        }
         let config = WatchConfig::new(resource.collection(namespace)).wake(&searched.member_back);
         let read = {
             let what = what.clone();
             move |text: &str| told::essence(text, &what)
         };
         let mut watch = Watcher::over(searched.member.clone(), config, searched.env.clone(), read);
+        let mut health = watch.health();
+        let mut paused = false;
         let mut turn = self.lists.acquire().await.ok();
         let until = Instant::now() + LISTED;
         loop {
@@ -270,26 +327,28 @@ impl Course {
                     turn = None;
                     continue;
                 }
-                event = self.next(&mut watch) => event,
+                event = self.next(&mut watch, what, &mut paused) => event,
+                _ = health.changed() => None,
             };
-            let mut kinds = self.kinds.lock();
-            let Some(kind) = kinds.get_mut(what) else { continue };
+            let mut state = self.state.lock();
+            let Some(kind) = state.telling.kind(what) else { continue };
             match event {
-                Event::Init => kind.outgoing.begins(),
-                Event::Upsert((named, text)) if text.len() > LARGEST.min(searched.batch()) => {
+                None => {}
+                Some(Event::Init) => kind.outgoing.begins(),
+                Some(Event::Upsert((named, text))) if text.len() > LARGEST.min(searched.batch()) => {
                     tracing::info!(
                         ?what,
                         name = named.name,
                         bytes = text.len(),
                         "an object is too large to be told of, and so nothing is of its kind"
                     );
-                    kind.outgoing.withdraw();
-                    self.news.notify_one();
+                    drop(state);
+                    self.withdraw(what);
                     return Command::Rest;
                 }
-                Event::Upsert((named, text)) => kind.outgoing.heard(named, text),
-                Event::Delete((named, _)) => kind.outgoing.gone(&named),
-                Event::Synced => {
+                Some(Event::Upsert((named, text))) => kind.outgoing.heard(named, text),
+                Some(Event::Delete((named, _))) => kind.outgoing.gone(&named),
+                Some(Event::Synced) => {
                     kind.outgoing.ends();
                     turn = None;
                 }
@@ -297,38 +356,53 @@ impl Course {
             if let Some(revision) = watch.revision() {
                 revision.clone_into(&mut kind.revision);
             }
-            if kind.outgoing.has_news() {
-                self.news.notify_one();
-            }
+            kind.hears(health.borrow_and_update().live && !paused, searched.env.now());
+            // Of what has changed, and of what is heard again or not.
+            self.news.notify_one();
         }
     }
 
-    /// The next that the member tells, once there is room for it.
-    async fn next<T: 'static>(&self, watch: &mut Watcher<T>) -> Event<T> {
+    /// The next that the member tells, once there is room for it; none where it tells nothing more of what came while there was none.
+    async fn next<T: 'static>(
+        &self,
+        watch: &mut Watcher<T>,
+        what: &Followed,
+        paused: &mut bool,
+    ) -> Option<Event<T>> {
         let mut drained = self.drained.subscribe();
         while self.waiting() >= WAITING {
+            *paused = true;
+            if let Some(kind) = self.state.lock().telling.kind(what) {
+                kind.hears(false, self.searched.env.now());
+            }
             // The sender is here, too.
             let _ = drained.changed().await;
         }
-        watch.next().await
+        if *paused {
+            let next = timeout(TOGETHER, watch.next()).await;
+            *paused = next.is_ok();
+            return next.ok();
+        }
+        Some(watch.next().await)
     }
 
     /// Bytes that wait to be told.
     fn waiting(&self) -> usize {
-        self.kinds.lock().values().map(|kind| kind.outgoing.bytes()).sum()
+        self.state.lock().telling.waiting()
     }
 
     fn has_news(&self) -> bool {
-        self.kinds.lock().values().any(|kind| kind.outgoing.has_news())
+        self.state.lock().telling.has_news()
     }
 
     /// By which name the member has a kind; waits until it has it.
     async fn find(&self, what: &Followed) -> Resource {
         let mut backoff = Backoff::new(ABSENT);
-        let (group, version) = what.api_version.split_once('/').unwrap_or(("", what.api_version.as_str()));
+        let Some((group, version)) = what.group_version() else { return std::future::pending().await };
         loop {
             match self.searched.half.discovery().resource(group, version, &what.kind).await {
-                Ok(Some(resource)) => return resource,
+                Ok(Some(found)) if what.is(&found.group, &found.version, &found.plural) => return found,
+                Ok(Some(found)) => tracing::debug!(?what, found.plural, "a kind of this name is not told of"),
                 Ok(None) => {}
                 Err(error) => tracing::debug!(?what, %error, "the member does not tell what kinds it has"),
             }
@@ -338,107 +412,104 @@ impl Course {
 
     /// Tells whatever there is.
     async fn tell(&self) {
-        let env = &self.searched.env;
-        let back = self.searched.hub_back.listen();
-        let mut line = Line { back, backoff: Backoff::new(RETRY), doubted: false };
-        let mut check = Instant::now() + env.jitter(CHECK, 0.5);
+        let searched = &self.searched;
+        let back = searched.hub_back.listen();
+        let next = Instant::now() + searched.env.jitter(searched.period(), 0.5);
+        let mut line = Line { back, backoff: Backoff::new(RETRY), doubted: false, next };
         // Since when something waits.
         let mut since: Option<Instant> = None;
         loop {
-            line.doubted |= line.back.woken().now_or_never().is_some();
-            if line.doubted {
-                line.doubted = false;
-                check = Instant::now() + env.jitter(CHECK, 0.5);
+            line.doubted |= line.back.woken().now_or_never().is_some() || line.next <= Instant::now();
+            let due = self.due();
+            if line.doubted || due.is_some_and(|due| due.is_zero()) {
                 // Not all agents of a hub at once.
-                let millis = u64::try_from(SPREAD.as_millis()).unwrap_or(u64::MAX);
-                sleep(Duration::from_millis(env.below(millis))).await;
-                let waits = since.map_or(0, |since| since.elapsed().as_secs().max(1));
-                line.doubted = !self.check(waits, &mut line).await;
+                sleep(searched.within(SPREAD)).await;
+                self.say(&mut line).await;
                 continue;
             }
             if !self.has_news() {
                 since = None;
                 tokio::select! {
                     () = self.news.notified() => {}
-                    () = sleep_until(check) => line.doubted = true,
+                    () = sleep_until(line.next) => {}
+                    () = sleep(due.unwrap_or_default()), if due.is_some() => {}
                     () = line.back.woken() => line.doubted = true,
                 }
                 continue;
             }
             let begun = *since.get_or_insert_with(Instant::now);
-            sleep(TOGETHER.max(self.searched.gather)).await;
+            sleep(TOGETHER.max(searched.gather)).await;
             let polite = async {
-                while !self.searched.outbox.queue().is_empty() {
+                while !searched.outbox.queue().is_empty() {
                     sleep(TOGETHER).await;
                 }
             };
             let _ = timeout(POLITE, polite).await;
-            self.afford(begun, &mut line).await;
-            let report = self.next_report(begun);
-            if report.parts.is_empty() || self.report(&report, &mut line).await {
+            let parts = self.state.lock().telling.parts(searched.batch());
+            self.drained.send_replace(());
+            let bytes = parts.iter().map(Part::bytes).sum();
+            self.afford(bytes, begun, &mut line).await;
+            if self.report(parts, &mut line).await {
                 since = self.has_news().then_some(begun);
             }
         }
     }
 
-    /// Asks whether the hub has what it was told; waits until there are bytes for that. Whether it has heard.
-    async fn check(&self, waits: u64, line: &mut Line) -> bool {
-        let parts: Vec<Part> = self.kinds.lock().values().filter_map(|kind| kind.outgoing.check()).collect();
-        if parts.is_empty() {
-            return true;
+    /// In how long the hub is to hear something beside parts.
+    fn due(&self) -> Option<Duration> {
+        let now = self.searched.env.now();
+        Some(self.state.lock().telling.due(now)?.saturating_sub(now))
+    }
+
+    /// Tells the hub how far it was told of each kind, and what is current; waits until there are bytes for that.
+    async fn say(&self, line: &mut Line) {
+        line.doubted = false;
+        line.next = Instant::now() + self.searched.env.jitter(self.searched.period(), 0.5);
+        if !self.state.lock().telling.is_asked() {
+            return;
         }
-        while let Err(wait) = self.searched.spending.take(HEAD + parts.len() * CHECKED, Matter::Status) {
+        while let Err(wait) = self.searched.spending.take(HEAD + self.words(), Matter::Status) {
             sleep(wait).await;
         }
-        self.report(&Report { waits, parts }, line).await
+        line.doubted |= !self.report(Vec::new(), line).await;
     }
 
-    /// Waits until there are bytes for the next report. Where that takes long the hub hears of it.
-    async fn afford(&self, begun: Instant, line: &mut Line) {
-        let mut said = false;
+    /// Bytes that words about all kinds take.
+    fn words(&self) -> usize {
+        self.state.lock().telling.words() * WORD
+    }
+
+    /// Waits until there are bytes for these of parts, and for the words beside them. Where that takes long the hub hears that it
+    /// was not told all.
+    async fn afford(&self, bytes: usize, begun: Instant, line: &mut Line) {
         loop {
-            let bytes: usize = self.kinds.lock().values().map(|kind| kind.outgoing.to_tell()).sum();
-            let bytes = bytes.min(self.searched.batch());
-            let Err(wait) = self.searched.spending.take(bytes + HEAD, Matter::Copy) else { return };
-            let late = begun.elapsed();
-            if late >= LATE && !said && self.searched.spending.take(HEAD, Matter::Status).is_ok() {
-                said = true;
-                self.report(&Report { waits: late.as_secs(), parts: Vec::new() }, line).await;
+            let Err(wait) = self.searched.spending.take(bytes + HEAD, Matter::Copy) else { break };
+            let is_late = begun.elapsed() >= LATE;
+            if line.next <= Instant::now() || (is_late && self.state.lock().telling.overstates()) {
+                self.say(line).await;
             }
-            sleep(if said { wait } else { wait.min(LATE) }).await;
+            let soon = line.next.saturating_duration_since(Instant::now()).max(TOGETHER);
+            sleep(wait.min(if is_late { soon } else { LATE })).await;
         }
-    }
-
-    /// What is told next.
-    fn next_report(&self, begun: Instant) -> Report {
-        let (mut parts, mut left) = (Vec::new(), self.searched.batch());
-        let mut kinds = self.kinds.lock();
-        for kind in kinds.values_mut() {
-            let Some(part) = kind.outgoing.next(left, &kind.revision) else { continue };
-            parts.push(part.clone());
-            left = left.saturating_sub(part.bytes());
-            // What is paid for is counted by the part.
-            if left == 0 || self.searched.hourly.is_some() {
-                break;
-            }
+        while let Err(wait) = self.searched.spending.take(self.words(), Matter::Status) {
+            sleep(wait).await;
         }
-        let waits = kinds.values().any(|kind| kind.outgoing.waits());
-        drop(kinds);
-        self.drained.send_replace(());
-        Report { waits: if waits { begun.elapsed().as_secs().max(1) } else { 0 }, parts }
     }
 
     /// Tells the hub, and does what it answers. Whether it has heard; waits after a failure.
-    async fn report(&self, report: &Report, line: &mut Line) -> bool {
-        self.searched.rights.reporting().await;
-        match self.searched.hub.post(extension::SEARCHED_PATH, report).await {
+    async fn report(&self, parts: Vec<Part>, line: &mut Line) -> bool {
+        let searched = &self.searched;
+        searched.rights.reporting().await;
+        let report = self.state.lock().telling.report(parts, 2 * searched.period());
+        match searched.hub.post(extension::SEARCHED_PATH, &report).await {
             Ok(answer) => {
                 line.backoff.reset();
+                line.next = Instant::now() + searched.env.jitter(searched.period(), 0.5);
                 match serde_json::from_value::<Answer>(answer) {
-                    Ok(answer) => self.answered(report, &answer),
+                    Ok(answer) => self.answered(&report, &answer),
                     Err(error) => {
                         tracing::warn!(%error, "the hub's answer to what is searched here cannot be read");
-                        self.rest(report);
+                        self.rest(&report);
                     }
                 }
                 true
@@ -446,17 +517,17 @@ impl Course {
             // Another hub, which knows nothing of it.
             Err(error) if matches!(error.code(), Some(403..=405)) => {
                 tracing::debug!(%error, "the hub does not take what is searched here");
-                line.doubted |= timeout(CHECK, line.back.woken()).await.is_ok();
+                line.doubted |= timeout(UNKNOWN, line.back.woken()).await.is_ok();
                 false
             }
-            Err(error) if matches!(error.code(), Some(400 | 413 | 415 | 422)) => {
+            Err(error) if matches!(error.code(), Some(400 | 413 | 415 | 422)) && !report.parts.is_empty() => {
                 tracing::warn!(%error, "the hub refuses what is searched here");
-                self.rest(report);
+                self.rest(&report);
                 true
             }
             Err(error) => {
                 tracing::debug!(%error, "the hub was not told what is searched here");
-                let pause = line.backoff.next(&self.searched.env);
+                let pause = line.backoff.next(&searched.env);
                 let pause = pause.max(error.retry_after().unwrap_or_default());
                 line.doubted |= timeout(pause, line.back.woken()).await.is_ok();
                 false
@@ -465,24 +536,25 @@ impl Course {
     }
 
     fn answered(&self, report: &Report, answer: &Answer) {
-        let mut kinds = self.kinds.lock();
-        for part in report.parts.iter().filter(|part| !part.check) {
-            if let Some(kind) = kinds.get_mut(&part.what) {
-                kind.outgoing.taken(part);
-            }
-        }
+        let mut state = self.state.lock();
+        state.telling.answered(report, answer);
         for (all, command) in [(&answer.again, Command::Again), (&answer.unwanted, Command::Rest)] {
             for what in all {
-                if let Some(kind) = kinds.remove(what) {
-                    kind.command.send_replace(Some(command));
+                if let Some(sender) = state.commands.remove(what) {
+                    sender.send_replace(Some(command));
                 }
             }
         }
     }
 
-    /// The hub can make nothing of it: nothing is told of these kinds for a while.
+    /// The hub can make nothing of it: nothing is told of these kinds for a while, and it is to keep nothing of them.
     fn rest(&self, report: &Report) {
-        let unwanted = report.parts.iter().map(|part| part.what.clone()).collect();
-        self.answered(report, &Answer { again: Vec::new(), unwanted });
+        let mut state = self.state.lock();
+        for part in &report.parts {
+            state.telling.withdraw(&part.what);
+            if let Some(sender) = state.commands.remove(&part.what) {
+                sender.send_replace(Some(Command::Rest));
+            }
+        }
     }
 }

@@ -221,15 +221,18 @@ impl Copies {
     /// By which name a member has a kind; waits until it has it.
     async fn find(&self, followed: &Followed, rest: &Rest) -> Resource {
         let mut backoff = Backoff::new(ABSENT);
-        let (group, version) =
-            followed.api_version.split_once('/').unwrap_or(("", followed.api_version.as_str()));
+        let Some((group, version)) = followed.group_version() else { return std::future::pending().await };
         let path =
             if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
         loop {
             match rest.small().get(&path).await {
                 Ok(list) => {
-                    if let Some(resource) = named(&list, group, version, &followed.kind) {
-                        return resource;
+                    let found = named(&list, group, version, &followed.kind);
+                    match found {
+                        Some(found) if followed.is(&found.group, &found.version, &found.plural) => {
+                            return found;
+                        }
+                        _ => {}
                     }
                 }
                 Err(error) => tracing::debug!(?followed, %error, "a member does not tell what kinds it has"),

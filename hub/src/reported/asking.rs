@@ -5,10 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use karmada_api::{
-    conditions,
-    consts::{condition, extension, lease, namespace},
-};
+use karmada_api::consts::extension;
 use karmada_client::{Error, WorkQueue};
 use karmada_core::search::told;
 use karmada_meta::object;
@@ -95,7 +92,7 @@ impl Asking {
 
     async fn reconcile(&self, name: String) -> Result<Next, Error> {
         let Some(head) = self.writer.known.clusters.get(&Key::cluster_scoped(name.as_str())) else {
-            self.reported.expect(&name, "", BTreeSet::new(), None);
+            self.reported.expect(&name, "", BTreeSet::new(), false);
             return Ok(Next::Done);
         };
         let wanted = match tells(&head) {
@@ -104,7 +101,7 @@ impl Asking {
         };
         let question = told::question(&wanted);
         let uid = head.cluster.metadata.uid.as_deref().unwrap_or_default();
-        self.reported.expect(&name, uid, wanted, self.silent(&name, &head));
+        self.reported.expect(&name, uid, wanted, head.reporting());
         if head.annotation(extension::SEARCHED) == question.as_deref() {
             return Ok(Next::Done);
         }
@@ -120,17 +117,5 @@ impl Asking {
         };
         self.writer.objects.modify(&CLUSTERS, &Key::cluster_scoped(name), Part::Main, change).await?;
         Ok(Next::Done)
-    }
-
-    /// `Env::now` when its agent was heard for certain, if it is not heard now: its Lease had ended before that was said.
-    fn silent(&self, name: &str, head: &ClusterHead) -> Option<Duration> {
-        if head.reporting() {
-            return None;
-        }
-        let known = self.writer.known.leases.get(&Key::new(namespace::CLUSTER, name));
-        let promised = known.and_then(|known| known.duration).unwrap_or(lease::DURATION);
-        let ready = conditions::find(head.conditions(), condition::READY);
-        let ago = ready.map(|ready| ready.last_transition_time.elapsed(self.writer.env.wall()));
-        Some(self.writer.env.now().saturating_sub(ago.unwrap_or_default() + promised))
     }
 }

@@ -10,11 +10,16 @@
 //! It is in memory alone: a hub that begins has its agents tell all of it anew, once they look whether it still has it. An agent
 //! tells what was asked for, of its own cluster, and there is so much room for it; where there is none the member is asked, as
 //! without. With the Cluster, or when nothing is asked for, it goes.
+//!
+//! What is kept is current as long as its agent says so ([`Kept::hear`]), and until its Cluster is not heard. Then it has an age.
+//!
+//! A report is somebody else's. One of a cluster is read at a time, and few of all: what waits for a turn is sent away. Of what
+//! nobody asked for nothing is read.
 
 mod asking;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -28,13 +33,16 @@ use karmada_apiserver::{
 };
 use karmada_core::search::{
     Followed,
-    told::{Answer, Kept, Part, REPORT, Read, Report, Verdict},
+    told::{Answer, Kept, REPORT, Read, Report, Verdict},
 };
 use karmada_env::Env;
 use karmada_meta::{gvk::GroupResource, status::Status};
 use karmada_reach::{Copied, Place};
 use parking_lot::Mutex;
-use tokio::task::spawn_blocking;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+};
 
 pub(crate) use self::asking::Asking;
 use crate::known::searched::Searched;
@@ -42,13 +50,53 @@ use crate::known::searched::Searched;
 /// What is kept of one cluster at most, and of all, in bytes.
 const EACH: usize = 32 << 20;
 const ALL: usize = 256 << 20;
+/// Reports that are read at a time, and after how many seconds others come again.
+const READ: usize = 4;
+const AGAIN: u32 = 2;
+/// For so long what is current counts as that at most.
+const HOLDS: Duration = Duration::from_secs(2 * 3600);
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Reported {
     searched: Arc<Searched>,
     all: Mutex<All>,
+    turns: Arc<Turns>,
     env: Env,
+}
+
+/// Whose report is read.
+#[derive(Debug)]
+struct Turns {
+    all: Arc<Semaphore>,
+    clusters: Mutex<HashSet<String>>,
+}
+
+/// For as long as one is read, whether anybody waits for the answer or not.
+#[derive(Debug)]
+struct Turn {
+    turns: Arc<Turns>,
+    cluster: String,
+    _one: OwnedSemaphorePermit,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.clusters.lock().remove(&self.cluster);
+    }
+}
+
+impl Turns {
+    fn of(self: &Arc<Self>, cluster: &str) -> Result<Turn, Status> {
+        let busy = |why: String| Status::too_many_requests(why, AGAIN);
+        let one = self.all.clone().try_acquire_owned();
+        let one =
+            one.map_err(|_| busy("too many agents tell what is searched on their members".to_owned()))?;
+        if !self.clusters.lock().insert(cluster.to_owned()) {
+            return Err(busy(format!("another report of what is searched on {cluster} is being read")));
+        }
+        Ok(Turn { turns: self.clone(), cluster: cluster.to_owned(), _one: one })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -61,17 +109,38 @@ struct All {
 #[derive(Debug, Default)]
 struct Member {
     uid: String,
-    wanted: BTreeSet<Followed>,
+    wanted: Arc<BTreeSet<Followed>>,
     kept: Kept,
-    /// [`Env::now`] since when its agent may not have told all: it has said so, or is not heard.
-    waits: Option<Duration>,
-    silent: Option<Duration>,
+    /// Of the last report.
+    number: u64,
+}
+
+/// A report whose objects were read, as far as they were asked for.
+#[derive(Debug, Default)]
+struct Told {
+    report: Report,
+    parts: Vec<Read>,
+    unwanted: Vec<Followed>,
+}
+
+/// Reads a report: of what is not wanted, nothing.
+fn read(body: &[u8], wanted: &BTreeSet<Followed>) -> Result<Told, String> {
+    let mut report: Report = serde_json::from_slice(body).map_err(|error| format!("the report: {error}"))?;
+    let (mut parts, mut unwanted) = (Vec::new(), Vec::new());
+    for (at, part) in std::mem::take(&mut report.parts).into_iter().enumerate() {
+        match wanted.contains(&part.what) {
+            true => parts.push(part.read().map_err(|why| format!("parts[{at}]: {why}"))?),
+            false => unwanted.push(part.what),
+        }
+    }
+    Ok(Told { report, parts, unwanted })
 }
 
 impl Reported {
     /// Of nothing yet.
     pub(crate) fn new(searched: &Arc<Searched>, env: &Env) -> Self {
-        Self { searched: searched.clone(), all: Mutex::default(), env: env.clone() }
+        let turns = Turns { all: Arc::new(Semaphore::new(READ)), clusters: Mutex::default() };
+        Self { searched: searched.clone(), all: Mutex::default(), turns: Arc::new(turns), env: env.clone() }
     }
 
     /// Where agents tell.
@@ -85,9 +154,9 @@ impl Reported {
             .bodies_up_to(REPORT)
     }
 
-    /// What the agent of a Cluster is asked for, which was last heard then if it is not heard now; where that is nothing, nothing
-    /// is kept.
-    fn expect(&self, cluster: &str, uid: &str, wanted: BTreeSet<Followed>, silent: Option<Duration>) {
+    /// What the agent of a Cluster is asked for, and whether it is heard: if not, nothing is current until it says so again. Where
+    /// nothing is asked for, nothing is kept.
+    fn expect(&self, cluster: &str, uid: &str, wanted: BTreeSet<Followed>, heard: bool) {
         let mut all = self.all.lock();
         let All { clusters, bytes } = &mut *all;
         if wanted.is_empty() || clusters.get(cluster).is_some_and(|member| member.uid != uid) {
@@ -98,12 +167,14 @@ impl Reported {
         }
         let member = clusters.entry(cluster.to_owned()).or_default();
         uid.clone_into(&mut member.uid);
-        member.silent = silent;
-        if member.wanted != wanted {
+        if !heard {
+            member.kept.doubt();
+        }
+        if *member.wanted != wanted {
             *bytes -= member.kept.bytes();
             member.kept.retain(&wanted);
             *bytes += member.kept.bytes();
-            member.wanted = wanted;
+            member.wanted = Arc::new(wanted);
         }
     }
 
@@ -117,18 +188,18 @@ impl Reported {
         let api_version = place.api_version();
         let all = self.all.lock();
         let member = all.clusters.get(cluster)?;
-        let (what, found) = member.kept.find(|what, all| {
+        let now = self.env.now();
+        let found = member.kept.find(now, |what, all| {
             what.api_version == api_version
                 && (what.namespace.is_empty() || what.namespace == place.namespace)
                 && all.plural == place.resource
         })?;
-        let since = [member.waits, member.silent].into_iter().flatten().min();
         Some(Copied {
             api_version,
-            kind: what.kind.clone(),
-            revision: found.revision.clone(),
-            objects: found.objects.values().cloned().collect(),
-            age: since.map(|since| self.env.now().saturating_sub(since)),
+            kind: found.what.kind.clone(),
+            revision: found.all.revision.clone(),
+            objects: found.all.objects.values().cloned().collect(),
+            age: found.as_of.map(|as_of| now.saturating_sub(as_of)),
         })
     }
 
@@ -139,27 +210,24 @@ impl Reported {
             Status::forbidden(&GroupResource::default(), "", why)
         })?;
         let cluster = cluster.to_owned();
-        let expected = self.all.lock().clusters.contains_key(&cluster);
-        if !expected {
+        let wanted = self.all.lock().clusters.get(&cluster).map(|member| member.wanted.clone());
+        let wanted = wanted.ok_or_else(|| {
             let why = format!("cluster {cluster} is not asked what is searched on it, or not yet");
-            return Err(Status::service_unavailable(why));
-        }
+            Status::service_unavailable(why)
+        })?;
+        let turn = self.turns.of(&cluster)?;
         let body = to_bytes(request.into_body(), REPORT).await.map_err(Status::internal)?;
-        let read = spawn_blocking(move || {
-            let Report { waits, parts } =
-                serde_json::from_slice(&body).map_err(|error| format!("the report: {error}"))?;
-            let each = |(at, part): (usize, Part)| part.read().map_err(|why| format!("parts[{at}]: {why}"));
-            Ok::<_, String>((waits, parts.into_iter().enumerate().map(each).collect::<Result<Vec<_>, _>>()?))
-        });
-        let (waits, parts) = read.await.map_err(Status::internal)?.map_err(Status::bad_request)?;
-        let answer = self.take(&cluster, waits, parts)?;
+        let read = spawn_blocking(move || (read(&body, &wanted), turn));
+        let (told, _turn) = read.await.map_err(Status::internal)?;
+        let answer = self.take(&cluster, told.map_err(Status::bad_request)?)?;
         let answer = serde_json::to_string(&answer).map_err(Status::internal)?;
         Ok(text(StatusCode::OK, "application/json", answer))
     }
 
     /// Takes in what an agent tells.
-    fn take(&self, cluster: &str, waits: u64, parts: Vec<Read>) -> Result<Answer, Status> {
-        let mut answer = Answer::default();
+    fn take(&self, cluster: &str, told: Told) -> Result<Answer, Status> {
+        let Told { report, parts, unwanted } = told;
+        let mut answer = Answer { unwanted, ..Answer::default() };
         let now = self.env.now();
         let mut all = self.all.lock();
         let All { clusters, bytes } = &mut *all;
@@ -168,17 +236,21 @@ impl Reported {
                 "cluster {cluster} is asked for nothing any more"
             )));
         };
+        if report.number <= member.number {
+            return Ok(Answer { behind: Some(member.number), ..Answer::default() });
+        }
+        member.number = report.number;
+        let others = *bytes - member.kept.bytes();
+        report.withdrawn.iter().for_each(|what| member.kept.withdraw(what));
         for part in parts {
             let what = part.what().clone();
             if !member.wanted.contains(&what) {
                 answer.unwanted.push(what);
                 continue;
             }
-            let before = member.kept.bytes();
-            let most = EACH.min(before + ALL.saturating_sub(*bytes));
-            let verdict = member.kept.take(part, most);
-            *bytes = *bytes - before + member.kept.bytes();
-            match verdict {
+            // Nobody has more than is left then, so that something is left for everybody. What is there may stay.
+            let most = EACH.min(ALL.saturating_sub(others) / 2).max(member.kept.bytes());
+            match member.kept.take(part, most) {
                 Verdict::Taken => {}
                 Verdict::Again => answer.again.push(what),
                 Verdict::NoRoom => {
@@ -191,7 +263,14 @@ impl Reported {
                 }
             }
         }
-        member.waits = (waits > 0).then(|| now.saturating_sub(Duration::from_secs(waits)));
+        let holds = Duration::from_secs(report.holds).min(HOLDS);
+        for what in member.kept.hear(&report.kinds, now, holds) {
+            let Answer { again, unwanted, .. } = &mut answer;
+            if !again.contains(&what) && !unwanted.contains(&what) {
+                if member.wanted.contains(&what) { again.push(what) } else { unwanted.push(what) }
+            }
+        }
+        *bytes = others + member.kept.bytes();
         Ok(answer)
     }
 }

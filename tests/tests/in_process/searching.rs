@@ -22,6 +22,8 @@ const REGISTRIES: &str = "/apis/search.karmada.io/v1alpha1/resourceregistries";
 const CACHE: &str = "/apis/search.karmada.io/v1alpha1/search/cache/api/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const HOUR: Duration = Duration::from_secs(3600);
+/// Agents begin to tell within a minute.
+const SOON: Duration = Duration::from_secs(180);
 
 fn registry(kinds: &[&str]) -> Value {
     let selectors: Vec<Value> = kinds.iter().map(|kind| json!({"apiVersion": "v1", "kind": kind})).collect();
@@ -62,7 +64,7 @@ async fn search(api: &Rest, plural: &str) -> Found {
 }
 
 async fn finds(world: &World, what: &str, plural: &str, want: &[&str]) {
-    finds_within(world, what, plural, want, PATIENCE).await;
+    finds_within(world, what, plural, want, SOON).await;
 }
 
 async fn finds_within(world: &World, what: &str, plural: &str, want: &[&str], limit: Duration) {
@@ -143,6 +145,18 @@ async fn agents_tell_what_is_searched_and_their_owners_let_them() {
     world.start_agent(0);
     finds(&world, "after a restart of the agent", "configmaps", &["member1/a=3"]).await;
 
+    // Its owner denies now what was told.
+    world.stop_agent(0).await;
+    world.searched = Some(within(&["configmaps"]));
+    world.start_agent(0);
+    eventually("nothing is kept", SOON, || async {
+        match search(&world.api(), "configmaps").await {
+            Found::No(503) => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+
     world.api().delete(&format!("{REGISTRIES}/r"), &json!({})).await.unwrap();
     eventually("nothing is asked for any more", PATIENCE, || async {
         question(&world, "member1").await.map_or(Ok(()), Err)
@@ -179,7 +193,7 @@ async fn of_a_silent_cluster_the_last_is_found_with_its_age() {
             other => Err(other),
         }
     };
-    eventually("and as new as can be", PATIENCE, is_new).await;
+    eventually("and as new as can be", SOON, is_new).await;
     // With the Cluster goes what was told of it.
     world.api().delete(&cluster_path("member1"), &json!({})).await.unwrap();
     eventually("gone", PATIENCE, || async {

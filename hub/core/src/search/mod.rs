@@ -1,6 +1,7 @@
 //! Which clusters are searched for a kind, in which version a list of objects of several clusters is, and how agents tell the hub
 //! of what is searched on their members ([`told`]). Pure.
 
+pub mod telling;
 pub mod told;
 
 use std::{
@@ -39,11 +40,34 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// Whether it stays on its member, whoever has it searched.
-    pub fn is_secret(&self) -> bool {
-        (self.api_version.as_str(), self.kind.as_str()) == ("v1", "Secret")
+    /// Its group and version, where they are written as objects name them.
+    pub fn group_version(&self) -> Option<(&str, &str)> {
+        let (group, version) = match self.api_version.split_once('/') {
+            Some(("", _)) => return None,
+            Some(both) => both,
+            None => ("", self.api_version.as_str()),
+        };
+        (!version.is_empty() && !version.contains('/')).then_some((group, version))
+    }
+
+    /// Whether it can be told of, whoever has it searched. Secrets stay on their member; what is called otherwise than objects are
+    /// might be one of them.
+    pub fn may_leave(&self) -> bool {
+        let names = [&self.api_version, &self.kind, &self.namespace];
+        names.iter().all(|name| name.len() <= NAME)
+            && self.group_version().is_some_and(|(group, _)| (group, self.kind.as_str()) != ("", "Secret"))
+    }
+
+    /// Whether what a member has by that name, in this group and version, is what is meant and can be told of.
+    pub fn is(&self, group: &str, version: &str, plural: &str) -> bool {
+        self.may_leave()
+            && self.group_version() == Some((group, version))
+            && (group, plural) != ("", "secrets")
     }
 }
+
+/// The longest name of a kind, its group and version, or a namespace, in bytes.
+const NAME: usize = 253;
 
 /// So much is followed on a cluster at most; the rest is asked for.
 pub const FOLLOWED: usize = 32;
@@ -101,16 +125,22 @@ impl Registries {
             kind: one.kind.clone(),
             namespace: one.namespace.clone(),
         });
-        let mut all: BTreeSet<Followed> = selectors.filter(|one| !one.is_secret()).collect();
-        let whole: Vec<Followed> = all.iter().filter(|one| one.namespace.is_empty()).cloned().collect();
-        for Followed { api_version, kind, .. } in whole {
-            let is_within = |one: &Followed| one.api_version == api_version && one.kind == kind;
-            all.retain(|one| one.namespace.is_empty() || !is_within(one));
+        let all: BTreeSet<Followed> = selectors.filter(Followed::may_leave).collect();
+        let mut kept: Vec<Followed> = Vec::new();
+        for one in all {
+            // All namespaces stand before each of them.
+            let is_within = kept.last().is_some_and(|last| {
+                last.namespace.is_empty() && (&last.api_version, &last.kind) == (&one.api_version, &one.kind)
+            });
+            if is_within {
+                continue;
+            }
+            if kept.len() == FOLLOWED {
+                break;
+            }
+            kept.push(one);
         }
-        while all.len() > FOLLOWED {
-            all.pop_last();
-        }
-        all
+        kept.into_iter().collect()
     }
 }
 
@@ -232,6 +262,7 @@ mod tests {
         let specs = [
             registry("a", "v1", "Pod", "shop"),
             registry("a", "v1", "Secret", ""),
+            registry("a", "/v1", "Secret", ""),
             registry("a", "apps/v1", "Deployment", "shop"),
             registry("a", "apps/v1", "Deployment", "till"),
             registry("b", "v1", "Pod", ""),
@@ -254,6 +285,41 @@ mod tests {
         }
         let cluster = Cluster::new("c", Default::default());
         assert_eq!(registries.followed_on(&cluster).len(), FOLLOWED);
+    }
+
+    #[test]
+    fn what_stays_on_its_member() {
+        let of = |api_version: &str, kind: &str| Followed {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: String::new(),
+        };
+        let long = "x".repeat(NAME + 1);
+        for (what, leaves) in [
+            (of("v1", "Pod"), true),
+            (of("v1", "Secret"), false),
+            (of("/v1", "Secret"), false),
+            (of("/v1", "Pod"), false),
+            (of("apps/v1", "Deployment"), true),
+            (of("x.example/v1", "Secret"), true),
+            (of("apps/v1/", "Deployment"), false),
+            (of("apps/", "Deployment"), false),
+            (of("", "Pod"), false),
+            (of("v1", &long), false),
+        ] {
+            assert_eq!(what.may_leave(), leaves, "{what:?}");
+        }
+        // As the member has it.
+        for (what, (group, version, plural), is) in [
+            (of("v1", "Pod"), ("", "v1", "pods"), true),
+            (of("apps/v1", "Deployment"), ("apps", "v1", "deployments"), true),
+            (of("v1", "Hidden"), ("", "v1", "secrets"), false),
+            (of("/v1", "Pod"), ("", "v1", "pods"), false),
+            (of("apps/v1", "Deployment"), ("", "v1", "deployments"), false),
+            (of("apps/v1", "Deployment"), ("apps", "v2", "deployments"), false),
+        ] {
+            assert_eq!(what.is(group, version, plural), is, "{what:?} {plural}");
+        }
     }
 
     #[test]

@@ -7,18 +7,28 @@
 //! ```
 //!
 //! The parts of a course are numbered, and one is sent until it is answered: what comes twice is taken once, and where one is
-//! missing, or the hub has begun anew, the agent begins a new course. What was whole before stands until that is whole, too.
+//! missing, or the hub has begun anew, the agent begins a new course. What stood before stands until that is current, too.
+//!
+//! With each report the agent says which kinds are current ([`Word`]), and for how long that counts. What it does not say again is
+//! as old as the last time at which it did: nothing is taken for current because nobody has said otherwise.
+//!
 //! An agent is somebody else's machine: what it tells has a size, and is read as what was asked for, whatever it says it is.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    fmt,
     hash::{DefaultHasher, Hash, Hasher},
+    marker::PhantomData,
     sync::Arc,
+    time::Duration,
 };
 
 use karmada_api::consts::annotation;
 use karmada_meta::object;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error as _, SeqAccess, Visitor},
+};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{FOLLOWED, Followed};
@@ -35,6 +45,9 @@ const QUESTION: usize = 64 << 10;
 /// What a part says of itself, in bytes.
 const SAID: usize = 256;
 
+/// The shortest object that has a name: `{"metadata":{"name":"x"}}`.
+const SMALLEST: usize = 25;
+
 /// What one is called.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Named {
@@ -45,15 +58,37 @@ pub struct Named {
     pub name: String,
 }
 
-/// What an agent tells at a time.
+/// What an agent tells at a time. In this order it is taken: what is withdrawn, the parts, and what is said of kinds.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// For how many seconds something has waited that is not told with this.
+    /// Each has a higher number than those before it. One that comes late is not taken.
+    pub number: u64,
+    /// For how many seconds what `kinds` say is current counts as that.
     #[serde(default)]
-    pub waits: u64,
+    pub holds: u64,
+    /// Of all kinds of which something was told, what holds with this report. Nothing else is current.
+    #[serde(default, deserialize_with = "few")]
+    pub kinds: Vec<Word>,
+    /// Of these nothing is told any more.
+    #[serde(default, deserialize_with = "few")]
+    pub withdrawn: Vec<Followed>,
     /// Of each kind one at most.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     pub parts: Vec<Part>,
+}
+
+/// What an agent says of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Word {
+    /// Of which kind.
+    pub what: Followed,
+    /// Its course.
+    pub course: String,
+    /// The last part of it.
+    pub number: u64,
+    /// All there is on the member was told, and its changes are heard.
+    #[serde(default)]
+    pub current: bool,
 }
 
 /// What is told of a kind at a time.
@@ -70,17 +105,8 @@ pub struct Part {
     /// The member's resourceVersion.
     #[serde(default)]
     pub revision: String,
-    /// With this the course has told of all there is.
-    #[serde(default)]
-    pub whole: bool,
-    /// Nothing is told of the kind any more.
-    #[serde(default)]
-    pub withdrawn: bool,
-    /// Nothing is told: this one was, and the question is whether it is known.
-    #[serde(default)]
-    pub check: bool,
     /// There, new or changed.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     pub objects: Vec<Box<RawValue>>,
     /// There no longer.
     #[serde(default)]
@@ -96,6 +122,50 @@ pub struct Answer {
     /// What is not to be told for now.
     #[serde(default)]
     pub unwanted: Vec<Followed>,
+    /// Nothing of it was taken: there was a report of this number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<u64>,
+}
+
+/// Reads a list of no more than there are kinds.
+fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    list(deserializer, |_, before| match before < FOLLOWED {
+        true => Ok(()),
+        false => Err(format!("more than {FOLLOWED} of them")),
+    })
+}
+
+/// Reads objects. There are no more of them than can be some.
+fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<RawValue>>, D::Error> {
+    list(deserializer, |object: &Box<RawValue>, _| match object.get().len() < SMALLEST {
+        true => Err("an object without a name".to_owned()),
+        false => Ok(()),
+    })
+}
+
+/// Reads a list whose parts `may` stand behind so many others, and looks at none behind one that may not.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    may: impl Fn(&T, usize) -> Result<(), String>,
+) -> Result<Vec<T>, D::Error> {
+    struct Each<T, F>(F, PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, F: Fn(&T, usize) -> Result<(), String>> Visitor<'de> for Each<T, F> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(one) = list.next_element()? {
+                (self.0)(&one, all.len()).map_err(A::Error::custom)?;
+                all.push(one);
+            }
+            Ok(all)
+        }
+    }
+    deserializer.deserialize_seq(Each(may, PhantomData))
 }
 
 /// What an agent is asked for; nothing where that is nothing.
@@ -115,7 +185,7 @@ pub fn asked(text: &str) -> Result<BTreeSet<Followed>, String> {
     if all.len() > FOLLOWED {
         return Err(format!("it names more than {FOLLOWED} kinds"));
     }
-    Ok(all.into_iter().filter(|one| !one.is_secret()).collect())
+    Ok(all.into_iter().filter(Followed::may_leave).collect())
 }
 
 /// Reads an object as one of a kind, without what nobody searches.
@@ -201,9 +271,34 @@ impl Outgoing {
         self.bytes
     }
 
-    /// Bytes that are to be told, with what is not answered.
-    pub fn to_tell(&self) -> usize {
-        self.bytes + self.under_way.as_ref().map_or(0, Part::bytes)
+    /// Which kind.
+    pub fn what(&self) -> &Followed {
+        &self.what
+    }
+
+    /// Whether its next part takes no more than so many bytes.
+    pub fn fits(&self, room: usize) -> bool {
+        if let Some(part) = &self.under_way {
+            return part.bytes() <= room;
+        }
+        let first = self.waiting.first_key_value();
+        first.is_none_or(|(named, text)| size(named, text.as_deref().unwrap_or_default()) <= room)
+    }
+
+    /// Whether a part is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Whether all that was heard of the member was told, with what is under way.
+    pub fn is_told(&self) -> bool {
+        self.listed && self.listing.is_none() && self.next > 0 && self.waiting.is_empty()
+    }
+
+    /// What is said of it; nothing before something was told.
+    pub fn word(&self, current: bool) -> Option<Word> {
+        let number = self.next.checked_sub(1)?;
+        Some(Word { what: self.what.clone(), course: self.course.clone(), number, current })
     }
 
     /// Whether something waits that is not under way.
@@ -298,8 +393,7 @@ impl Outgoing {
             if !self.waiting.is_empty() {
                 part.revision.clear();
             }
-            part.whole = self.whole || (self.listed && self.waiting.is_empty());
-            self.whole = part.whole;
+            self.whole |= self.listed && self.waiting.is_empty();
             self.next += 1;
             self.under_way = Some(part);
         }
@@ -308,24 +402,15 @@ impl Outgoing {
 
     /// This was taken.
     pub fn taken(&mut self, part: &Part) {
-        let is = |one: &Part| one.course == part.course && one.number == part.number;
-        if self.under_way.as_ref().is_some_and(is) {
+        if self.is_sending(part) {
             self.under_way = None;
         }
     }
 
-    /// Asks whether the hub has what was told.
-    pub fn check(&self) -> Option<Part> {
-        let last = self.next.checked_sub(1).filter(|_| self.under_way.is_none())?;
-        Some(Part { check: true, ..self.part(last, "") })
-    }
-
-    /// Takes back all that was told.
-    pub fn withdraw(&mut self) {
-        (self.told, self.waiting, self.bytes) = (BTreeMap::new(), BTreeMap::new(), 0);
-        let part = Part { withdrawn: true, ..self.part(self.next, "") };
-        self.under_way = (self.next > 0).then_some(part);
-        (self.listed, self.listing) = (false, None);
+    /// Whether this is under way.
+    pub fn is_sending(&self, part: &Part) -> bool {
+        let is = |one: &Part| one.course == part.course && one.number == part.number;
+        self.under_way.as_ref().is_some_and(is)
     }
 
     fn part(&self, number: u64, revision: &str) -> Part {
@@ -335,9 +420,6 @@ impl Outgoing {
             number,
             plural: self.plural.clone(),
             revision: revision.to_owned(),
-            whole: false,
-            withdrawn: false,
-            check: false,
             objects: Vec::new(),
             gone: Vec::new(),
         }
@@ -406,9 +488,23 @@ struct Course {
     course: String,
     number: u64,
     all: All,
-    whole: bool,
-    /// What was whole before this course.
-    before: Option<All>,
+    /// When it was last said to be current.
+    as_of: Option<Duration>,
+    /// As long as that counts.
+    until: Option<Duration>,
+    /// What there was before this course, and when that was current: for as long as this one never was.
+    before: Option<(All, Duration)>,
+}
+
+/// What is kept of a kind that was current once.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// Which kind.
+    pub what: &'a Followed,
+    /// Its objects.
+    pub all: &'a All,
+    /// When they were last known to be all there are; none where that counts still.
+    pub as_of: Option<Duration>,
 }
 
 /// Objects, as they were at a revision.
@@ -425,7 +521,7 @@ pub struct All {
 
 impl Course {
     fn bytes(&self) -> usize {
-        self.all.bytes + self.before.as_ref().map_or(0, |before| before.bytes)
+        self.all.bytes + self.before.as_ref().map_or(0, |(before, _)| before.bytes)
     }
 }
 
@@ -458,13 +554,43 @@ impl Kept {
         self.bytes
     }
 
-    /// All of a kind that `is` so, with what it is.
-    pub fn find(&self, is: impl Fn(&Followed, &All) -> bool) -> Option<(&Followed, &All)> {
-        let kinds = self.kinds.iter().filter_map(|(what, course)| {
-            let all = if course.whole { Some(&course.all) } else { course.before.as_ref() };
-            Some((what, all?))
+    /// What is kept at this time of a kind that `is` so, and was current once.
+    pub fn find(&self, now: Duration, is: impl Fn(&Followed, &All) -> bool) -> Option<Found<'_>> {
+        let found = self.kinds.iter().filter_map(|(what, course)| {
+            let holds = course.until.is_some_and(|until| now <= until);
+            Some(match (course.as_of, &course.before) {
+                (Some(_), _) if holds => Found { what, all: &course.all, as_of: None },
+                (Some(as_of), _) => Found { what, all: &course.all, as_of: Some(as_of) },
+                (None, Some((all, as_of))) => Found { what, all, as_of: Some(*as_of) },
+                (None, None) => return None,
+            })
         });
-        kinds.into_iter().find(|(what, all)| is(what, all))
+        found.into_iter().find(|found| is(found.what, found.all))
+    }
+
+    /// Nothing is current until that is said again.
+    pub fn doubt(&mut self) {
+        self.kinds.values_mut().for_each(|course| course.until = None);
+    }
+
+    /// Takes in what is said at this time, and that it counts for so long: nothing else is current. What is to be told anew.
+    pub fn hear(&mut self, words: &[Word], now: Duration, holds: Duration) -> Vec<Followed> {
+        self.doubt();
+        let mut again = Vec::new();
+        for word in words {
+            let known = self.kinds.get_mut(&word.what);
+            let known = known.filter(|known| (&known.course, known.number) == (&word.course, word.number));
+            match known {
+                Some(known) if word.current => {
+                    (known.as_of, known.until) = (Some(now), Some(now + holds));
+                    known.before = None;
+                }
+                Some(_) => {}
+                None => again.push(word.what.clone()),
+            }
+        }
+        self.count();
+        again
     }
 
     /// Keeps no other kinds than these.
@@ -476,20 +602,18 @@ impl Kept {
     /// Takes in what was told, where no more than `most` bytes come of it in all.
     pub fn take(&mut self, read: Read, most: usize) -> Verdict {
         let what = read.part.what.clone();
-        if read.part.withdrawn {
-            self.drop_kind(&what);
-            return Verdict::Taken;
-        }
         let known = self.kinds.get(&what).filter(|known| known.course == read.part.course);
         match known.map(|known| known.number) {
             Some(number) if number == read.part.number => return Verdict::Taken,
-            Some(number) if number + 1 == read.part.number && !read.part.check => {}
-            None if read.part.number == 0 && !read.part.check => {
+            Some(number) if number.checked_add(1) == Some(read.part.number) => {}
+            None if read.part.number == 0 => {
                 let new = Course { course: read.part.course.clone(), ..Course::default() };
                 let old = self.kinds.insert(what.clone(), new).unwrap_or_default();
-                let before = if old.whole { Some(old.all) } else { old.before };
                 if let Some(course) = self.kinds.get_mut(&what) {
-                    course.before = before;
+                    course.before = match old.as_of {
+                        Some(as_of) => Some((old.all, as_of)),
+                        None => old.before,
+                    };
                     course.all.plural.clone_from(&read.part.plural);
                 }
                 self.count();
@@ -499,21 +623,21 @@ impl Kept {
         let Some(course) = self.kinds.get_mut(&what) else { return Verdict::Again };
         let others = self.bytes - course.bytes();
         course.number = read.part.number;
-        course.whole |= read.part.whole;
         course.all.take(read);
-        // What is older goes where it is not needed, and first.
-        if course.whole || others + course.bytes() > most {
+        // What is older goes first.
+        if others + course.bytes() > most {
             course.before = None;
         }
         self.bytes = others + course.bytes();
         if self.bytes > most {
-            self.drop_kind(&what);
+            self.withdraw(&what);
             return Verdict::NoRoom;
         }
         Verdict::Taken
     }
 
-    fn drop_kind(&mut self, what: &Followed) {
+    /// Nothing is kept of a kind.
+    pub fn withdraw(&mut self, what: &Followed) {
         if let Some(gone) = self.kinds.remove(what) {
             self.bytes -= gone.bytes();
         }

@@ -18,18 +18,33 @@ fn object(name: &str, of: u64) -> (Named, Arc<str>) {
 
 /// The same as it comes to the hub.
 fn carried(part: &Part) -> Read {
-    let text = serde_json::to_string(&Report { waits: 0, parts: vec![part.clone()] }).unwrap();
+    let text = serde_json::to_string(&Report { parts: vec![part.clone()], ..Report::default() }).unwrap();
     let mut report: Report = serde_json::from_str(&text).unwrap();
     report.parts.remove(0).read().unwrap()
 }
 
-fn seen(kept: &Kept) -> Option<Vec<String>> {
-    let (_, all) = kept.find(|what, _| *what == pods())?;
+const NOW: Duration = Duration::from_secs(1000);
+const HOLDS: Duration = Duration::from_secs(600);
+
+/// What is found, and since when it is not current.
+fn seen_at(kept: &Kept, now: Duration) -> Option<(Vec<String>, Option<u64>)> {
+    let Found { all, as_of, .. } = kept.find(now, |what, _| *what == pods())?;
     let version = |text: &Arc<str>| {
         let value: Value = serde_json::from_str(text).unwrap();
         object::resource_version(&value).to_owned()
     };
-    Some(all.objects.iter().map(|(named, text)| format!("{}{}", named.name, version(text))).collect())
+    let all = all.objects.iter().map(|(named, text)| format!("{}{}", named.name, version(text))).collect();
+    Some((all, as_of.map(|as_of| as_of.as_secs())))
+}
+
+fn seen(kept: &Kept) -> Option<Vec<String>> {
+    Some(seen_at(kept, NOW)?.0)
+}
+
+/// What the agent says of it.
+fn say(outgoing: &Outgoing, kept: &mut Kept, now: Duration) -> Vec<Followed> {
+    let words: Vec<Word> = outgoing.word(outgoing.is_told()).into_iter().collect();
+    kept.hear(&words, now, HOLDS)
 }
 
 /// What is under way was taken.
@@ -44,6 +59,7 @@ fn tell(outgoing: &mut Outgoing, kept: &mut Kept, room: usize) -> Vec<Verdict> {
     while let Some(part) = outgoing.next(room, "9") {
         verdicts.push(kept.take(carried(part), usize::MAX));
         answered(outgoing);
+        say(outgoing, kept, NOW);
     }
     verdicts
 }
@@ -68,10 +84,8 @@ fn all_of_it_once_and_then_what_changes() {
     answered(&mut outgoing);
     assert_eq!(tell(&mut outgoing, &mut kept, usize::MAX), [Verdict::Taken]);
     assert_eq!(seen(&kept).unwrap(), ["a1", "b2", "c3"]);
-    assert_eq!(
-        kept.find(|_, all| all.plural == "pods" && all.revision == "9").map(|(what, _)| what),
-        Some(&pods())
-    );
+    let found = kept.find(NOW, |_, all| all.plural == "pods" && all.revision == "9").map(|found| found.what);
+    assert_eq!(found, Some(&pods()));
     assert!(!outgoing.has_news() && outgoing.bytes() == 0);
     // The same again is no news, and what changes twice is told once.
     listed(&mut outgoing, &[("a", 1), ("c", 3)]);
@@ -98,17 +112,18 @@ fn an_answer_that_was_lost_and_a_hub_that_has_begun_anew() {
         assert_eq!(kept.take(carried(outgoing.next(9, "1").unwrap()), usize::MAX), Verdict::Taken);
     }
     answered(&mut outgoing);
-    assert_eq!(kept.take(carried(&outgoing.check().unwrap()), usize::MAX), Verdict::Taken);
+    assert_eq!(seen(&kept), None, "nobody has said that it is all");
+    assert_eq!(say(&outgoing, &mut kept, NOW), []);
     assert_eq!(seen(&kept).unwrap(), ["a1"]);
     let mut another = Kept::default();
-    assert_eq!(another.take(carried(&outgoing.check().unwrap()), usize::MAX), Verdict::Again);
+    assert_eq!(say(&outgoing, &mut another, NOW), [pods()]);
     let (named, text) = object("b", 2);
     outgoing.heard(named, text);
     let mut lost = Kept::default();
     assert_eq!(tell(&mut outgoing, &mut lost, 9), [Verdict::Again]);
-    assert_eq!(lost.take(carried(&outgoing.check().unwrap()), usize::MAX), Verdict::Again);
+    assert_eq!(say(&outgoing, &mut lost, NOW), [pods()]);
     assert_eq!(seen(&lost), None);
-    // What was whole stands until the new course is.
+    // What was current stands until the new course is.
     tell(&mut outgoing, &mut kept, 9);
     let mut anew = Outgoing::new(pods(), "pods", "d".to_owned());
     listed(&mut anew, &[("b", 3), ("c", 4)]);
@@ -117,9 +132,65 @@ fn an_answer_that_was_lost_and_a_hub_that_has_begun_anew() {
     answered(&mut anew);
     tell(&mut anew, &mut kept, 9);
     assert_eq!(seen(&kept).unwrap(), ["b3", "c4"]);
-    anew.withdraw();
-    assert_eq!(tell(&mut anew, &mut kept, 9), [Verdict::Taken]);
+    kept.withdraw(&pods());
     assert_eq!((seen(&kept), kept.bytes()), (None, 0));
+}
+
+#[test]
+fn what_is_current_is_said_to_be_and_for_a_while() {
+    let (mut outgoing, mut kept) = (Outgoing::new(pods(), "pods", "c".to_owned()), Kept::default());
+    listed(&mut outgoing, &[("a", 1)]);
+    tell(&mut outgoing, &mut kept, usize::MAX);
+    let as_of = |kept: &Kept, seconds: u64| seen_at(kept, NOW + Duration::from_secs(seconds)).unwrap().1;
+    assert_eq!((as_of(&kept, 600), as_of(&kept, 601)), (None, Some(1000)), "as long as it counts");
+    // Said again; not said of it, and said of another course.
+    let now = NOW + Duration::from_secs(500);
+    assert_eq!(say(&outgoing, &mut kept, now), []);
+    assert_eq!(as_of(&kept, 1000), None);
+    assert_eq!(kept.hear(&[], now, HOLDS), []);
+    assert_eq!(as_of(&kept, 500), Some(1500));
+    let word = outgoing.word(true).unwrap();
+    for (other, again) in [
+        (Word { current: false, ..word.clone() }, vec![]),
+        (Word { number: 1, ..word.clone() }, vec![pods()]),
+        (Word { course: "d".to_owned(), ..word.clone() }, vec![pods()]),
+    ] {
+        assert_eq!(kept.hear(&[word.clone()], now, HOLDS), []);
+        assert_eq!(as_of(&kept, 500), None);
+        assert_eq!(kept.hear(&[other.clone()], now, HOLDS), again, "{other:?}");
+        assert_eq!(as_of(&kept, 500), Some(1500), "{other:?}");
+    }
+    assert_eq!(kept.hear(&[word], now, HOLDS), []);
+    kept.doubt();
+    assert_eq!(as_of(&kept, 500), Some(1500));
+    // A course that is told is no more current than what was before until that is said.
+    let mut anew = Outgoing::new(pods(), "pods", "d".to_owned());
+    listed(&mut anew, &[("b", 2)]);
+    let part = carried(anew.next(usize::MAX, "1").unwrap());
+    assert_eq!(kept.take(part, usize::MAX), Verdict::Taken);
+    assert_eq!(seen_at(&kept, now).unwrap(), (vec!["a1".to_owned()], Some(1500)));
+    assert_eq!(say(&anew, &mut kept, now), []);
+    assert_eq!(seen_at(&kept, now).unwrap(), (vec!["b2".to_owned()], None));
+}
+
+#[test]
+fn a_report_has_no_more_parts_than_can_be_some() {
+    let part = |objects: &str| {
+        format!(
+            r#"{{"number":1,"parts":[{{"what":{{"apiVersion":"v1","kind":"Pod"}},"course":"c","number":0,"plural":"pods","objects":[{objects}]}}]}}"#
+        )
+    };
+    let read = |text: &str| serde_json::from_str::<Report>(text).map(|report| report.parts[0].objects.len());
+    assert_eq!(read(&part(r#"{"metadata":{"name":"x"}},{"metadata":{"name":"y"}}"#)).unwrap(), 2);
+    for wrong in ["0,0,0", "{}", r#"{"metadata":{"name":"x"}},[]"#] {
+        assert!(read(&part(wrong)).unwrap_err().to_string().contains("an object without a name"), "{wrong}");
+    }
+    let what = json!({"apiVersion": "v1", "kind": "Pod"});
+    let many = |count: usize| json!({"number": 1, "withdrawn": vec![what.clone(); count]}).to_string();
+    assert!(serde_json::from_str::<Report>(&many(FOLLOWED)).is_ok());
+    assert!(
+        serde_json::from_str::<Report>(&many(FOLLOWED + 1)).unwrap_err().to_string().contains("more than 32")
+    );
 }
 
 #[test]
@@ -129,13 +200,16 @@ fn there_is_so_much_room() {
     let part = carried(outgoing.next(usize::MAX, "1").unwrap());
     answered(&mut outgoing);
     assert_eq!(kept.take(part, usize::MAX), Verdict::Taken);
+    say(&outgoing, &mut kept, NOW);
     let both = kept.bytes();
     let mut anew = Outgoing::new(pods(), "pods", "d".to_owned());
     listed(&mut anew, &[("a", 1)]);
     // Not for what was before, then.
     assert_eq!(kept.take(carried(anew.next(9, "1").unwrap()), both / 2), Verdict::Taken);
-    assert_eq!((seen(&kept).unwrap(), kept.bytes()), (vec!["a1".to_owned()], both / 2));
+    assert_eq!((seen(&kept), kept.bytes()), (None, both / 2));
     answered(&mut anew);
+    say(&anew, &mut kept, NOW);
+    assert_eq!(seen(&kept).unwrap(), ["a1"]);
     let (named, text) = object("b", 2);
     anew.heard(named, text);
     assert_eq!(kept.take(carried(anew.next(9, "1").unwrap()), both - 1), Verdict::NoRoom);
@@ -233,6 +307,7 @@ proptest! {
                 verdict => {
                     assert_eq!(verdict, Verdict::Taken);
                     answered(outgoing);
+                    assert_eq!(say(outgoing, kept, NOW), []);
                 }
             }
             true
@@ -258,15 +333,13 @@ proptest! {
             let counted: usize = kept.kinds.values().map(Course::bytes).sum();
             prop_assert_eq!(kept.bytes(), counted);
         }
-        if let Some(check) = outgoing.check()
-            && kept.take(carried(&check), usize::MAX) == Verdict::Again
-        {
+        if !outgoing.is_under_way() && !say(&outgoing, &mut kept, NOW).is_empty() {
             outgoing = Outgoing::new(pods(), "pods", "last".to_owned());
             list(&mut outgoing, &member);
         }
         while tell(&mut outgoing, &mut kept, &member, 300, false) {}
         let want: Vec<String> = member.iter().map(|(name, of)| format!("{name}{of}")).collect();
-        prop_assert_eq!(seen(&kept), Some(want));
+        prop_assert_eq!(seen_at(&kept, NOW), Some((want, None)));
         prop_assert_eq!(outgoing.bytes(), 0);
         let texts: usize = kept.kinds.values().flat_map(|course| &course.all.objects).map(|(named, text)| size(named, text)).sum();
         prop_assert_eq!(kept.bytes(), texts);
