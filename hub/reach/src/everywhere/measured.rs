@@ -188,7 +188,7 @@ fn question<'a>(
     query: String,
 ) -> Question<'a> {
     let path = path.to_owned();
-    Question { shared, asker, among: &Among::All, path, other, query, accept: PLAIN }
+    Question { other, query, ..Question::new(shared, asker, &Among::All, path, PLAIN) }
 }
 
 fn answer(shared: &Shared, asker: &Asker, bytes: Vec<u8>, silent: &Silent) -> Response<Body> {

@@ -411,6 +411,23 @@ fn usual<T: Hash + Eq>(all: impl Iterator<Item = T>) -> Option<T> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(one, _)| one)
 }
 
+/// The form that most have: group and version, and kind.
+pub(super) fn form(portions: &[(String, Portion)]) -> Option<(String, String)> {
+    let form = usual(portions.iter().map(|(_, portion)| &portion.form))?;
+    Some((form.api_version.clone(), form.kind.clone()))
+}
+
+/// A list of nothing, in this form.
+pub(super) fn nothing((api_version, kind): &(String, String), next: Option<&str>) -> Vec<u8> {
+    let mut list = json!({"apiVersion": api_version, "kind": kind, "metadata": {"resourceVersion": ""}});
+    if let Some(next) = next {
+        list["metadata"]["continue"] = next.into();
+    }
+    let parts: &[&str] = if kind == "Table" { &["columnDefinitions", "rows"] } else { &["items"] };
+    parts.iter().for_each(|part| list[*part] = json!([]));
+    list.to_string().into_bytes()
+}
+
 /// All of them as one, in the form of most. Of those in another form nothing is taken: which these are.
 pub(super) fn join(
     portions: Vec<(String, Portion)>,

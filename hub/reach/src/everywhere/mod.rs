@@ -33,6 +33,7 @@ use karmada_apiserver::{
     carried::{Call, Held},
 };
 use karmada_meta::{status::Status, text};
+use parking_lot::Mutex;
 use tokio::{
     sync::Semaphore,
     task::spawn_blocking,
@@ -101,6 +102,26 @@ struct Question<'a> {
     other: Option<String>,
     query: String,
     accept: &'static str,
+    /// Whether copies may stand for members, and what was taken of them.
+    stands: bool,
+    kept: Mutex<copies::Kept>,
+    /// The first cluster for which there was no room on a page: none behind it is asked any more.
+    full: Mutex<Option<String>>,
+}
+
+impl<'a> Question<'a> {
+    /// One for which no copies stand.
+    fn new(
+        shared: &'a Arc<Shared>,
+        asker: &'a Asker,
+        among: &'a Among,
+        path: String,
+        accept: &'static str,
+    ) -> Self {
+        let (other, query, stands) = (None, String::new(), false);
+        let (kept, full) = (Mutex::default(), Mutex::default());
+        Self { shared, asker, among, path, other, query, accept, stands, kept, full }
+    }
 }
 
 /// Which clusters are asked.
@@ -232,7 +253,7 @@ pub(super) async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, S
 /// Parts of a list by their clusters, what they take of the room for answers, and whose is missing.
 struct Portions {
     all: Vec<(String, merge::Portion)>,
-    held: Vec<room::Held>,
+    held: Vec<(String, Vec<room::Held>)>,
     silent: Silent,
     /// Of which what the hub keeps was taken.
     kept: copies::Kept,
@@ -240,6 +261,19 @@ struct Portions {
     left: BTreeSet<String>,
     /// Where the next page begins.
     next: Option<String>,
+    /// The form of the pages before.
+    form: Option<(String, String)>,
+}
+
+impl Portions {
+    /// Those of clusters before this one.
+    fn before(&mut self, first: &str) {
+        let is_before = |name: &str| name < first;
+        self.all.retain(|(name, _)| is_before(name));
+        self.held.retain(|(name, _)| is_before(name));
+        self.silent.retain(|(name, _)| is_before(name));
+        self.kept.retain(is_before);
+    }
 }
 
 /// One list of all.
@@ -266,25 +300,34 @@ async fn portions(
 ) -> Result<Portions, Status> {
     let page = Page::of(query).map_err(Status::bad_request)?;
     let query = asked::for_each(query);
-    let question = Question { shared, asker, among, path: path.to_owned(), other: None, query, accept };
-    let names = page.of_these(question.names().await?);
-    let mut portions = some(&question, names.clone(), page.limited, decoded).await?;
-    let Some(first) = portions.left.first().cloned() else { return Ok(portions) };
-    let is_before = |name: &String| *name < first;
-    portions.silent.retain(|(name, _)| is_before(name));
-    if portions.all.iter().any(|(name, _)| is_before(name)) {
-        portions.all.retain(|(name, _)| is_before(name));
-        portions.next = Some(first);
-        return Ok(portions);
+    let question = Question::new(shared, asker, among, path.to_owned(), accept);
+    let question = Question { query, stands: true, ..question };
+    let mut names = page.of_these(question.names().await?);
+    let mut silent = Silent::new();
+    let until = Instant::now() + WHOLE;
+    loop {
+        let mut portions = some(&question, names.clone(), page.limited, decoded).await?;
+        portions.form.clone_from(&page.form);
+        let first = portions.left.first().cloned();
+        if let Some(first) = &first {
+            portions.before(first);
+        }
+        silent.append(&mut portions.silent);
+        let Some(alone) = first.clone().filter(|_| portions.all.is_empty()) else {
+            (portions.silent, portions.next) = (silent, first);
+            return Ok(portions);
+        };
+        // Others were quicker: so it has a page to itself.
+        drop(portions);
+        let mut portions = some(&question, vec![alone.clone()], false, decoded).await?;
+        portions.form.clone_from(&page.form);
+        silent.append(&mut portions.silent);
+        names.retain(|name| *name > alone);
+        if !portions.all.is_empty() || names.is_empty() || until <= Instant::now() {
+            (portions.silent, portions.next) = (silent, names.into_iter().next());
+            return Ok(portions);
+        }
     }
-    // Others were quicker: so it has a page to itself.
-    let mut silent = portions.silent;
-    drop((portions.all, portions.held));
-    portions = some(&question, vec![first.clone()], false, decoded).await?;
-    silent.append(&mut portions.silent);
-    portions.silent = silent;
-    portions.next = names.into_iter().find(|name| *name > first);
-    Ok(portions)
 }
 
 /// The same of these clusters. On a page that may be followed by others whoever has no room is left.
@@ -297,13 +340,20 @@ async fn some(
     let Question { shared, asker, among, .. } = question;
     let most = shared.room.each();
     let room = Arc::new(Semaphore::new(most));
+    *question.full.lock() = None;
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), asker.share.clone());
         let decoded = decoded.cloned();
         async move {
             let body = within(answer.into_body(), Most::Of(&room, most), &all).await;
             let (bytes, held) = body.map_err(|missing| match missing {
-                Missing::TooMuch(status) if limited && status.code == 413 => Missing::Left,
+                Missing::TooMuch(status) if limited && status.code == 413 => {
+                    let mut full = question.full.lock();
+                    if full.as_ref().is_none_or(|full| cluster < *full) {
+                        *full = Some(cluster.clone());
+                    }
+                    Missing::Left
+                }
                 missing => missing,
             })?;
             let read = move || match decoded {
@@ -315,24 +365,13 @@ async fn some(
             read.map(|portion| (portion, held)).map_err(Missing::Unheard)
         }
     };
-    let (mut answers, mut silent, mut kept) = (Vec::new(), Silent::new(), copies::Kept::default());
-    let mut asked = Vec::new();
-    for name in names {
-        match among.copies().and_then(|copies| copies.stands_for(shared, &name)) {
-            Some(copy) => {
-                kept.adds(&name, &copy, None);
-                let part = copies::read(&name, copy, &read).await;
-                sort_in(name, part, &mut answers, &mut silent)?;
-            }
-            None => asked.push(name),
-        }
-    }
-    let (heard, unheard) = question.ask_these(asked, &read).await?;
-    let from_members = heard.len();
-    answers.extend(heard);
+    let (mut answers, unheard) = question.ask_these(names, &read).await?;
+    let mut kept = std::mem::take(&mut *question.kept.lock());
+    let from_members = answers.len() - answers.iter().filter(|(name, _)| kept.has(name)).count();
+    let mut silent = Silent::new();
     for (name, missing) in unheard {
         let copy = match &missing {
-            Missing::Unheard(why) | Missing::Busy(why) => {
+            Missing::Unheard(why) | Missing::Busy(why) if !question.is_behind(&name) => {
                 let copy = among.copies().and_then(|copies| copies.last_of(shared, &name));
                 copy.inspect(|copy| kept.adds(&name, copy, Some(why)))
             }
@@ -344,6 +383,8 @@ async fn some(
         };
         sort_in(name, part, &mut answers, &mut silent)?;
     }
+    let heard: BTreeSet<&str> = answers.iter().map(|(name, _)| name.as_str()).collect();
+    kept.retain(|name| heard.contains(name));
     if matches!(among, Among::These(..)) {
         shared.figures.searched("member", from_members);
         shared.figures.searched("kept", answers.len() - from_members);
@@ -354,10 +395,10 @@ async fn some(
     answers.sort_by(|(a, _), (b, _)| a.cmp(b));
     let (mut all, mut held) = (Vec::new(), Vec::new());
     for (name, (portion, permits)) in answers {
+        held.push((name.clone(), permits));
         all.push((name, portion));
-        held.extend(permits);
     }
-    Ok(Portions { all, held, silent, kept, left, next: None })
+    Ok(Portions { all, held, silent, kept, left, next: None, form: None })
 }
 
 /// All of them as one.
@@ -367,13 +408,18 @@ async fn whole(
     among: &Among,
     portions: Portions,
 ) -> Result<Response<Body>, Status> {
-    let Portions { all, held, mut silent, kept, next, .. } = portions;
-    if all.is_empty() {
-        return Err(nobody(&silent));
-    }
+    let Portions { all, held, mut silent, kept, next, form, .. } = portions;
+    // What was read before is not to be lost because nobody answers now.
+    let Some(form) = merge::form(&all).or(form) else { return Err(nobody(&silent)) };
     let versions = among.versions();
-    let joined =
-        spawn_blocking(move || merge::join(all, versions, next.as_deref().map(page::token).as_deref())).await;
+    let joined = spawn_blocking(move || {
+        let next = next.map(|next| page::token(&next, &form));
+        match all.is_empty() {
+            true => (merge::nothing(&form, next.as_deref()), Vec::new()),
+            false => merge::join(all, versions, next.as_deref()),
+        }
+    })
+    .await;
     let (bytes, others) = joined.map_err(|error| Status::internal(error.to_string()))?;
     let other = |name| (name, Missing::Unheard("its answer has another form".to_owned()));
     silent.extend(others.into_iter().map(other));
@@ -415,6 +461,9 @@ enum Most<'a> {
     One(usize),
 }
 
+/// Of what the answers to a request may take, one cluster's may have this part: none of them makes the others' too much.
+const PART: usize = 4;
+
 /// Takes so many KiB of what all answers to a request may have.
 fn draw(room: &Semaphore, kibibytes: u32, most: usize) -> Result<(), Missing> {
     match room.try_acquire_many(kibibytes) {
@@ -429,25 +478,39 @@ fn draw(room: &Semaphore, kibibytes: u32, most: usize) -> Result<(), Missing> {
     }
 }
 
+/// What one answer has drawn of the room of a request. It is given back, unless it is read to its end.
+struct Drawn<'a>(Option<&'a Semaphore>, usize);
+
+impl Drop for Drawn<'_> {
+    fn drop(&mut self) {
+        if let Some(room) = self.0 {
+            room.add_permits(self.1);
+        }
+    }
+}
+
 /// Reads a body, as far as there is room for it; what it takes.
 async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Vec<room::Held>), Missing> {
     let (mut bytes, mut counted, mut held) = (Vec::new(), 0, Vec::new());
+    let (room, one) = match most {
+        Most::Of(room, most) => (Some((room, most)), most / PART),
+        Most::One(most) => (None, most),
+    };
+    let mut drawn = Drawn(room.map(|(room, _)| room), 0);
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
-        if let Most::One(most) = most
-            && bytes.len() + part.len() > most << 10
-        {
-            return Err(Missing::Unheard(format!("it answers more than {most} KiB")));
+        if bytes.len() + part.len() > one << 10 {
+            return Err(Missing::Unheard(format!("it answers more than {one} KiB")));
         }
         bytes.extend_from_slice(&part);
         let more = bytes.len().div_ceil(1 << 10) - counted;
         counted += more;
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        if let Most::Of(room, most) = most {
-            draw(room, more, most)?;
+        if let Some((room, most)) = room {
+            draw(room, u32::try_from(more).unwrap_or(u32::MAX), most)?;
+            drawn.1 = counted;
         }
-        match all.take(more as usize) {
+        match all.take(more) {
             Some(taken) => held.push(taken),
             None => {
                 let full = "too much is being put together for all clusters; try again";
@@ -455,6 +518,7 @@ async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Vec<r
             }
         }
     }
+    drawn.0 = None;
     Ok((bytes.into(), held))
 }
 
@@ -465,15 +529,8 @@ async fn whose(
     among: &Among,
     path: &str,
 ) -> Result<(String, Silent), Status> {
-    let question = Question {
-        shared,
-        asker,
-        among,
-        path: path.to_owned(),
-        other: None,
-        query: String::new(),
-        accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
-    };
+    let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
+    let question = Question::new(shared, asker, among, path.to_owned(), accept);
     let read = |_, answer: Response<Body>| async {
         // So that its connection is good for the next question.
         let _ = to_bytes(answer.into_body(), PROBE).await;
@@ -563,6 +620,19 @@ impl Question<'_> {
         Ok((found, silent))
     }
 
+    /// Whether there was no room for one before it.
+    fn is_behind(&self, name: &str) -> bool {
+        self.full.lock().as_deref().is_some_and(|full| name > full)
+    }
+
+    /// What stands for a member that is not asked.
+    fn stands_for(&self, name: &str) -> Option<copies::Copy> {
+        let copies = self.among.copies().filter(|_| self.stands)?;
+        let copy = copies.stands_for(self.shared, name)?;
+        self.kept.lock().adds(name, &copy, None);
+        Some(copy)
+    }
+
     /// Asks one, and reads its answer, in its time.
     async fn one<T, F>(
         &self,
@@ -572,7 +642,16 @@ impl Question<'_> {
     where
         F: Future<Output = Result<T, Missing>> + Send,
     {
-        let asked = timeout(EACH, async { read(name.clone(), self.of(&name).await?).await }).await;
+        if self.is_behind(&name) {
+            return (name, Err(Missing::Left));
+        }
+        let asked = timeout(EACH, async {
+            match self.stands_for(&name) {
+                Some(copy) => copies::read(&name, copy, read).await,
+                None => read(name.clone(), self.of(&name).await?).await,
+            }
+        });
+        let asked = asked.await;
         let late = || Err(Missing::Unheard(format!("it has not answered within {} s", EACH.as_secs())));
         (name, asked.unwrap_or_else(|_| late()))
     }

@@ -1,5 +1,6 @@
 //! Pages of a list of all clusters. As long as it fits it is one; where it does not, and the client reads in pages (`limit`), a page
-//! ends in front of the first cluster that has no room left in it, and `continue` names that.
+//! ends in front of the first cluster that has no room left in it, and `continue` names that. It says the form of the list, too:
+//! where no cluster of a later page answers, that is an empty one, so that what was read before is not lost.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,8 @@ use super::asked::{decoded, pairs};
 pub(super) struct Page {
     /// The first cluster of it.
     from: Option<String>,
+    /// Group and version, and kind, of the pages before.
+    pub(super) form: Option<(String, String)>,
     /// Whether there may be others.
     pub(super) limited: bool,
 }
@@ -19,7 +22,11 @@ pub(super) struct Page {
 #[derive(Deserialize, Serialize)]
 struct Token {
     from: String,
+    form: (String, String),
 }
+
+/// The longest part of a form, in bytes.
+const FORM: usize = 253;
 
 impl Page {
     /// The page that a query asks for.
@@ -32,11 +39,13 @@ impl Page {
             values.next().map(|(_, value, _)| value)
         };
         let limited = value("limit").is_some_and(|limit| limit != "0");
-        let Some(token) = value("continue") else { return Ok(Self { from: None, limited }) };
+        let Some(token) = value("continue") else { return Ok(Self { limited, ..Self::default() }) };
         let read = decoded(token).and_then(|token| BASE64_URL_SAFE_NO_PAD.decode(token).ok());
         let read = read.and_then(|json| serde_json::from_slice::<Token>(&json).ok());
-        let Token { from } = read.ok_or("continue: it is not of a list of all clusters: leave it out")?;
-        Ok(Self { from: Some(from), limited: true })
+        let read = read.filter(|Token { form, .. }| form.0.len() <= FORM && form.1.len() <= FORM);
+        let Token { from, form } =
+            read.ok_or("continue: it is not of a list of all clusters: leave it out")?;
+        Ok(Self { from: Some(from), form: Some(form), limited: true })
     }
 
     /// The names that it begins with, in order.
@@ -47,9 +56,10 @@ impl Page {
     }
 }
 
-/// What names the page that begins with this cluster.
-pub(super) fn token(from: &str) -> String {
-    BASE64_URL_SAFE_NO_PAD.encode(serde_json::json!(Token { from: from.to_owned() }).to_string())
+/// What names the page that begins with this cluster, of a list of this form.
+pub(super) fn token(from: &str, form: &(String, String)) -> String {
+    let token = Token { from: from.to_owned(), form: form.clone() };
+    BASE64_URL_SAFE_NO_PAD.encode(serde_json::json!(token).to_string())
 }
 
 #[cfg(test)]
@@ -59,6 +69,8 @@ mod tests {
     #[test]
     fn a_page_begins_where_the_one_before_has_ended() {
         let names = || ["c", "a", "b"].map(str::to_owned).to_vec();
+        let form = ("v1".to_owned(), "PodList".to_owned());
+        let token = |from: &str| token(from, &form);
         for (query, limited, want) in [
             (None, false, "a b c"),
             (Some("limit=0&continue="), false, "a b c"),
@@ -73,7 +85,10 @@ mod tests {
                 "{query:?}"
             );
         }
-        for wrong in ["continue=abc", "continue=e30", "continue=%zz"] {
+        let page = Page::of(Some(&format!("continue={}", token("b")))).unwrap();
+        assert_eq!(page.form, Some(form.clone()));
+        let long = super::token("b", &("v1".to_owned(), "x".repeat(FORM + 1)));
+        for wrong in ["continue=abc", "continue=e30", "continue=%zz", &format!("continue={long}")] {
             assert!(Page::of(Some(wrong)).is_err(), "{wrong}");
         }
     }

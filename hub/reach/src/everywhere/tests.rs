@@ -390,46 +390,55 @@ async fn where_nobody_answers_that_is_said() {
 
 #[tokio::test]
 async fn what_is_put_together_is_bounded() {
-    let all = Room::of(10, 4);
+    let all = Room::of(24, 16);
     let seat = all.seat("jane").unwrap();
-    let read = async |bytes: usize, room: usize| {
+    let read = async |bytes: usize, room: &Semaphore| {
         let body = Body::from(vec![b' '; bytes]);
-        match within(body, Most::Of(&Semaphore::new(room), room), &seat.share()).await {
+        match within(body, Most::Of(room, 16), &seat.share()).await {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
             Err(Missing::TooMuch(status)) => Err(status.code()),
             Err(Missing::Refused(code, _)) => Err(code),
             Err(Missing::Unheard(_) | Missing::Busy(_) | Missing::Reported(_) | Missing::Left) => Err(0),
         }
     };
-    let (bytes, held) = read(3000, 4).await.unwrap();
-    assert_eq!((bytes, all.left()), (3000, 7));
-    assert_eq!(read(5000, 4).await.unwrap_err(), 413, "too much for one");
-    assert_eq!(read(4000, 4).await.unwrap_err(), 429, "too much for all");
-    drop(held);
-    assert_eq!(all.left(), 10);
-    assert!(read(4000, 4).await.is_ok());
+    let room = Semaphore::new(16);
+    let (bytes, held) = read(3000, &room).await.unwrap();
+    assert_eq!((bytes, all.left(), room.available_permits()), (3000, 21, 13));
+    assert_eq!(read(5000, &room).await.unwrap_err(), 0, "too much for one cluster");
+    let broken = Body::from_stream(stream::iter([Ok(Bytes::from(vec![b' '; 3000])), Err("broken")]));
+    assert!(within(broken, Most::Of(&room, 16), &seat.share()).await.is_err());
+    assert_eq!((all.left(), room.available_permits()), (21, 13), "what is not read takes nothing");
+    assert_eq!(read(3000, &Semaphore::new(2)).await.unwrap_err(), 413, "too much for one request");
+    let more = [read(4000, &room).await.unwrap(), read(4000, &room).await.unwrap()];
+    assert_eq!(read(4000, &room).await.unwrap_err(), 429, "too much for all");
+    drop((held, more));
+    assert_eq!(all.left(), 24);
+    assert!(read(4000, &Semaphore::new(16)).await.is_ok());
 }
 
 #[tokio::test]
 async fn what_is_too_much_for_one_page_comes_in_several() {
     let log = Log::default();
     let mut members = BTreeMap::new();
-    for name in ["a", "b", "c", "d"] {
-        // One of them has more than there is room for beside another.
-        let long: &'static str = Box::leak("x".repeat(if name == "b" { 2500 } else { 900 }).into_boxed_str());
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        // Of one no page has room.
+        let long: &'static str =
+            Box::leak("x".repeat(if name == "c" { 5000 } else { 1500 }).into_boxed_str());
         let pods: &'static [&'static str] = Box::leak(Box::new([long]));
         members.insert(name, member(name, Some(pods), &log).await);
     }
+    members.insert("g", "http://127.0.0.1:1".to_owned());
     let mut reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
-    Arc::get_mut(&mut reach.0).unwrap().room = Room::of(100, 3);
+    Arc::get_mut(&mut reach.0).unwrap().room = Room::of(100, 8);
     let hub = answering(Arc::new(reach), ALL).await;
     let (code, said) = ask(hub, request("GET", "/api/v1/pods")).await;
     assert_eq!(code, 413, "whoever asks for all gets no part: {said}");
-    let (mut all, mut pages, mut next) = (Vec::new(), 0, String::new());
+    let (mut all, mut pages, mut next, mut warnings) = (Vec::new(), 0, String::new(), String::new());
     loop {
         let uri = format!("/api/v1/pods?limit=500&continue={next}");
         let (code, said) = ask(hub, request("GET", &uri)).await;
-        assert_eq!((code.as_u16(), said["warnings"].as_str()), (200, Some("")), "{said}");
+        assert_eq!(code.as_u16(), 200, "{said}");
+        warnings.push_str(said["warnings"].as_str().unwrap());
         let from = |one: &Value| {
             let from = &one["metadata"]["annotations"]["resource.karmada.io/query-from-cluster"];
             from.as_str().unwrap_or_else(|| panic!("{one}")).to_owned()
@@ -441,10 +450,42 @@ async fn what_is_too_much_for_one_page_comes_in_several() {
             None => break,
         }
     }
-    assert_eq!(all, ["a", "b", "c", "d"]);
-    assert!((3..=4).contains(&pages), "{pages}");
+    assert_eq!(all, ["a", "b", "d", "e", "f"]);
+    assert!((2..=5).contains(&pages), "{pages}");
+    for missing in ["cluster c is missing: it answers more than 2 KiB", "cluster g is missing"] {
+        assert_eq!(warnings.matches(missing).count(), 1, "{warnings}");
+    }
+    // A later page without answers is one.
+    let token = page::token("g", &("v1".to_owned(), "PodList".to_owned()));
+    let (code, said) = ask(hub, request("GET", &format!("/api/v1/pods?limit=500&continue={token}"))).await;
+    assert_eq!(code, StatusCode::OK, "{said}");
+    let body = &said["body"];
+    assert_eq!(
+        (&body["kind"], &body["items"], &body["metadata"]["continue"]),
+        (&json!("PodList"), &json!([]), &Value::Null)
+    );
+    assert!(said["warnings"].as_str().unwrap().contains("cluster g is missing"));
     let (code, _) = ask(hub, request("GET", "/api/v1/pods?limit=500&continue=abc")).await;
     assert_eq!(code, 400);
+}
+
+#[tokio::test]
+async fn a_page_that_is_full_asks_nobody_beyond() {
+    let log = Log::default();
+    let mut members = BTreeMap::new();
+    let long: &'static str = Box::leak("x".repeat(1500).into_boxed_str());
+    let pods: &'static [&'static str] = Box::leak(Box::new([long]));
+    for n in 0..4 * AT_ONCE {
+        let name: &'static str = Box::leak(format!("m{n:03}").into_boxed_str());
+        members.insert(name, member(name, Some(pods), &log).await);
+    }
+    let mut reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 1000, Env::system());
+    Arc::get_mut(&mut reach.0).unwrap().room = Room::of(100, 8);
+    let hub = answering(Arc::new(reach), ALL).await;
+    let (code, said) = ask(hub, request("GET", "/api/v1/pods?limit=500")).await;
+    assert_eq!(code, StatusCode::OK, "{said}");
+    let asked = log.lock().len();
+    assert!(asked <= 2 * AT_ONCE, "{asked}");
 }
 
 /// A member that answers by these paths, without their query.
