@@ -33,19 +33,11 @@ pub(super) struct TunnelFlags {
     /// kubeadm:cluster-admins.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tunnel_groups: Vec<String>,
-    /// Whether the hub gets copies of the kinds that its ResourceRegistries name, so that searches answer at once and also
-    /// while this member cannot be reached. Only administrators of the hub see them, so this needs --tunnel-masters too.
-    /// --tunnel-allow, --tunnel-deny and --tunnel-namespaces hold for copies as well. Secrets are never copied.
-    #[arg(long, value_name = "on|off", default_value = "on", action = clap::ArgAction::Set, value_parser = on_or_off)]
+    /// Send the hub copies of the kinds that its ResourceRegistries name, so that searches answer at once and also while this
+    /// member cannot be reached. Only administrators of the hub see them, so this needs --tunnel-masters. --tunnel-allow,
+    /// --tunnel-deny and --tunnel-namespaces hold for copies as well. Secrets are never copied.
+    #[arg(long)]
     tunnel_copies: bool,
-}
-
-fn on_or_off(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        other => Err(format!("{other:?} is neither on nor off")),
-    }
 }
 
 impl TunnelFlags {
@@ -58,6 +50,7 @@ impl TunnelFlags {
             ("--tunnel-masters", self.tunnel_masters),
             ("--tunnel-users", !self.tunnel_users.is_empty()),
             ("--tunnel-groups", !self.tunnel_groups.is_empty()),
+            ("--tunnel-copies", self.tunnel_copies),
         ];
         if self.tunnel == Mode::Off {
             return match bounded.iter().find(|(_, given)| *given) {
@@ -73,8 +66,12 @@ impl TunnelFlags {
             Limits { mode: self.tunnel, allow: self.tunnel_allow, deny: self.tunnel_deny, namespaces };
         let guests =
             Guests { masters: self.tunnel_masters, users: self.tunnel_users, groups: self.tunnel_groups };
-        let copies = self.tunnel_copies && guests.masters;
-        Ok(Some(Settings { limits, guests, copies }))
+        if self.tunnel_copies && !guests.masters {
+            return Err(
+                "--tunnel-copies wants --tunnel-masters: administrators of the hub see the copies".to_owned()
+            );
+        }
+        Ok(Some(Settings { limits, guests, copies: self.tunnel_copies }))
     }
 }
 
@@ -105,6 +102,8 @@ mod tests {
             ("--tunnel=Full", "read-only"),
             ("--tunnel-deny=secrets", "--tunnel-deny wants"),
             ("--tunnel-masters", "--tunnel-masters wants"),
+            ("--tunnel-copies", "--tunnel-copies wants"),
+            ("--tunnel=full --tunnel-copies", "wants --tunnel-masters"),
             ("--tunnel-users=system:x", "--tunnel-users wants"),
             ("--tunnel=full --tunnel-allow=Pods", "names no kind"),
         ] {
@@ -123,9 +122,11 @@ mod tests {
         let guests = check(guests, &[]).unwrap().unwrap().guests;
         assert_eq!((guests.users.len(), guests.groups.len(), guests.masters), (2, 1, false));
         let copies = |line: &str| check(line, &[]).unwrap().unwrap().copies;
-        assert!(copies("--tunnel=read-only --tunnel-masters"));
-        assert!(!copies("--tunnel=full") && !copies("--tunnel=full --tunnel-masters --tunnel-copies=off"));
-        assert!(check("--tunnel=full --tunnel-copies=some", &[]).unwrap_err().contains("neither on nor off"));
+        assert!(copies("--tunnel=read-only --tunnel-masters --tunnel-copies"));
+        assert!(
+            !copies("--tunnel=full --tunnel-masters"),
+            "whoever lets administrators in has said nothing of copies"
+        );
         assert_eq!(names("--tunnel=read-only"), ["shop"]);
         assert_eq!(names("--tunnel=read-only --tunnel-namespaces=a,b"), ["a", "b"]);
     }
