@@ -1,7 +1,9 @@
 //! Which requests to all clusters are under way, and what their answers take.
 //!
-//! Each user has a place of their own and some that all share, so that nobody waits behind whoever is slow. Of the room for answers
-//! one has no more than is left: alone that is a half, and with others each has as much as they.
+//! Each of so many users has a place of their own and some that all share, so that nobody waits behind whoever is slow. Whoever has
+//! no request under way any more, and only still reads, has no place. The ServiceAccounts of a namespace are one user: whoever may
+//! make one makes many. Of the room for answers one has no more than is left: alone that is a half, and with others each has as
+//! much as they.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,6 +26,8 @@ pub(in super::super) struct Room(Arc<Mutex<Taken>>, usize);
 #[derive(Debug)]
 struct Taken {
     users: HashMap<Arc<str>, User>,
+    /// How many of them have requests under way.
+    asking: usize,
     shared: usize,
     /// What is left for answers, in KiB.
     left: usize,
@@ -59,6 +63,15 @@ pub(super) struct Held {
     kibibytes: usize,
 }
 
+/// Who counts as one: a user, or all ServiceAccounts of a namespace.
+fn party(user: &str) -> &str {
+    const ACCOUNTS: &str = "system:serviceaccount:";
+    match user.strip_prefix(ACCOUNTS).and_then(|name| name.rsplit_once(':')) {
+        Some((namespace, _)) => &user[..ACCOUNTS.len() + namespace.len()],
+        None => user,
+    }
+}
+
 impl Default for Room {
     fn default() -> Self {
         Self::of(ANSWERS, EACH)
@@ -68,7 +81,7 @@ impl Default for Room {
 impl Room {
     /// One with so many KiB for answers, and for those to one request.
     pub(super) fn of(all: usize, each: usize) -> Self {
-        Self(Arc::new(Mutex::new(Taken { users: HashMap::new(), shared: 0, left: all })), each)
+        Self(Arc::new(Mutex::new(Taken { users: HashMap::new(), asking: 0, shared: 0, left: all })), each)
     }
 
     /// What the answers to one request may take, in KiB.
@@ -81,19 +94,19 @@ impl Room {
     /// # Errors
     /// 429 where there is none.
     pub(super) fn seat(&self, user: &str) -> Result<Seat, Status> {
+        let user = party(user);
         let mut taken = self.0.lock();
         let there = taken.users.get(user).map_or(0, |user| user.requests);
         let shared = there > 0;
         let message = if there > MORE {
             format!("{there} requests of yours to all clusters are under way; end some of them")
-        } else if (shared && taken.shared == SHARED)
-            || (taken.users.len() >= USERS && !taken.users.contains_key(user))
-        {
+        } else if (shared && taken.shared == SHARED) || (!shared && taken.asking == USERS) {
             "too many requests to all clusters are under way; try again".to_owned()
         } else {
             let name: Arc<str> = user.into();
             taken.users.entry(name.clone()).or_default().requests += 1;
             taken.shared += usize::from(shared);
+            taken.asking += usize::from(!shared);
             drop(taken);
             return Ok(Seat(Share { room: self.clone(), user: name }));
         };
@@ -131,12 +144,13 @@ impl Share {
 
     fn give(&self, requests: usize, kibibytes: usize) {
         let mut taken = self.room.0.lock();
-        let Taken { users, shared, left } = &mut *taken;
+        let Taken { users, asking, shared, left } = &mut *taken;
         *left += kibibytes;
         let Some(user) = users.get_mut(&self.user) else { return };
         // Whichever of a user's requests ends, the last has the place of its own.
-        if user.requests > 1 {
-            *shared -= requests;
+        match user.requests > 1 {
+            true => *shared -= requests,
+            false => *asking -= requests,
         }
         user.requests -= requests;
         user.kibibytes -= kibibytes;
@@ -181,7 +195,38 @@ mod tests {
         assert_eq!(code(room.seat("c")), Ok(()));
         drop(slow);
         let taken = room.0.lock();
-        assert_eq!((taken.users.len(), taken.shared, taken.left), (0, 0, ANSWERS));
+        assert_eq!((taken.users.len(), taken.asking, taken.shared, taken.left), (0, 0, 0, ANSWERS));
+    }
+
+    #[test]
+    fn who_only_still_reads_has_no_place() {
+        let room = Room::default();
+        let reading: Vec<Held> =
+            (0..USERS).map(|n| room.seat(&format!("slow-{n}")).unwrap().share().take(1).unwrap()).collect();
+        assert_eq!((room.0.lock().users.len(), room.0.lock().asking), (USERS, 0));
+        let seats: Vec<Seat> = (0..USERS).map(|n| room.seat(&format!("new-{n}")).unwrap()).collect();
+        assert!(room.seat("one more").is_err() && room.seat("slow-0").is_err());
+        drop((reading, seats));
+        let taken = room.0.lock();
+        assert_eq!((taken.users.len(), taken.asking, taken.left), (0, 0, ANSWERS));
+    }
+
+    #[test]
+    fn service_accounts_of_a_namespace_are_one() {
+        for (user, one) in [
+            ("jane", "jane"),
+            ("system:serviceaccount:shop:a", "system:serviceaccount:shop"),
+            ("system:serviceaccount:shop", "system:serviceaccount:shop"),
+            ("system:serviceaccounts:shop", "system:serviceaccounts:shop"),
+        ] {
+            assert_eq!(party(user), one);
+        }
+        let room = Room::default();
+        let seat = |namespace: &str, n: usize| room.seat(&format!("system:serviceaccount:{namespace}:{n}"));
+        let seats: Vec<Seat> = (0..=MORE).map(|n| seat("shop", n).unwrap()).collect();
+        assert!(seat("shop", MORE + 1).is_err() && seat("till", 0).is_ok());
+        drop(seats);
+        assert!(room.0.lock().users.is_empty());
     }
 
     #[test]
