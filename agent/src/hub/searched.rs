@@ -12,7 +12,7 @@
 //! The hub keeps it in memory. So it is asked whether it still has it when the way to it is back, and now and then.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -201,10 +201,10 @@ impl Course {
             self.kinds.lock().retain(|what, _| wanted.contains(what));
             self.drained.send_replace(());
             for what in wanted {
-                if !tasks.contains_key(&what) {
-                    let (course, kind) = (self.clone(), what.clone());
+                let (course, kind) = (self.clone(), what.clone());
+                if let Entry::Vacant(place) = tasks.entry(what) {
                     let task = tokio::spawn(async move { course.keep(&kind).await });
-                    tasks.insert(what, AbortOnDropHandle::new(task));
+                    place.insert(AbortOnDropHandle::new(task));
                 }
             }
             if cluster.changed().await.is_err() {
@@ -225,6 +225,7 @@ impl Course {
                     why,
                     "the hub asks what is searched here, and is told nothing of this kind"
                 );
+                self.withdraw(what, &resource);
                 return std::future::pending().await;
             }
             let begun = Instant::now();
@@ -241,6 +242,15 @@ impl Course {
                 }
             }
         }
+    }
+
+    /// What may be told no longer may have been before.
+    fn withdraw(&self, what: &Followed, resource: &Resource) {
+        let mut outgoing = Outgoing::new(what.clone(), &resource.plural, self.searched.env.uuid());
+        outgoing.withdraw();
+        let kind = Kind { outgoing, revision: String::new(), command: latest::Sender::new(None) };
+        self.kinds.lock().insert(what.clone(), kind);
+        self.news.notify_one();
     }
 
     /// One course of a kind, until it is told anew or rests.

@@ -140,8 +140,21 @@ async fn agents_tell_what_is_searched_and_their_owners_let_them() {
 
     world.stop_agent(0).await;
     member.patch(&path("a"), Patch::Merge, &json!({"data": {"key": "3"}})).await.unwrap();
+    world.searched = Some(within(&[]));
     world.start_agent(0);
     finds(&world, "after a restart of the agent", "configmaps", &["member1/a=3"]).await;
+
+    // What its owner lets be told no longer is taken back.
+    world.stop_agent(0).await;
+    world.searched = Some(within(&["configmaps"]));
+    world.start_agent(0);
+    eventually("taken back", PATIENCE, || async {
+        match search(&world.api(), "configmaps").await {
+            Found::No(503) => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
 
     world.api().delete(&format!("{REGISTRIES}/r"), &json!({})).await.unwrap();
     eventually("nothing is asked for any more", PATIENCE, || async {

@@ -320,11 +320,10 @@ impl Outgoing {
         Some(Part { check: true, ..self.part(last, "") })
     }
 
-    /// Takes back all that was told.
+    /// Takes back all that was told, by this course or one of before.
     pub fn withdraw(&mut self) {
         (self.told, self.waiting, self.bytes) = (BTreeMap::new(), BTreeMap::new(), 0);
-        let part = Part { withdrawn: true, ..self.part(self.next, "") };
-        self.under_way = (self.next > 0).then_some(part);
+        self.under_way = Some(Part { withdrawn: true, ..self.part(self.next, "") });
         (self.listed, self.listing) = (false, None);
     }
 
