@@ -12,7 +12,7 @@
 //! hub is back, and now and then it hears of each kind how far it was told and whether that is all there is ([`Telling`]).
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
@@ -234,10 +234,10 @@ impl Course {
             self.news.notify_one();
             self.drained.send_replace(());
             for what in wanted {
-                if !tasks.contains_key(&what) {
-                    let (course, kind) = (self.clone(), what.clone());
+                let (course, kind) = (self.clone(), what.clone());
+                if let Entry::Vacant(place) = tasks.entry(what) {
                     let task = tokio::spawn(async move { course.keep(&kind).await });
-                    tasks.insert(what, AbortOnDropHandle::new(task));
+                    place.insert(AbortOnDropHandle::new(task));
                 }
             }
             if cluster.changed().await.is_err() {

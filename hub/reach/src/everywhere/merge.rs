@@ -1,6 +1,7 @@
 //! One list out of those of several members.
 //!
-//! Each item says where it is from by the annotation [`annotation::QUERY_FROM_CLUSTER`], and Tables by a column beside.
+//! Each item says where it is from by the annotation [`annotation::QUERY_FROM_CLUSTER`], in a search by
+//! [`annotation::CACHED_FROM_CLUSTER`] as with Karmada, and Tables by a column beside.
 //!
 //! A member may be anybody's. What it answers is never taken apart further than to mark it, so that it takes no more memory
 //! than a few times its bytes; and what most members have answered is the form of the whole, so that none of them decides by
@@ -112,6 +113,14 @@ pub(super) fn at_most(bytes: usize) -> usize {
 /// # Errors
 /// When it is no list.
 pub(super) fn read(cluster: &str, bytes: &[u8]) -> Result<Portion, String> {
+    read_as(annotation::QUERY_FROM_CLUSTER, cluster, bytes)
+}
+
+/// The same, where another annotation says where items are from.
+///
+/// # Errors
+/// When it is no list.
+pub(super) fn read_as(from: &str, cluster: &str, bytes: &[u8]) -> Result<Portion, String> {
     let no_list = |error: serde_json::Error| format!("it is no list: {error}");
     let Sound = serde_json::from_slice(bytes).map_err(no_list)?;
     let read: Read<'_> = serde_json::from_slice(bytes).map_err(no_list)?;
@@ -134,8 +143,8 @@ pub(super) fn read(cluster: &str, bytes: &[u8]) -> Result<Portion, String> {
             text.push(b',');
         }
         match form.is_table() {
-            true => row(&mut text, part, cluster, columns.len())?,
-            false => mark(&mut text, part, cluster)?,
+            true => row(&mut text, part, (from, cluster), columns.len())?,
+            false => mark(&mut text, part, (from, cluster))?,
         }
         match text.len() > most {
             true => Err("it is made of more parts than its size lets one expect".to_owned()),
@@ -176,7 +185,7 @@ fn columns(theirs: Option<&RawValue>) -> Result<Vec<Column>, String> {
 }
 
 /// Writes a row with its cluster beside, under so many columns.
-fn row(out: &mut Vec<u8>, text: &str, cluster: &str, columns: usize) -> Result<(), String> {
+fn row(out: &mut Vec<u8>, text: &str, (from, cluster): (&str, &str), columns: usize) -> Result<(), String> {
     let Row { cells: theirs, conditions, object } = from_str(text)?;
     let cluster_cell = json!(cluster).to_string();
     let mut cells: Vec<&str> = Vec::new();
@@ -195,7 +204,7 @@ fn row(out: &mut Vec<u8>, text: &str, cluster: &str, columns: usize) -> Result<(
     }
     cells.insert(1.min(cells.len()), &cluster_cell);
     write_row(out, &cells, conditions, |out| match object {
-        Some(object) => mark(out, object.get(), cluster),
+        Some(object) => mark(out, object.get(), (from, cluster)),
         None => {
             out.extend_from_slice(b"null");
             Ok(())
@@ -224,7 +233,7 @@ fn write_row(
 }
 
 /// Writes an object that says from which cluster it is. What it says of that itself does not count.
-fn mark(out: &mut Vec<u8>, object: &str, cluster: &str) -> Result<(), String> {
+fn mark(out: &mut Vec<u8>, object: &str, (from, cluster): (&str, &str)) -> Result<(), String> {
     if object.len() > LARGEST {
         return Err(format!("an object has more than {} MiB", LARGEST >> 20));
     }
@@ -232,7 +241,7 @@ fn mark(out: &mut Vec<u8>, object: &str, cluster: &str) -> Result<(), String> {
     let mut object: Members<'_> = from_str(object)?;
     let mut metadata = object.inner("metadata")?;
     let mut annotations = metadata.inner("annotations")?;
-    annotations.set(annotation::QUERY_FROM_CLUSTER, &cluster);
+    annotations.set(from, &cluster);
     let annotations = annotations.raw()?;
     metadata.set("annotations", &annotations);
     let metadata = metadata.raw()?;
@@ -250,7 +259,7 @@ pub(super) fn object(cluster: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
     let Sound = serde_json::from_slice(bytes).map_err(no_object)?;
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let mut out = Vec::with_capacity(bytes.len());
-    mark(&mut out, text, cluster)?;
+    mark(&mut out, text, (annotation::QUERY_FROM_CLUSTER, cluster))?;
     Ok(out)
 }
 

@@ -28,6 +28,7 @@ use axum::body::{Body, to_bytes};
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use karmada_api::consts::annotation;
 use karmada_apiserver::{
     authn::UserInfo,
     carried::{Call, Held},
@@ -338,6 +339,10 @@ async fn some(
     decoded: Option<&Decoded>,
 ) -> Result<Portions, Status> {
     let Question { shared, asker, among, .. } = question;
+    let from = match among {
+        Among::All => annotation::QUERY_FROM_CLUSTER,
+        Among::These(..) => annotation::CACHED_FROM_CLUSTER,
+    };
     let most = shared.room.each();
     let room = Arc::new(Semaphore::new(most));
     *question.full.lock() = None;
@@ -357,8 +362,8 @@ async fn some(
                 missing => missing,
             })?;
             let read = move || match decoded {
-                Some(decoded) => merge::read(&cluster, &decoded.list(&bytes)?),
-                None => merge::read(&cluster, &bytes),
+                Some(decoded) => merge::read_as(from, &cluster, &decoded.list(&bytes)?),
+                None => merge::read_as(from, &cluster, &bytes),
             };
             let read = spawn_blocking(read).await;
             let read = read.map_err(|error| Missing::Unheard(error.to_string()))?;

@@ -249,8 +249,11 @@ fn items(list: &Value) -> Vec<String> {
     let items = list["body"]["items"].as_array().cloned().unwrap_or_default();
     let name = |item: &Value| {
         let meta = &item["metadata"];
-        let cluster = &meta["annotations"]["resource.karmada.io/query-from-cluster"];
-        format!("{}@{}", meta["name"].as_str().unwrap(), cluster.as_str().unwrap())
+        let from =
+            |what: &str| meta["annotations"][format!("resource.karmada.io/{what}-from-cluster")].as_str();
+        // Of a search, and of all.
+        let cluster = from("cached").or_else(|| from("query")).unwrap();
+        format!("{}@{}", meta["name"].as_str().unwrap(), cluster)
     };
     items.iter().map(name).collect()
 }
