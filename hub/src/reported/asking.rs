@@ -25,6 +25,8 @@ use crate::{
 const WORKERS: usize = 4;
 /// Registries that change together are looked at once.
 const TOGETHER: Duration = Duration::from_secs(1);
+/// They mean all Clusters, which are written one after another, and whose agents all begin: no more than these in a second.
+const A_SECOND: u32 = 50;
 
 /// See the module.
 pub(crate) struct Asking {
@@ -83,6 +85,7 @@ impl Asking {
             for page in self.writer.known.clusters.pages(None) {
                 for (key, _) in page.iter().filter(|(_, head)| tells(head)) {
                     self.queue.add(key.name.clone());
+                    sleep(Duration::from_secs(1) / A_SECOND).await;
                 }
                 yield_now().await;
             }

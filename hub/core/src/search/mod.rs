@@ -40,6 +40,11 @@ pub struct Followed {
 }
 
 impl Followed {
+    /// What it takes in a question, in bytes, about.
+    fn asks(&self) -> usize {
+        AROUND + self.api_version.len() + self.kind.len() + self.namespace.len()
+    }
+
     /// Its group and version, where they are written as objects name them.
     pub fn group_version(&self) -> Option<(&str, &str)> {
         let (group, version) = match self.api_version.split_once('/') {
@@ -53,8 +58,9 @@ impl Followed {
     /// Whether it can be told of, whoever has it searched. Secrets stay on their member; what is called otherwise than objects are
     /// might be one of them.
     pub fn may_leave(&self) -> bool {
+        let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'/' | b'_');
         let names = [&self.api_version, &self.kind, &self.namespace];
-        names.iter().all(|name| name.len() <= NAME)
+        names.iter().all(|name| name.len() <= NAME && name.bytes().all(plain))
             && self.group_version().is_some_and(|(group, _)| (group, self.kind.as_str()) != ("", "Secret"))
     }
 
@@ -68,6 +74,10 @@ impl Followed {
 
 /// The longest name of a kind, its group and version, or a namespace, in bytes.
 const NAME: usize = 253;
+
+/// What stands around names in a question, and the longest question, in bytes: it is in each Cluster.
+const AROUND: usize = 48;
+const QUESTION: usize = 4 << 10;
 
 /// So much is followed on a cluster at most; the rest is asked for.
 pub const FOLLOWED: usize = 32;
@@ -126,7 +136,7 @@ impl Registries {
             namespace: one.namespace.clone(),
         });
         let all: BTreeSet<Followed> = selectors.filter(Followed::may_leave).collect();
-        let mut kept: Vec<Followed> = Vec::new();
+        let (mut kept, mut left) = (Vec::<Followed>::new(), QUESTION);
         for one in all {
             // All namespaces stand before each of them.
             let is_within = kept.last().is_some_and(|last| {
@@ -135,9 +145,8 @@ impl Registries {
             if is_within {
                 continue;
             }
-            if kept.len() == FOLLOWED {
-                break;
-            }
+            let Some(rest) = left.checked_sub(one.asks()).filter(|_| kept.len() < FOLLOWED) else { break };
+            left = rest;
             kept.push(one);
         }
         kept.into_iter().collect()
@@ -285,6 +294,13 @@ mod tests {
         }
         let cluster = Cluster::new("c", Default::default());
         assert_eq!(registries.followed_on(&cluster).len(), FOLLOWED);
+        let long = format!("{}.example/v1", "x".repeat(200));
+        for n in 0..100 {
+            registries.set(&format!("long-{n}"), Some(registry("d", &long, &format!("K{n}"), "")));
+        }
+        let followed = registries.followed_on(&Cluster::new("d", Default::default()));
+        let question = told::question(&followed).unwrap();
+        assert!(question.len() <= QUESTION && followed.len() > 10, "{question}");
     }
 
     #[test]
@@ -306,6 +322,7 @@ mod tests {
             (of("apps/", "Deployment"), false),
             (of("", "Pod"), false),
             (of("v1", &long), false),
+            (of("v1", "Po\"d"), false),
         ] {
             assert_eq!(what.may_leave(), leaves, "{what:?}");
         }

@@ -203,7 +203,11 @@ mod tests {
         let room = Room::default();
         let reading: Vec<Held> =
             (0..USERS).map(|n| room.seat(&format!("slow-{n}")).unwrap().share().take(1).unwrap()).collect();
-        assert_eq!((room.0.lock().users.len(), room.0.lock().asking), (USERS, 0));
+        let of = |room: &Room| {
+            let taken = room.0.lock();
+            (taken.users.len(), taken.asking)
+        };
+        assert_eq!(of(&room), (USERS, 0));
         let seats: Vec<Seat> = (0..USERS).map(|n| room.seat(&format!("new-{n}")).unwrap()).collect();
         assert!(room.seat("one more").is_err() && room.seat("slow-0").is_err());
         drop((reading, seats));
