@@ -12,7 +12,7 @@ use karmada_client::{
 };
 use karmada_core::links::{Link, Terms};
 use karmada_env::Env;
-use karmada_member::{Place, RemovalRule, Scope};
+use karmada_member::{Place, RemovalRule, Scope, tunnel::Limits};
 use parking_lot::Mutex;
 
 pub use crate::hub::spending::Spending;
@@ -123,6 +123,8 @@ pub struct AgentConfig {
     pub upgrade: Option<Upgrade>,
     /// How the hub reaches the member by a connection of the agent's; not at all without it.
     pub tunnel: Option<Dials>,
+    /// Of what may be searched on the member the hub is told, within these limits; nothing without.
+    pub searched: Option<Limits>,
     /// Given when the way to the hub is back; cuts every wait for it short.
     pub hub_back: Wake,
     /// The same for the member.
@@ -157,6 +159,7 @@ impl AgentConfig {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             upgrade: None,
             tunnel: None,
+            searched: None,
             hub_back: Wake::new(),
             member_back: Wake::new(),
             troubles: Troubles::default(),

@@ -44,6 +44,7 @@ use crate::{
     metrics::HubFigures,
     page::eyes::Eyes,
     push::{self, Copies, Pusher, Pushing},
+    reported::{Asking, Reported},
     write::claiming::NewTemplates,
 };
 
@@ -110,6 +111,7 @@ pub struct Hub {
     approves: bool,
     pushing: Pushing,
     copies: Arc<Copies>,
+    reported: Arc<Reported>,
     eyes: Eyes,
 }
 
@@ -129,6 +131,7 @@ impl Hub {
         let skip = Skip::new(&namespaces, &config.skipped_apis).map_err(HubError::Config)?;
         let figures = HubFigures::new(env.clone());
         let copies = Arc::new(Copies::new(&Arc::default(), &env));
+        let reported = Arc::new(Reported::new(&Arc::default(), &env));
         Ok(Self {
             config,
             client,
@@ -141,6 +144,7 @@ impl Hub {
             approves: false,
             pushing: Pushing::No,
             copies,
+            reported,
             eyes: Eyes::default(),
         })
     }
@@ -194,10 +198,10 @@ impl Hub {
         self
     }
 
-    /// Keeps here of clusters in push mode what is searched there.
+    /// Keeps here what is searched on clusters: of those in push mode what the hub follows, of others what their agents tell.
     #[must_use]
-    pub(crate) fn with_copies(mut self, copies: &Arc<Copies>) -> Self {
-        self.copies = copies.clone();
+    pub(crate) fn with_copies(mut self, copies: &Arc<Copies>, reported: &Arc<Reported>) -> Self {
+        (self.copies, self.reported) = (copies.clone(), reported.clone());
         self
     }
 
@@ -261,6 +265,7 @@ impl Hub {
         let approver = self.approves.then(|| Approver::new(&context));
         let rollouts = Rollouts::new(&context);
         let upgrades = Upgrades::new(&context);
+        let asking = Asking::new(&context, &self.reported);
         let binder = Binder::new(&context);
         let status = StatusController::new(&context);
         let lease = LeaseMonitor::new(&context);
@@ -298,6 +303,7 @@ impl Hub {
         spawn(&mut running, "binding", binder.run(stop.clone()));
         spawn(&mut running, "rollout", rollouts.run(stop.clone()));
         spawn(&mut running, "agent-upgrade", upgrades.run(stop.clone()));
+        spawn(&mut running, "searched", asking.run(stop.clone()));
         spawn(&mut running, "status", status.run(stop.clone()));
         spawn(&mut running, "lease", lease.run(leases, stop.clone()));
         spawn(

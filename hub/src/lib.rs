@@ -19,6 +19,7 @@
 //! | [`admission`] | what users hear at once when they write to Karmada's kinds |
 //! | `page` | what people see of the fleet in a browser |
 //! | `push` | an agent of the hub's own for each member that has none |
+//! | `reported` | what agents tell of what is searched on their members |
 //! | `controllers` | one module each: from what is known to what is written, by what `karmada_core` decides |
 //! | `accounts` | what the controllers share and count: room, quotas, needs, judgement, evictions |
 //! | `rules` | users' own rules for kinds |
@@ -36,6 +37,7 @@ mod known;
 pub mod metrics;
 mod page;
 mod push;
+mod reported;
 mod rules;
 mod write;
 

@@ -24,7 +24,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use karmada_agent::{
-    Agent, AgentConfig, AgentError, Facts, Handle, Phase, Place, RemovalRule, Spending, State,
+    Agent, AgentConfig, AgentError, Facts, Handle, Phase, Place, RemovalRule, Spending, State, tunnel::Limits,
 };
 use karmada_api::consts::{extension, subject};
 use karmada_apiserver::{ApiServer, authn::UserInfo};
@@ -94,6 +94,8 @@ pub struct World {
     pub link: Option<karmada_core::links::Link>,
     /// And at which times it is there; at any, if that is empty.
     pub link_windows: String,
+    /// Within which limits agents that join from now on tell what is searched on their members; nothing without.
+    pub searched: Option<Limits>,
     /// To agents that join from now on the hub is as a stock kube-apiserver would be.
     pub stock: bool,
     /// Keeps what agents ask that join from now on.
@@ -389,6 +391,7 @@ impl World {
             doubt_older_hubs: true,
             link: None,
             link_windows: String::new(),
+            searched: None,
             stock: false,
             recorder: None,
             members: Vec::new(),
@@ -560,6 +563,7 @@ impl World {
             lease_interval: self.lease_duration / 4,
             removals: self.removals,
             doubt_older_hubs: self.doubt_older_hubs,
+            searched: self.searched.clone(),
             ..AgentConfig::new(cluster)
         };
         match self.link {

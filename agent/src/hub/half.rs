@@ -8,7 +8,7 @@ use karmada_client::{Recorder, Rest, Wake, WorkQueue, events::RecorderTask, late
 use karmada_core::links::Matter;
 use karmada_env::Env;
 use karmada_interpreter::Interpreter;
-use karmada_member::{Member, Stats, Tasks, quotas, rights::Rights, summary, until};
+use karmada_member::{Member, Stats, Tasks, quotas, rights::Rights, summary, tunnel::Limits, until};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -24,6 +24,7 @@ use super::{
     reporter::Reporter,
     rules,
     samples::Sampling,
+    searched::Searched,
     slices::Collector,
     spending::Spending,
     telling::Telling,
@@ -157,6 +158,25 @@ impl HubHalf {
         }
     }
 
+    /// Who tells what is searched on the member.
+    fn searched(&self, half: &Arc<Member>, limits: Limits) -> Searched {
+        Searched {
+            hub: self.hub.clone(),
+            member: self.member.clone(),
+            half: Arc::clone(half),
+            view: Arc::clone(&self.view),
+            outbox: Arc::clone(&self.outbox),
+            rights: self.rights.clone(),
+            env: self.env.clone(),
+            limits,
+            spending: self.config.spending.clone(),
+            hourly: self.config.terms.reports,
+            gather: self.config.terms.gather,
+            hub_back: self.config.hub_back.clone(),
+            member_back: self.config.member_back.clone(),
+        }
+    }
+
     /// Starts all that it does. What needs a Cluster waits for it; the member half waits for nothing of this.
     pub(crate) fn start(&mut self, half: &Arc<Member>, tasks: &mut Tasks) {
         // Before the first renewal may tell that the hub is another.
@@ -220,6 +240,9 @@ impl HubHalf {
                 ((self.member.clone(), self.hub.clone()), config.member_namespace.clone());
             let dialer = Dialer::new(dials, rests, rights.clone(), namespace);
             tasks.loops.spawn(dialer.run(self.view.calls()));
+        }
+        if let Some(limits) = config.searched.clone() {
+            tasks.loops.spawn(self.searched(half, limits).run());
         }
         if let Some(upgrade) = config.upgrade.clone() {
             let own = (self.member.clone(), env.clone(), config.version.clone());

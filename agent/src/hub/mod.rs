@@ -19,6 +19,7 @@ pub(crate) mod register;
 pub(crate) mod reporter;
 pub(crate) mod rules;
 mod samples;
+mod searched;
 pub(crate) mod services;
 mod slices;
 pub(crate) mod spending;

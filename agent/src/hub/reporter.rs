@@ -414,9 +414,11 @@ impl Reporter {
             return Ok(());
         }
         let tunnel = self.config.tunnel.as_ref().map(|dials| dials.settings.limits.mode.to_string());
+        let searched = self.config.searched.as_ref().map(|_| "true".to_owned());
         let link = self.config.link.map(|link| link.to_string());
         let mut reports = vec![
             (extension::TUNNEL, tunnel),
+            (extension::SEARCH_COPIES, searched),
             (extension::LINK, link),
             (extension::AGENT_UPGRADE, self.upgrade.text()),
         ];

@@ -288,6 +288,8 @@ async fn run(args: Args) -> Result<(), Failure> {
             standing: Arc::clone(&standing),
             unkept: Mutex::default(),
         };
+        let lent = args.tunnel.as_ref().filter(|settings| settings.copies);
+        let searched = lent.map(|settings| settings.limits.clone());
         let tunnel = args.tunnel.map(|settings| {
             let (hub, member) = (hub_identity, member_identity.clone());
             Dials { settings, hub, member, told: Record::log }
@@ -304,6 +306,7 @@ async fn run(args: Args) -> Result<(), Failure> {
             member_back: member_link.connected().clone(),
             troubles,
             tunnel,
+            searched,
             spending: spending.unwrap_or_default(),
             ..args.config
         };

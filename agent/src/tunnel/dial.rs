@@ -59,6 +59,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whom the hub's users may be, beside people.
     pub guests: Guests,
+    /// Whether the hub is told of what is searched on the member.
+    pub copies: bool,
 }
 
 /// What an agent has that serves tunnels.

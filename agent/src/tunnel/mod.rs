@@ -32,12 +32,13 @@ use karmada_client::{
     link::{Bound, Io},
     place::goes_down,
 };
-use karmada_member::tunnel::{Asked, Guests, Limits, Refusal, Target, Verb, Who};
+use karmada_member::tunnel::{Asked, Guests, Refusal, Target, Verb, Who};
 use karmada_meta::status::Status;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 pub use dial::{Dials, Settings};
+pub use karmada_member::tunnel::{Limits, Mode};
 
 use answer::{Answer, Measured};
 use session::Agreed;

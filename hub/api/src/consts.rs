@@ -230,6 +230,12 @@ pub mod extension {
     pub const TUNNEL_CALL: &str = "hub.karmada.io/tunnel-call";
     /// The path at which a hub of ours takes the connections that agents dial for a tunnel.
     pub const TUNNEL_PATH: &str = "/karmada-hub/tunnel";
+    /// On a Cluster, by its agent: it tells the hub of what is searched on its member, `true`. Without it the hub asks it for nothing.
+    pub const SEARCH_COPIES: &str = "agent.karmada.io/search-copies";
+    /// On a Cluster, by the hub: the kinds of which its agent is to tell, as JSON.
+    pub const SEARCHED: &str = "hub.karmada.io/searched";
+    /// The path at which a hub of ours takes what agents tell of these.
+    pub const SEARCHED_PATH: &str = "/karmada-hub/searched";
     /// Condition of a Cluster, by its agent: the clocks of agent and hub differ.
     pub const CLOCK_SKEWED: &str = "ClockSkewed";
     /// Condition of a Cluster, by its agent: it was given a new join line (`--hub`, token, `--ca-cert-hash`) by which it cannot

@@ -28,6 +28,9 @@ pub const HISTORY: &str = "/karmada/history";
 /// Where an agent dials that was asked for a tunnel. Agents know it under the same name (`karmada_api`).
 pub const TUNNEL: &str = "/karmada-hub/tunnel";
 
+/// Where agents tell what is searched on their members. They know it under the same name (`karmada_api`).
+pub const SEARCHED: &str = "/karmada-hub/searched";
+
 type Judge = Arc<dyn Fn() -> Health + Send + Sync>;
 type Answering =
     Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Status>> + Send + Sync>;

@@ -189,6 +189,8 @@ pub fn expected(windows: Option<&str>, now: SystemTime) -> Expected {
 /// How much a report matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Matter {
+    /// What is searched on the member.
+    Copy,
     /// An event.
     Event,
     /// The status of objects, figures of the cluster.
@@ -229,10 +231,16 @@ impl Budget {
     /// Of what there is at once, what is left to what matters more.
     fn kept(matter: Matter) -> f64 {
         match matter {
+            Matter::Copy => 0.75,
             Matter::Event => 0.5,
             Matter::Status => 0.25,
             Matter::Condition => 0.0,
         }
+    }
+
+    /// The largest report about this that never takes what is kept for others.
+    pub fn largest(hourly: u64, matter: Matter) -> u64 {
+        ((1.0 - Self::kept(matter)) * Self::most(hourly.max(1))) as u64
     }
 
     /// Takes bytes for a report.
@@ -322,7 +330,12 @@ mod tests {
     fn what_matters_more_goes_when_the_rest_waits() {
         let now = Duration::from_secs(1000);
         let mut budget = Budget::new(256 * KIB, now);
-        // 64 KiB at once, of which half is for more than events.
+        // 64 KiB at once, of which half is for more than events, and of that half for more than what is searched.
+        assert_eq!(Budget::largest(256 * KIB, Matter::Copy), 16 * KIB);
+        assert_eq!(budget.clone().take(16 * KIB, Matter::Copy, now), Ok(()));
+        let mut less = budget.clone();
+        assert_eq!(less.take(KIB, Matter::Event, now), Ok(()));
+        assert!(less.take(16 * KIB, Matter::Copy, now).is_err());
         assert_eq!(budget.take(32 * KIB, Matter::Event, now), Ok(()));
         assert!(budget.take(1, Matter::Event, now).is_err());
         assert_eq!(budget.take(16 * KIB, Matter::Status, now), Ok(()));

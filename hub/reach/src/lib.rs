@@ -235,13 +235,23 @@ impl Carrier for Reach {
 impl Shared {
     /// Carries a request to one member.
     async fn one(&self, call: Call) -> Result<Response<Body>, Status> {
+        self.carry(call, None).await
+    }
+
+    /// The same of a request to many, for which not every tunnel is opened.
+    async fn one_of_many(&self, call: Call) -> Result<Response<Body>, Status> {
+        let asked_by = call.asked_by.clone();
+        self.carry(call, Some(&asked_by)).await
+    }
+
+    async fn carry(&self, call: Call, many: Option<&str>) -> Result<Response<Body>, Status> {
         let session = self.sessions.begin(&call.asked_by, &call.name)?;
         let way = match member::find(&*self.registry, &call.name).await? {
             By::Address(member) => {
                 let direct = direct(&self.clients, self.most, &call.name, &member)?;
                 Way::Direct(Box::new(direct), member.token)
             }
-            By::Tunnel => Way::Tunnel(self.tunnels.to(&call.name).await?),
+            By::Tunnel => Way::Tunnel(self.tunnels.to(&call.name, many).await?),
         };
         let bytes = self.figures.user(&call.asked_by);
         Carriage { name: call.name.clone(), way, bytes }.carry(call, Arc::new(session)).await

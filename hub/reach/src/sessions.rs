@@ -43,24 +43,11 @@ impl Sessions {
     /// # Errors
     /// 429 where that would be too many.
     pub(crate) fn begin(self: &Arc<Self>, user: &str, cluster: &str) -> Result<Session, Status> {
-        self.begin_few(user, cluster, EACH)
-    }
-
-    /// One more, of these at most that one user has to one cluster.
-    ///
-    /// # Errors
-    /// 429 where that would be too many.
-    pub(crate) fn begin_few(
-        self: &Arc<Self>,
-        user: &str,
-        cluster: &str,
-        each: usize,
-    ) -> Result<Session, Status> {
         let place: Place = (user.into(), cluster.into());
         let mut counts = self.counts.lock();
         let there = counts.each.get(&place).copied().unwrap_or_default();
         let mine = counts.users.get(&place.0).copied().unwrap_or_default();
-        let message = if there >= each {
+        let message = if there >= EACH {
             format!("{there} requests of yours to cluster {cluster} are under way; end some of them")
         } else if mine >= self.most / 2 {
             format!("{mine} requests of yours to members are under way; end some of them")

@@ -29,6 +29,7 @@ use crate::{
     admission::{KarmadaAdmission, services::AdmissionClient},
     known::searched::Searched,
     push::Copies,
+    reported::Reported,
     write::claiming::NewTemplates,
 };
 
@@ -59,6 +60,7 @@ pub struct Embedded {
     new_templates: NewTemplates,
     reaching: Arc<karmada_reach::Figures>,
     copies: Arc<Copies>,
+    reported: Arc<Reported>,
     tasks: TaskTracker,
 }
 
@@ -111,14 +113,16 @@ impl Embedded {
         admission.attach(server.registry());
         server.call_webhooks(Arc::new(AdmissionClient::of_hub(env)));
         let copies = Arc::new(Copies::new(&searched, env));
-        let reach = members::reach(&server, &searched, &copies, env);
+        let reported = Arc::new(Reported::new(&searched, env));
+        let reach = members::reach(&server, &searched, (&copies, &reported), env);
+        server.add_paths(&reported.paths());
         let reaching = reach.figures().clone();
         server.carry_path(&reach.tunnels());
         reach.metrics().iter().for_each(|group| server.carry_group(group));
         reach.subresources().iter().for_each(|carried| server.carry(carried));
         let tasks = server.start().await;
         let new_templates = admission.new_templates().clone();
-        let embedded = Self { server, store, new_templates, reaching, copies, tasks };
+        let embedded = Self { server, store, new_templates, reaching, copies, reported, tasks };
         embedded.create_namespaces().await;
         Ok(embedded)
     }
@@ -142,7 +146,8 @@ impl Embedded {
         tasks.close();
         let (new_templates, reaching) = (NewTemplates::default(), Arc::default());
         let copies = Arc::new(Copies::new(&Arc::default(), env));
-        Ok(Self { server, store, new_templates, reaching, copies, tasks })
+        let reported = Arc::new(Reported::new(&Arc::default(), env));
+        Ok(Self { server, store, new_templates, reaching, copies, reported, tasks })
     }
 
     /// The server, for a listener.
@@ -167,7 +172,7 @@ impl Embedded {
     pub fn hub(&self, config: HubConfig, env: &Env) -> Result<Hub, HubError> {
         let hub = Hub::new(config, self.client(), env.clone())?;
         let hub = hub.with_new_templates(&self.new_templates).with_epochs(self.server.epochs());
-        Ok(hub.with_copies(&self.copies))
+        Ok(hub.with_copies(&self.copies, &self.reported))
     }
 
     /// A client for the controllers: in process, and allowed everything.

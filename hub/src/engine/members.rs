@@ -43,16 +43,23 @@ use tokio::task::spawn_blocking;
 use crate::{
     known::{heads::is_reported, searched::Searched},
     push::Copies,
+    reported::Reported,
 };
 
 /// Who asks agents for tunnels, in the fields it owns and in the log.
 const AGENT: &str = "karmada-tunnels";
 
 /// What carries requests to them.
-pub(super) fn reach(server: &ApiServer, searched: &Arc<Searched>, copies: &Arc<Copies>, env: &Env) -> Reach {
+pub(super) fn reach(
+    server: &ApiServer,
+    searched: &Arc<Searched>,
+    (copies, reported): (&Arc<Copies>, &Arc<Reported>),
+    env: &Env,
+) -> Reach {
     let files = getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
-    Reach::new(Arc::new(Stored::of(server, searched, copies, env)), to_members(files), env.clone())
+    let stored = Stored::of(server, searched, (copies, reported), env);
+    Reach::new(Arc::new(stored), to_members(files), env.clone())
 }
 
 /// How old what is known of all Clusters may be where they are searched by their labels.
@@ -70,10 +77,16 @@ struct Stored {
     env: Env,
     searched: Arc<Searched>,
     copies: Arc<Copies>,
+    reported: Arc<Reported>,
 }
 
 impl Stored {
-    fn of(server: &ApiServer, searched: &Arc<Searched>, copies: &Arc<Copies>, env: &Env) -> Self {
+    fn of(
+        server: &ApiServer,
+        searched: &Arc<Searched>,
+        (copies, reported): (&Arc<Copies>, &Arc<Reported>),
+        env: &Env,
+    ) -> Self {
         Self {
             registry: Arc::downgrade(server.registry()),
             handle: server.handle(),
@@ -81,6 +94,7 @@ impl Stored {
             env: env.clone(),
             searched: searched.clone(),
             copies: copies.clone(),
+            reported: reported.clone(),
         }
     }
 
@@ -105,10 +119,7 @@ impl Stored {
         let Some(kind) = kinds.by_resource(&place.group, &place.version, &place.resource) else {
             return Ok(None);
         };
-        let api_version = match place.group.as_str() {
-            "" => place.version.clone(),
-            group => format!("{group}/{}", place.version),
-        };
+        let api_version = place.api_version();
         let sought = Sought { api_version: &api_version, kind: &kind.gvk.kind, namespace: &place.namespace };
         let specs = self.searched.by(&sought);
         let meant: Vec<&ClusterAffinity> = specs.iter().map(|spec| &spec.target_cluster).collect();
@@ -252,7 +263,7 @@ impl karmada_reach::Registry for Stored {
     }
 
     fn copied(&self, cluster: &str, place: &Place) -> Option<Copied> {
-        self.copies.of(cluster, place)
+        self.copies.of(cluster, place).or_else(|| self.reported.of(cluster, place))
     }
 
     fn told<'a>(

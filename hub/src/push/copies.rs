@@ -14,9 +14,12 @@ use std::{
     time::Duration,
 };
 
-use karmada_api::{cluster::Cluster, consts::annotation};
+use karmada_api::cluster::Cluster;
 use karmada_client::{Backoff, Event, Policy, Resource, Rest, Wake, WatchConfig, kept::Kept, watch::Keeping};
-use karmada_core::search::Followed;
+use karmada_core::search::{
+    Followed,
+    told::{self, Named},
+};
 use karmada_env::Env;
 use karmada_objects::key::Key;
 use karmada_reach::{Copied, Place};
@@ -84,10 +87,7 @@ impl Copies {
 
     /// What is kept of a kind on a cluster: of all of it, or of that one namespace.
     pub(crate) fn of(&self, cluster: &str, place: &Place) -> Option<Copied> {
-        let api_version = match place.group.as_str() {
-            "" => place.version.clone(),
-            group => format!("{group}/{}", place.version),
-        };
+        let api_version = place.api_version();
         let all = self.all.read();
         let fits = |followed: &Followed, copy: &Copy| {
             followed.api_version == api_version
@@ -158,8 +158,11 @@ impl Copies {
         copy.0.lock().plural.clone_from(&resource.plural);
         let namespace = Some(followed.namespace.as_str()).filter(|namespace| !namespace.is_empty());
         let config = WatchConfig::new(resource.collection(namespace)).wake(back);
-        let (api_version, kind) = (followed.api_version.clone(), followed.kind.clone());
-        let read = move |text: &str| read(text, &api_version, &kind);
+        let what = followed.clone();
+        let read = move |text: &str| {
+            let (Named { namespace, name }, text) = told::essence(text, &what)?;
+            Ok((Key::new(namespace, name), text))
+        };
         let size = |key: &Key, text: &Arc<str>| key.namespace.len() + key.name.len() + text.len();
         let mut watch = Keeping::new(rest, config, self.env.clone(), read, size);
         let mut health = watch.health();
@@ -218,15 +221,18 @@ impl Copies {
     /// By which name a member has a kind; waits until it has it.
     async fn find(&self, followed: &Followed, rest: &Rest) -> Resource {
         let mut backoff = Backoff::new(ABSENT);
-        let (group, version) =
-            followed.api_version.split_once('/').unwrap_or(("", followed.api_version.as_str()));
+        let Some((group, version)) = followed.group_version() else { return std::future::pending().await };
         let path =
             if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
         loop {
             match rest.small().get(&path).await {
                 Ok(list) => {
-                    if let Some(resource) = named(&list, group, version, &followed.kind) {
-                        return resource;
+                    let found = named(&list, group, version, &followed.kind);
+                    match found {
+                        Some(found) if followed.is(&found.group, &found.version, &found.plural) => {
+                            return found;
+                        }
+                        _ => {}
                     }
                 }
                 Err(error) => tracing::debug!(?followed, %error, "a member does not tell what kinds it has"),
@@ -247,29 +253,9 @@ fn named(list: &Value, group: &str, version: &str, kind: &str) -> Option<Resourc
     Some(Resource::new(group, version, plural, kind, one["namespaced"] == true))
 }
 
-/// Reads an object, without what nobody searches.
-fn read(text: &str, api_version: &str, kind: &str) -> Result<(Key, Arc<str>), String> {
-    let mut object: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let key = Key::of(&object);
-    if key.name.is_empty() {
-        return Err("it has no name".to_owned());
-    }
-    let Some(all) = object.as_object_mut() else { return Err("it is no object".to_owned()) };
-    // Items of lists of built-in kinds come without.
-    all.insert("apiVersion".to_owned(), api_version.into());
-    all.insert("kind".to_owned(), kind.into());
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.remove(annotation::LAST_APPLIED);
-        }
-    }
-    Ok((key, object.to_string().into()))
-}
-
 #[cfg(test)]
 mod tests {
-    use karmada_api::search::ResourceRegistrySpec;
+    use karmada_api::{consts::annotation, search::ResourceRegistrySpec};
     use karmada_client::{Patch, Room, rest::Bounds};
     use karmada_store::engine::Memory;
     use serde_json::json;
@@ -472,6 +458,5 @@ mod tests {
             assert_eq!(found.as_deref(), want, "{kind}");
         }
         assert!(named(&json!({}), "", "v1", "Pod").is_none());
-        assert!(read("{}", "v1", "Pod").is_err() && read("[]", "v1", "Pod").is_err());
     }
 }

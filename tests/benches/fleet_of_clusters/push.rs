@@ -70,7 +70,7 @@ pub(crate) async fn push(bed: &Bed, report: &mut Report) {
     );
     bed.settle().await;
     sleep(Duration::from_secs(LEAST)).await;
-    let full = resident(&fleet.hub);
+    let (full, history) = (resident(&fleet.hub), history(&fleet).await);
     let span = Duration::from_secs(bed.args.span.max(LEAST));
     let (start, before) = (now(), computed(&pid));
     sleep(span).await;
@@ -82,6 +82,13 @@ pub(crate) async fn push(bed: &Bed, report: &mut Report) {
         ),
         format!("{} ({} in all); {}", mb(full.saturating_sub(alone)), mb(full), mb(joined.saturating_sub(alone))),
         "≤ 100 MB",
+        "",
+    );
+    report.add(
+        "of the first, changes of the last ten minutes that can be watched from: those of the making of all these objects, too"
+            .to_owned(),
+        mb(history),
+        "",
         "",
     );
     report.add(
@@ -124,6 +131,14 @@ async fn reported(fleet: &Fleet, names: &[String], objects: usize) -> bool {
         }
     }
     true
+}
+
+/// What the hub keeps of former states, in bytes.
+async fn history(fleet: &Fleet) -> u64 {
+    let page = fleet.api.get_text("/metrics").await.expect("the hub's metrics");
+    let mut rows = page.lines().filter_map(|row| row.strip_prefix("karmada_store_history_bytes "));
+    let bytes = rows.next().and_then(|value| value.trim().parse::<f64>().ok());
+    bytes.expect("the hub tells the weight of its history") as u64
 }
 
 /// How many watches the hub serves.

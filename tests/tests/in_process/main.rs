@@ -27,6 +27,7 @@ mod removals;
 mod restores;
 mod rollouts;
 mod scaling;
+mod searching;
 mod services;
 mod skew;
 mod stock_slices;

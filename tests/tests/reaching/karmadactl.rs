@@ -7,6 +7,7 @@ use karmada_client::{kubeconfig::Kubeconfig, link::direct};
 use karmada_tests::{
     fleet::{self, Binaries},
     kubelet,
+    kubesim::metrics,
     wait::{PATIENCE, eventually},
 };
 use kube::client::Body;
@@ -17,6 +18,8 @@ use crate::{CLUSTERS, SECRETS, hub, register};
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+/// Of which a member that knows no protobuf of a kind takes the second.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -148,8 +151,28 @@ fn commands() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         (
-            "top pods -C m",
-            vec![all(), ask("GET P/apis", "APIGroupList"), ask("GET P/api/v1/nodes", "NodeList")],
+            "get deployments --operation-scope all",
+            vec![
+                all(),
+                m(),
+                ask("GET /api", "APIGroupDiscoveryList").form(AGGREGATED),
+                ask("GET /apis", "\"apps\"").form(AGGREGATED),
+                ask(format!("GET {DEPLOYMENTS}?limit=500"), "columnDefinitions").form(TABLE),
+                ask("GET P/api", "versions"),
+                ask(format!("GET P{DEPLOYMENTS}?limit=500"), "columnDefinitions").form(TABLE),
+            ],
+        ),
+        ("get clusters", vec![ask(format!("GET {CLUSTERS}?limit=500"), "columnDefinitions").form(TABLE)]),
+        (
+            "top pods, top nodes -C m",
+            vec![
+                all(),
+                ask("GET P/apis", "metrics.k8s.io"),
+                ask("GET P/apis/metrics.k8s.io/v1beta1/namespaces/default/pods", "PodMetricsList")
+                    .form(PROTOBUF),
+                ask("GET P/apis/metrics.k8s.io/v1beta1/nodes", "NodeMetricsList").form(PROTOBUF),
+                ask("GET P/api/v1/nodes", "NodeList"),
+            ],
         ),
         (
             "api-resources, explain -C m",
@@ -304,6 +327,11 @@ async fn what_karmadactl_asks_for_is_answered() {
                      "spec": {"containers": [{"name": "c", "image": "i"}]}});
     member.post("/api/v1/namespaces/default/pods", &pod).await.unwrap();
     member.post(DEPLOYMENTS, &deployment("web", &json!({}))).await.unwrap();
+    metrics::install(&member).await.unwrap();
+    eventually("its metrics", PATIENCE, || async {
+        member.get("/apis/metrics.k8s.io/v1beta1/nodes").await.map(drop).map_err(|e| e.to_string())
+    })
+    .await;
     let front = kubelet::before(&member).await;
     let hub = hub(dir.path()).await;
     register(&hub.rest, "m", &format!("http://{front}"), None, "t").await;

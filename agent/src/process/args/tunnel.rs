@@ -33,6 +33,11 @@ pub(super) struct TunnelFlags {
     /// kubeadm:cluster-admins.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tunnel_groups: Vec<String>,
+    /// Send the hub copies of the kinds that its ResourceRegistries name, so that searches answer at once and also while this
+    /// member cannot be reached. Only administrators of the hub see them, so this needs --tunnel-masters. --tunnel-allow,
+    /// --tunnel-deny and --tunnel-namespaces hold for copies as well. Secrets are never copied.
+    #[arg(long)]
+    tunnel_copies: bool,
 }
 
 impl TunnelFlags {
@@ -45,6 +50,7 @@ impl TunnelFlags {
             ("--tunnel-masters", self.tunnel_masters),
             ("--tunnel-users", !self.tunnel_users.is_empty()),
             ("--tunnel-groups", !self.tunnel_groups.is_empty()),
+            ("--tunnel-copies", self.tunnel_copies),
         ];
         if self.tunnel == Mode::Off {
             return match bounded.iter().find(|(_, given)| *given) {
@@ -60,7 +66,12 @@ impl TunnelFlags {
             Limits { mode: self.tunnel, allow: self.tunnel_allow, deny: self.tunnel_deny, namespaces };
         let guests =
             Guests { masters: self.tunnel_masters, users: self.tunnel_users, groups: self.tunnel_groups };
-        Ok(Some(Settings { limits, guests }))
+        if self.tunnel_copies && !guests.masters {
+            return Err(
+                "--tunnel-copies wants --tunnel-masters: administrators of the hub see the copies".to_owned()
+            );
+        }
+        Ok(Some(Settings { limits, guests, copies: self.tunnel_copies }))
     }
 }
 
@@ -91,6 +102,8 @@ mod tests {
             ("--tunnel=Full", "read-only"),
             ("--tunnel-deny=secrets", "--tunnel-deny wants"),
             ("--tunnel-masters", "--tunnel-masters wants"),
+            ("--tunnel-copies", "--tunnel-copies wants"),
+            ("--tunnel=full --tunnel-copies", "wants --tunnel-masters"),
             ("--tunnel-users=system:x", "--tunnel-users wants"),
             ("--tunnel=full --tunnel-allow=Pods", "names no kind"),
         ] {
@@ -108,6 +121,12 @@ mod tests {
         let guests = "--tunnel=full --tunnel-users=system:a,b --tunnel-groups=system:monitoring";
         let guests = check(guests, &[]).unwrap().unwrap().guests;
         assert_eq!((guests.users.len(), guests.groups.len(), guests.masters), (2, 1, false));
+        let copies = |line: &str| check(line, &[]).unwrap().unwrap().copies;
+        assert!(copies("--tunnel=read-only --tunnel-masters --tunnel-copies"));
+        assert!(
+            !copies("--tunnel=full --tunnel-masters"),
+            "whoever lets administrators in has said nothing of copies"
+        );
         assert_eq!(names("--tunnel=read-only"), ["shop"]);
         assert_eq!(names("--tunnel=read-only --tunnel-namespaces=a,b"), ["a", "b"]);
     }

@@ -7,7 +7,7 @@ use karmada_meta::fields::FieldSelector;
 
 use super::{Attributes, Decision, ResourceTarget, Right, Rights, Target, owned};
 use crate::identity::{AUTHENTICATED, LEAVING, RETURNING, UserInfo};
-use crate::paths::{HISTORY, TUNNEL};
+use crate::paths::{HISTORY, SEARCHED, TUNNEL};
 
 pub use self::written::{Subject, roles};
 
@@ -23,7 +23,11 @@ pub(super) fn authorize(cluster: &str, attributes: &Attributes<'_>) -> Decision 
             Target::Path(path) => {
                 let extra = &attributes.user.extra;
                 let stays = !extra.contains_key(LEAVING) && !extra.contains_key(RETURNING);
-                attributes.verb == "get" && (path == HISTORY || (path == TUNNEL && stays))
+                match attributes.verb {
+                    "get" => path == HISTORY || (path == TUNNEL && stays),
+                    "post" => path == SEARCHED && stays,
+                    _ => false,
+                }
             }
             Target::Resource(target) => {
                 (!is_leaving(attributes.user) || LEAVES.contains(&attributes.verb))

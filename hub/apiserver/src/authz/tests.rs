@@ -174,13 +174,20 @@ fn paths() {
 }
 
 #[test]
-fn who_leaves_or_returns_opens_no_tunnel() {
-    for mark in [LEAVING, RETURNING] {
-        let mut user = agent("m1");
-        user.extra.insert(mark.to_owned(), vec!["true".to_owned()]);
-        let attributes = Attributes { user: &user, verb: "get", target: Target::Path(crate::paths::TUNNEL) };
-        assert_ne!(Coarse.authorize(&attributes), Decision::Allow, "{mark}");
+fn who_leaves_or_returns_opens_no_tunnel_and_tells_nothing_of_its_member() {
+    let allows = |user: &UserInfo, verb: &str, path: &str| {
+        Coarse.authorize(&Attributes { user, verb, target: Target::Path(path) }) == Decision::Allow
+    };
+    for (verb, path) in [("get", crate::paths::TUNNEL), ("post", crate::paths::SEARCHED)] {
+        assert!(allows(&agent("m1"), verb, path), "{path}");
+        assert!(!allows(&agent("m1"), "put", path), "{path}");
+        for mark in [LEAVING, RETURNING] {
+            let mut user = agent("m1");
+            user.extra.insert(mark.to_owned(), vec!["true".to_owned()]);
+            assert!(!allows(&user, verb, path), "{path} {mark}");
+        }
     }
+    assert!(!allows(&agent("m1"), "get", crate::paths::SEARCHED));
 }
 
 #[test]

@@ -57,6 +57,16 @@ pub struct Place {
     pub namespace: String,
 }
 
+impl Place {
+    /// Group and version, as objects name them.
+    pub fn api_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+}
+
 /// The kind of objects that a path means, if it means any.
 pub(in super::super) fn place(path: &str) -> Option<Place> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -98,10 +108,7 @@ fn watches(query: Option<&str>) -> bool {
 }
 
 /// What of a query goes on to each member: not what speaks of pages and versions, of which each has its own.
-///
-/// # Errors
-/// When it asks for another page: all are one.
-pub(super) fn for_each(query: Option<&str>) -> Result<String, String> {
+pub(super) fn for_each(query: Option<&str>) -> String {
     const OF_ONE: [&str; 6] = [
         "limit",
         "continue",
@@ -110,12 +117,9 @@ pub(super) fn for_each(query: Option<&str>) -> Result<String, String> {
         "sendInitialEvents",
         "allowWatchBookmarks",
     ];
-    if pairs(query).any(|(key, value, _)| key == "continue" && !value.is_empty()) {
-        return Err("a list of all clusters has no further pages: leave out \"continue\"".to_owned());
-    }
     let kept: Vec<&str> =
         pairs(query).filter(|(key, ..)| !OF_ONE.contains(key)).map(|(_, _, pair)| pair).collect();
-    Ok(kept.join("&"))
+    kept.join("&")
 }
 
 /// Keys and values, and both as they came.
@@ -234,12 +238,12 @@ mod tests {
     #[test]
     fn what_goes_on_to_each() {
         for (query, want) in [
-            (None, Ok("")),
-            (Some("limit=500&labelSelector=a%3Db&resourceVersion=0"), Ok("labelSelector=a%3Db")),
-            (Some("fieldSelector=x&&pretty&continue="), Ok("fieldSelector=x&pretty")),
-            (Some("limit=5&continue=abc"), Err(())),
+            (None, ""),
+            (Some("limit=500&labelSelector=a%3Db&resourceVersion=0"), "labelSelector=a%3Db"),
+            (Some("fieldSelector=x&&pretty&continue="), "fieldSelector=x&pretty"),
+            (Some("limit=5&continue=abc"), ""),
         ] {
-            assert_eq!(for_each(query).map_err(drop), want.map(str::to_owned), "{query:?}");
+            assert_eq!(for_each(query), want, "{query:?}");
         }
         let of = form;
         let form = |accept: &'static str| {

@@ -29,14 +29,9 @@ pub(super) struct Copy {
     labels: Option<Arc<Selector>>,
 }
 
-/// What was taken of copies.
+/// What was taken of copies: of which clusters, how old that is, and why a cluster has not answered that was asked.
 #[derive(Default)]
-pub(super) struct Kept {
-    count: usize,
-    oldest: Duration,
-    old: Vec<String>,
-    more: usize,
-}
+pub(super) struct Kept(BTreeMap<String, (Duration, Option<String>)>);
 
 /// What is looked at of an object.
 #[derive(Default, Deserialize)]
@@ -63,8 +58,8 @@ impl Copies {
             match key {
                 "labelSelector" => labels = Some(Arc::new(Selector::parse(&asked::decoded(value)?).ok()?)),
                 "resourceVersion" => first |= value == "0",
-                "limit" | "timeout" | "timeoutSeconds" | "pretty" => {}
-                "continue" | "resourceVersionMatch" if value.is_empty() => {}
+                "limit" | "continue" | "timeout" | "timeoutSeconds" | "pretty" => {}
+                "resourceVersionMatch" if value.is_empty() => {}
                 _ => return None,
             }
         }
@@ -133,27 +128,32 @@ where
 impl Kept {
     /// One more; why its member has not answered, if it was asked.
     pub(super) fn adds(&mut self, cluster: &str, copy: &Copy, why: Option<&str>) {
-        self.count += 1;
         let age = copy.copied.age.unwrap_or_default();
-        self.oldest = self.oldest.max(age);
-        let Some(why) = why else { return };
-        if self.old.len() == NAMED {
-            self.more += 1;
-            return;
-        }
-        let age = duration::format(Duration::from_secs(age.as_secs()));
-        self.old.push(format!("cluster {cluster} is shown as it was {age} ago: {}", text::line(why, WORDS)));
+        self.0.insert(cluster.to_owned(), (age, why.map(|why| text::line(why, WORDS).to_string())));
+    }
+
+    /// Whether something was taken of a cluster's.
+    pub(super) fn has(&self, cluster: &str) -> bool {
+        self.0.contains_key(cluster)
+    }
+
+    /// Only of these clusters.
+    pub(super) fn retain(&mut self, is: impl Fn(&str) -> bool) {
+        self.0.retain(|cluster, _| is(cluster));
     }
 
     /// Says how old the oldest of it is, and of what it stands for.
     pub(super) fn tell(&self, headers: &mut HeaderMap) {
-        if self.count == 0 {
-            return;
+        let Some(oldest) = self.0.values().map(|(age, _)| age.as_secs()).max() else { return };
+        headers.insert(header::AGE, HeaderValue::from(oldest));
+        let mut old = self.0.iter().filter_map(|(cluster, (age, why))| Some((cluster, age, why.as_ref()?)));
+        for (cluster, age, why) in old.by_ref().take(NAMED) {
+            let age = duration::format(Duration::from_secs(age.as_secs()));
+            add(headers, &format!("cluster {cluster} is shown as it was {age} ago: {why}"));
         }
-        headers.insert(header::AGE, HeaderValue::from(self.oldest.as_secs()));
-        self.old.iter().for_each(|words| add(headers, words));
-        if self.more > 0 {
-            add(headers, &format!("{} more clusters are shown as they were", self.more));
+        match old.count() {
+            0 => {}
+            more => add(headers, &format!("{more} more clusters are shown as they were")),
         }
     }
 }

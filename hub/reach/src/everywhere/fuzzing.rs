@@ -20,7 +20,7 @@ pub fn members(data: &[u8]) {
         return;
     }
     let read = portions.len();
-    let (bytes, others) = merge::join(portions, merge::Of::None);
+    let (bytes, others) = merge::join(portions, merge::Of::None, None);
     assert!(others.len() < read, "somebody's is taken");
     assert!(bytes.len() <= merge::at_most(data.len()), "{} bytes of {}", bytes.len(), data.len());
     let all: Value = serde_json::from_slice(&bytes).expect("a list is JSON");

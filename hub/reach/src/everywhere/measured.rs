@@ -25,20 +25,19 @@ use karmada_apiserver::{authn::UserInfo, carried::Call};
 use karmada_meta::{gvk::GroupResource, labels::LabelSelector, quantity::Quantity, status::Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-};
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use super::{
     super::{
         Shared, Told, Wanted,
         metrics::{NAME, OF_ONE},
     },
-    Among, Asker, MEASURED, Missing, Most, Question, Silent,
+    Among, Asker, Missing, Most, Question, Silent,
     asked::{self, Asked, Place},
     decoded::{Decoded, Stamp},
-    draw, merge, nobody, portions, unheard, warn, whole, within,
+    draw, merge, nobody, portions,
+    room::{Held, Share},
+    unheard, warn, whole, within,
 };
 
 /// The most of one answer that is taken apart, in KiB.
@@ -75,9 +74,9 @@ pub(crate) async fn carry(
     let asked = asked.ok().filter(|_| call.request.method() == Method::GET);
     let asked = asked.ok_or_else(Status::method_not_allowed_here)?;
     let place = asked::place(&call.path).ok_or_else(Status::no_such_resource)?;
-    let room = shared.place(&call.asked_by)?;
+    let seat = shared.room.seat(&call.asked_by)?;
     let mut ends = std::mem::replace(&mut call.ends, Box::pin(std::future::pending()));
-    let asker = Asker::of(&call);
+    let asker = Asker::of(&call, &seat);
     let (path, query) = (call.path.as_str(), query.as_deref());
     let accept = asked::form(call.request.headers());
     let asking = async {
@@ -101,7 +100,7 @@ pub(crate) async fn carry(
         answer = asking => answer,
         () = &mut ends => Err(Status::service_unavailable("the connection is ending")),
     };
-    drop(room);
+    drop(seat);
     answer
 }
 
@@ -123,7 +122,7 @@ async fn usages(
     accept: &'static str,
 ) -> Result<Response<Body>, Status> {
     let decoded = (accept == PLAIN).then(|| Decoded::at(place));
-    let form = (accept, decoded.as_ref(), MEASURED);
+    let form = (accept, decoded.as_ref());
     let portions = portions(shared, asker, &Among::All, path, query, form).await?;
     whole(shared, asker, &Among::All, portions).await
 }
@@ -140,7 +139,7 @@ async fn one(
     let question = question(shared, asker, path, None, String::new());
     let decoded = &Decoded::at(place);
     let read = |cluster: String, answer: Response<Body>| {
-        let (room, all) = (room.clone(), shared.room.kibibytes.clone());
+        let (room, all) = (room.clone(), asker.share.clone());
         async move {
             let (bytes, held) = apart(answer, &room, &all).await?;
             let marked = decoded.object(&bytes).and_then(|bytes| merge::object(&cluster, &bytes));
@@ -163,14 +162,10 @@ async fn one(
 }
 
 /// Reads an answer that is to be taken apart. One that is too long is its member's own matter.
-async fn apart(
-    answer: Response<Body>,
-    room: &Arc<Semaphore>,
-    all: &Arc<Semaphore>,
-) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
-    let (bytes, mut held) = within(answer.into_body(), Most::One(APART), all).await?;
+async fn apart(answer: Response<Body>, room: &Semaphore, all: &Share) -> Result<(Bytes, Vec<Held>), Missing> {
+    let (bytes, held) = within(answer.into_body(), Most::One(APART), all).await?;
     let kibibytes = u32::try_from(bytes.len().div_ceil(1 << 10)).unwrap_or(u32::MAX);
-    held.push(draw(room, kibibytes, ALL_APART)?);
+    draw(room, kibibytes, ALL_APART)?;
     Ok((bytes, held))
 }
 
@@ -196,7 +191,7 @@ fn question<'a>(
     query: String,
 ) -> Question<'a> {
     let path = path.to_owned();
-    Question { shared, asker, among: &Among::All, path, other, query, accept: PLAIN }
+    Question { other, query, ..Question::new(shared, asker, &Among::All, path, PLAIN) }
 }
 
 fn answer(shared: &Shared, asker: &Asker, bytes: Vec<u8>, silent: &Silent) -> Response<Body> {
@@ -249,7 +244,7 @@ async fn series(
     path: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Status> {
-    let form = (PLAIN, Some(&Decoded::at(place)), MEASURED);
+    let form = (PLAIN, Some(&Decoded::at(place)));
     let mut portions = portions(shared, asker, &Among::All, path, query, form).await?;
     let wanted = Wanted {
         namespace: place.namespace.clone(),
@@ -312,12 +307,13 @@ pub(crate) async fn names(
     members: Vec<String>,
 ) -> Result<Vec<(String, Vec<MetricName>)>, Status> {
     let (Some(path), other) = (paths.first(), paths.get(1)) else { return Ok(Vec::new()) };
-    let _place = shared.place(&user.name)?;
+    let seat = shared.room.seat(&user.name)?;
     let (asked_by, audit_id) = (user.name.clone(), audit_id.to_owned());
-    let asker = Asker { user: user.clone(), asked_by, audit_id, held: Arc::new(()) };
+    let share = seat.share();
+    let asker = Asker { user: user.clone(), asked_by, audit_id, held: Arc::new(()), share };
     let question = question(shared, &asker, path, other.cloned(), String::new());
     let read = |_, answer: Response<Body>| {
-        let all = shared.room.kibibytes.clone();
+        let all = asker.share.clone();
         async move {
             // Of each only the names are kept.
             let (bytes, _held) = within(answer.into_body(), Most::One(APART), &all).await?;
@@ -538,7 +534,7 @@ async fn sums(
     path: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Status> {
-    let query = asked::for_each(query).map_err(Status::bad_request)?;
+    let query = asked::for_each(query);
     let other = CUSTOM.iter().find(|version| **version != metric.version);
     let before = format!("/{}/", metric.version);
     let other = other.map(|version| path.replacen(&before, &format!("/{version}/"), 1));
@@ -551,7 +547,7 @@ async fn sums(
     let question = question(shared, asker, path, other, query);
     let (room, left) = (Arc::new(Semaphore::new(ALL_APART)), Arc::new(AtomicUsize::new(ALL_VALUES)));
     let read = |_, answer: Response<Body>| {
-        let (room, left, all) = (room.clone(), left.clone(), shared.room.kibibytes.clone());
+        let (room, left, all) = (room.clone(), left.clone(), asker.share.clone());
         async move {
             let (bytes, held) = apart(answer, &room, &all).await?;
             let read = spawn_blocking(move || values(&bytes, VALUES)).await;

@@ -1,6 +1,7 @@
 //! One list out of those of several members.
 //!
-//! Each item says where it is from by the annotation [`annotation::QUERY_FROM_CLUSTER`], and Tables by a column beside.
+//! Each item says where it is from by the annotation [`annotation::QUERY_FROM_CLUSTER`], in a search by
+//! [`annotation::CACHED_FROM_CLUSTER`] as with Karmada, and Tables by a column beside.
 //!
 //! A member may be anybody's. What it answers is never taken apart further than to mark it, so that it takes no more memory
 //! than a few times its bytes; and what most members have answered is the form of the whole, so that none of them decides by
@@ -112,6 +113,14 @@ pub(super) fn at_most(bytes: usize) -> usize {
 /// # Errors
 /// When it is no list.
 pub(super) fn read(cluster: &str, bytes: &[u8]) -> Result<Portion, String> {
+    read_as(annotation::QUERY_FROM_CLUSTER, cluster, bytes)
+}
+
+/// The same, where another annotation says where items are from.
+///
+/// # Errors
+/// When it is no list.
+pub(super) fn read_as(from: &str, cluster: &str, bytes: &[u8]) -> Result<Portion, String> {
     let no_list = |error: serde_json::Error| format!("it is no list: {error}");
     let Sound = serde_json::from_slice(bytes).map_err(no_list)?;
     let read: Read<'_> = serde_json::from_slice(bytes).map_err(no_list)?;
@@ -134,8 +143,8 @@ pub(super) fn read(cluster: &str, bytes: &[u8]) -> Result<Portion, String> {
             text.push(b',');
         }
         match form.is_table() {
-            true => row(&mut text, part, cluster, columns.len())?,
-            false => mark(&mut text, part, cluster)?,
+            true => row(&mut text, part, (from, cluster), columns.len())?,
+            false => mark(&mut text, part, (from, cluster))?,
         }
         match text.len() > most {
             true => Err("it is made of more parts than its size lets one expect".to_owned()),
@@ -176,7 +185,7 @@ fn columns(theirs: Option<&RawValue>) -> Result<Vec<Column>, String> {
 }
 
 /// Writes a row with its cluster beside, under so many columns.
-fn row(out: &mut Vec<u8>, text: &str, cluster: &str, columns: usize) -> Result<(), String> {
+fn row(out: &mut Vec<u8>, text: &str, (from, cluster): (&str, &str), columns: usize) -> Result<(), String> {
     let Row { cells: theirs, conditions, object } = from_str(text)?;
     let cluster_cell = json!(cluster).to_string();
     let mut cells: Vec<&str> = Vec::new();
@@ -195,7 +204,7 @@ fn row(out: &mut Vec<u8>, text: &str, cluster: &str, columns: usize) -> Result<(
     }
     cells.insert(1.min(cells.len()), &cluster_cell);
     write_row(out, &cells, conditions, |out| match object {
-        Some(object) => mark(out, object.get(), cluster),
+        Some(object) => mark(out, object.get(), (from, cluster)),
         None => {
             out.extend_from_slice(b"null");
             Ok(())
@@ -224,7 +233,7 @@ fn write_row(
 }
 
 /// Writes an object that says from which cluster it is. What it says of that itself does not count.
-fn mark(out: &mut Vec<u8>, object: &str, cluster: &str) -> Result<(), String> {
+fn mark(out: &mut Vec<u8>, object: &str, (from, cluster): (&str, &str)) -> Result<(), String> {
     if object.len() > LARGEST {
         return Err(format!("an object has more than {} MiB", LARGEST >> 20));
     }
@@ -232,7 +241,7 @@ fn mark(out: &mut Vec<u8>, object: &str, cluster: &str) -> Result<(), String> {
     let mut object: Members<'_> = from_str(object)?;
     let mut metadata = object.inner("metadata")?;
     let mut annotations = metadata.inner("annotations")?;
-    annotations.set(annotation::QUERY_FROM_CLUSTER, &cluster);
+    annotations.set(from, &cluster);
     let annotations = annotations.raw()?;
     metadata.set("annotations", &annotations);
     let metadata = metadata.raw()?;
@@ -250,7 +259,7 @@ pub(super) fn object(cluster: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
     let Sound = serde_json::from_slice(bytes).map_err(no_object)?;
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let mut out = Vec::with_capacity(bytes.len());
-    mark(&mut out, text, cluster)?;
+    mark(&mut out, text, (annotation::QUERY_FROM_CLUSTER, cluster))?;
     Ok(out)
 }
 
@@ -411,8 +420,29 @@ fn usual<T: Hash + Eq>(all: impl Iterator<Item = T>) -> Option<T> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(one, _)| one)
 }
 
+/// The form that most have: group and version, and kind.
+pub(super) fn form(portions: &[(String, Portion)]) -> Option<(String, String)> {
+    let form = usual(portions.iter().map(|(_, portion)| &portion.form))?;
+    Some((form.api_version.clone(), form.kind.clone()))
+}
+
+/// A list of nothing, in this form.
+pub(super) fn nothing((api_version, kind): &(String, String), next: Option<&str>) -> Vec<u8> {
+    let mut list = json!({"apiVersion": api_version, "kind": kind, "metadata": {"resourceVersion": ""}});
+    if let Some(next) = next {
+        list["metadata"]["continue"] = next.into();
+    }
+    let parts: &[&str] = if kind == "Table" { &["columnDefinitions", "rows"] } else { &["items"] };
+    parts.iter().for_each(|part| list[*part] = json!([]));
+    list.to_string().into_bytes()
+}
+
 /// All of them as one, in the form of most. Of those in another form nothing is taken: which these are.
-pub(super) fn join(portions: Vec<(String, Portion)>, versions: Of) -> (Vec<u8>, Vec<String>) {
+pub(super) fn join(
+    portions: Vec<(String, Portion)>,
+    versions: Of,
+    next: Option<&str>,
+) -> (Vec<u8>, Vec<String>) {
     let mut others = Vec::new();
     let Some(form) = usual(portions.iter().map(|(_, portion)| &portion.form)).cloned() else {
         return (Vec::new(), others);
@@ -431,8 +461,11 @@ pub(super) fn join(portions: Vec<(String, Portion)>, versions: Of) -> (Vec<u8>, 
         Of::None => String::new(),
         Of::Each => each.text(),
     };
-    let head =
+    let mut head =
         json!({"apiVersion": form.api_version, "kind": form.kind, "metadata": {"resourceVersion": version}});
+    if let Some(next) = next {
+        head["metadata"]["continue"] = next.into();
+    }
     let mut bytes = head.to_string().into_bytes();
     bytes.pop();
     let names = |portion: &Portion| portion.columns.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
@@ -506,7 +539,7 @@ mod tests {
         let portions = answers.iter().map(|(cluster, answer)| {
             ((*cluster).to_owned(), read(cluster, answer.to_string().as_bytes()).unwrap())
         });
-        let (bytes, others) = join(portions.collect(), Of::None);
+        let (bytes, others) = join(portions.collect(), Of::None, None);
         (serde_json::from_slice(&bytes).unwrap(), others)
     }
 
@@ -583,7 +616,8 @@ mod tests {
             "annotations": {annotation::QUERY_FROM_CLUSTER: "b", "other": "1"}, "name": "x"}}]});
         let twice = claims.to_string().replacen('}', r#"},"annotations":{"a":"1"}"#, 1);
         for text in [claims.to_string(), twice] {
-            let (bytes, _) = join(vec![("a".to_owned(), read("a", text.as_bytes()).unwrap())], Of::None);
+            let (bytes, _) =
+                join(vec![("a".to_owned(), read("a", text.as_bytes()).unwrap())], Of::None, None);
             let all: Value = serde_json::from_slice(&bytes).unwrap();
             let from = object::annotation(&all["items"][0], annotation::QUERY_FROM_CLUSTER);
             assert_eq!(from, Some("a"), "{text}");
@@ -603,7 +637,8 @@ mod tests {
         let usual =
             json!({"kind": "Table", "columnDefinitions": [{"name": "Name"}], "rows": rows}).to_string();
         let honest = |name: &str| (name.to_owned(), read(name, usual.as_bytes()).unwrap());
-        let (bytes, others) = join(vec![("a".to_owned(), wide.unwrap()), honest("b"), honest("c")], Of::None);
+        let (bytes, others) =
+            join(vec![("a".to_owned(), wide.unwrap()), honest("b"), honest("c")], Of::None, None);
         assert!(others.is_empty() && bytes.len() < 4 * usual.len(), "{}", bytes.len());
         for cells in [json!([]), json!([1, 2]), json!(vec![0; 100_000])] {
             let odd =

@@ -16,9 +16,11 @@ mod decoded;
 pub(crate) mod fuzzing;
 pub(super) mod measured;
 mod merge;
+mod page;
+mod room;
 
 pub use self::asked::Place;
-pub(super) use self::{asked::place, copies::Copies};
+pub(super) use self::{asked::place, copies::Copies, room::Room};
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -26,57 +28,41 @@ use axum::body::{Body, to_bytes};
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use karmada_api::consts::annotation;
 use karmada_apiserver::{
     authn::UserInfo,
     carried::{Call, Held},
 };
 use karmada_meta::{status::Status, text};
+use parking_lot::Mutex;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
     task::spawn_blocking,
     time::{Instant, sleep_until, timeout},
 };
 
-use self::{asked::Asked, decoded::Decoded};
+use self::{
+    asked::Asked,
+    decoded::Decoded,
+    page::Page,
+    room::{Seat, Share},
+};
 use super::Shared;
 
 /// The name by which all clusters are asked.
 pub(super) const ALL: &str = "*";
 
-/// Requests to all clusters that are under way at a time, and of one user.
-const REQUESTS: usize = 8;
-const OF_ONE: usize = 4;
 /// Members that one of them asks at a time.
 const AT_ONCE: usize = 32;
 /// How long one member may take, and all.
 const EACH: Duration = Duration::from_secs(10);
 const WHOLE: Duration = Duration::from_secs(45);
-/// The most that members may answer to one request, and to all that are under way, in KiB.
-const ANSWER: usize = 64 << 10;
-const ANSWERS: usize = 128 << 10;
-/// And of that what one member may measure, in KiB: some 30,000 Pods.
-const MEASURED: usize = ANSWER / 4;
-/// As much as there is room for.
-const ANY: usize = usize::MAX >> 10;
 /// What is read of an answer that only says whether there is something.
 const PROBE: usize = 256 << 10;
 /// So many clusters are named one by one that have not answered.
 const NAMED: usize = 10;
 /// The most that is said of one of them, in bytes.
 const WORDS: usize = 256;
-
-/// What requests to all clusters share.
-#[derive(Debug)]
-pub(super) struct Room {
-    requests: Arc<Semaphore>,
-    kibibytes: Arc<Semaphore>,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { requests: Arc::new(Semaphore::new(REQUESTS)), kibibytes: Arc::new(Semaphore::new(ANSWERS)) }
-    }
-}
 
 /// Why a member's part is missing.
 enum Missing {
@@ -88,6 +74,8 @@ enum Missing {
     Busy(String),
     /// It was not heard, and what it reported at that time counts.
     Reported(String),
+    /// There is no room for it on this page.
+    Left,
     /// Nothing of the whole is of use any more.
     TooMuch(Box<Status>),
 }
@@ -101,6 +89,8 @@ struct Asker {
     asked_by: String,
     audit_id: String,
     held: Held,
+    /// What its answers may take.
+    share: Share,
 }
 
 /// One question to all clusters.
@@ -113,6 +103,26 @@ struct Question<'a> {
     other: Option<String>,
     query: String,
     accept: &'static str,
+    /// Whether copies may stand for members, and what was taken of them.
+    stands: bool,
+    kept: Mutex<copies::Kept>,
+    /// The first cluster for which there was no room on a page: none behind it is asked any more.
+    full: Mutex<Option<String>>,
+}
+
+impl<'a> Question<'a> {
+    /// One for which no copies stand.
+    fn new(
+        shared: &'a Arc<Shared>,
+        asker: &'a Asker,
+        among: &'a Among,
+        path: String,
+        accept: &'static str,
+    ) -> Self {
+        let (other, query, stands) = (None, String::new(), false);
+        let (kept, full) = (Mutex::default(), Mutex::default());
+        Self { shared, asker, among, path, other, query, accept, stands, kept, full }
+    }
 }
 
 /// Which clusters are asked.
@@ -165,10 +175,10 @@ pub(super) async fn carry(
     if asked == Asked::Own {
         return own(shared, call).await;
     }
-    let place = shared.place(&call.asked_by)?;
+    let seat = shared.room.seat(&call.asked_by)?;
     let ends = std::mem::replace(&mut call.ends, Box::pin(std::future::pending()));
     let mut ends = ends;
-    let asker = Asker::of(&call);
+    let asker = Asker::of(&call, &seat);
     let accept = asked::form(call.request.headers());
     let (path, query) = (call.path.as_str(), query.as_deref());
     let asking = async {
@@ -184,7 +194,7 @@ pub(super) async fn carry(
         found = asking => found?,
         () = &mut ends => return Err(Status::service_unavailable("the connection is ending")),
     };
-    drop(place);
+    drop(seat);
     match found {
         Found::Answer(answer) => Ok(answer),
         Found::On(name, silent) => {
@@ -196,23 +206,14 @@ pub(super) async fn carry(
 }
 
 impl Asker {
-    fn of(call: &Call) -> Self {
+    fn of(call: &Call, seat: &Seat) -> Self {
         Self {
+            share: seat.share(),
             user: call.user.clone(),
             asked_by: call.asked_by.clone(),
             audit_id: call.audit_id.clone(),
             held: call.held.clone(),
         }
-    }
-}
-
-impl Shared {
-    /// A place among the requests to all clusters, for as long as it is kept.
-    fn place(&self, asked_by: &str) -> Result<impl Send + use<>, Status> {
-        let full =
-            |_| Status::too_many_requests("too many requests to all clusters are under way; try again", 1);
-        let request = self.room.requests.clone().try_acquire_owned().map_err(full)?;
-        Ok((request, self.sessions.begin_few(asked_by, ALL, OF_ONE)?))
     }
 }
 
@@ -253,10 +254,27 @@ pub(super) async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, S
 /// Parts of a list by their clusters, what they take of the room for answers, and whose is missing.
 struct Portions {
     all: Vec<(String, merge::Portion)>,
-    held: Vec<OwnedSemaphorePermit>,
+    held: Vec<(String, Vec<room::Held>)>,
     silent: Silent,
     /// Of which what the hub keeps was taken.
     kept: copies::Kept,
+    /// For whose there was no room.
+    left: BTreeSet<String>,
+    /// Where the next page begins.
+    next: Option<String>,
+    /// The form of the pages before.
+    form: Option<(String, String)>,
+}
+
+impl Portions {
+    /// Those of clusters before this one.
+    fn before(&mut self, first: &str) {
+        let is_before = |name: &str| name < first;
+        self.all.retain(|(name, _)| is_before(name));
+        self.held.retain(|(name, _)| is_before(name));
+        self.silent.retain(|(name, _)| is_before(name));
+        self.kept.retain(is_before);
+    }
 }
 
 /// One list of all.
@@ -268,7 +286,7 @@ async fn list(
     query: Option<&str>,
     accept: &'static str,
 ) -> Result<Response<Body>, Status> {
-    let portions = portions(shared, asker, among, path, query, (accept, None, ANY)).await?;
+    let portions = portions(shared, asker, among, path, query, (accept, None)).await?;
     whole(shared, asker, among, portions).await
 }
 
@@ -279,43 +297,86 @@ async fn portions(
     among: &Among,
     path: &str,
     query: Option<&str>,
-    (accept, decoded, longest): (&'static str, Option<&Decoded>, usize),
+    (accept, decoded): (&'static str, Option<&Decoded>),
 ) -> Result<Portions, Status> {
-    let query = asked::for_each(query).map_err(Status::bad_request)?;
-    let question = Question { shared, asker, among, path: path.to_owned(), other: None, query, accept };
-    let room = Arc::new(Semaphore::new(ANSWER));
+    let page = Page::of(query).map_err(Status::bad_request)?;
+    let query = asked::for_each(query);
+    let question = Question::new(shared, asker, among, path.to_owned(), accept);
+    let question = Question { query, stands: true, ..question };
+    let mut names = page.of_these(question.names().await?);
+    let mut silent = Silent::new();
+    let until = Instant::now() + WHOLE;
+    loop {
+        let mut portions = some(&question, names.clone(), page.limited, decoded).await?;
+        portions.form.clone_from(&page.form);
+        let first = portions.left.first().cloned();
+        if let Some(first) = &first {
+            portions.before(first);
+        }
+        silent.append(&mut portions.silent);
+        let Some(alone) = first.clone().filter(|_| portions.all.is_empty()) else {
+            (portions.silent, portions.next) = (silent, first);
+            return Ok(portions);
+        };
+        // Others were quicker: so it has a page to itself.
+        drop(portions);
+        let mut portions = some(&question, vec![alone.clone()], false, decoded).await?;
+        portions.form.clone_from(&page.form);
+        silent.append(&mut portions.silent);
+        names.retain(|name| *name > alone);
+        if !portions.all.is_empty() || names.is_empty() || until <= Instant::now() {
+            (portions.silent, portions.next) = (silent, names.into_iter().next());
+            return Ok(portions);
+        }
+    }
+}
+
+/// The same of these clusters. On a page that may be followed by others whoever has no room is left.
+async fn some(
+    question: &Question<'_>,
+    names: Vec<String>,
+    limited: bool,
+    decoded: Option<&Decoded>,
+) -> Result<Portions, Status> {
+    let Question { shared, asker, among, .. } = question;
+    let from = match among {
+        Among::All => annotation::QUERY_FROM_CLUSTER,
+        Among::These(..) => annotation::CACHED_FROM_CLUSTER,
+    };
+    let most = shared.room.each();
+    let room = Arc::new(Semaphore::new(most));
+    *question.full.lock() = None;
     let read = |cluster: String, answer: Response<Body>| {
-        let (room, all) = (room.clone(), shared.room.kibibytes.clone());
+        let (room, all) = (room.clone(), asker.share.clone());
         let decoded = decoded.cloned();
         async move {
-            let (bytes, held) = within(answer.into_body(), Most::Of(&room, longest), &all).await?;
+            let body = within(answer.into_body(), Most::Of(&room, most), &all).await;
+            let (bytes, held) = body.map_err(|missing| match missing {
+                Missing::TooMuch(status) if limited && status.code == 413 => {
+                    let mut full = question.full.lock();
+                    if full.as_ref().is_none_or(|full| cluster < *full) {
+                        *full = Some(cluster.clone());
+                    }
+                    Missing::Left
+                }
+                missing => missing,
+            })?;
             let read = move || match decoded {
-                Some(decoded) => merge::read(&cluster, &decoded.list(&bytes)?),
-                None => merge::read(&cluster, &bytes),
+                Some(decoded) => merge::read_as(from, &cluster, &decoded.list(&bytes)?),
+                None => merge::read_as(from, &cluster, &bytes),
             };
             let read = spawn_blocking(read).await;
             let read = read.map_err(|error| Missing::Unheard(error.to_string()))?;
             read.map(|portion| (portion, held)).map_err(Missing::Unheard)
         }
     };
-    let (mut answers, mut silent, mut kept) = (Vec::new(), Silent::new(), copies::Kept::default());
-    let mut asked = Vec::new();
-    for name in question.names().await? {
-        match among.copies().and_then(|copies| copies.stands_for(shared, &name)) {
-            Some(copy) => {
-                kept.adds(&name, &copy, None);
-                let part = copies::read(&name, copy, &read).await;
-                sort_in(name, part, &mut answers, &mut silent)?;
-            }
-            None => asked.push(name),
-        }
-    }
-    let (heard, unheard) = question.ask_these(asked, &read).await?;
-    let from_members = heard.len();
-    answers.extend(heard);
+    let (mut answers, unheard) = question.ask_these(names, &read).await?;
+    let mut kept = std::mem::take(&mut *question.kept.lock());
+    let from_members = answers.len() - answers.iter().filter(|(name, _)| kept.has(name)).count();
+    let mut silent = Silent::new();
     for (name, missing) in unheard {
         let copy = match &missing {
-            Missing::Unheard(why) | Missing::Busy(why) => {
+            Missing::Unheard(why) | Missing::Busy(why) if !question.is_behind(&name) => {
                 let copy = among.copies().and_then(|copies| copies.last_of(shared, &name));
                 copy.inspect(|copy| kept.adds(&name, copy, Some(why)))
             }
@@ -327,18 +388,22 @@ async fn portions(
         };
         sort_in(name, part, &mut answers, &mut silent)?;
     }
+    let heard: BTreeSet<&str> = answers.iter().map(|(name, _)| name.as_str()).collect();
+    kept.retain(|name| heard.contains(name));
     if matches!(among, Among::These(..)) {
         shared.figures.searched("member", from_members);
         shared.figures.searched("kept", answers.len() - from_members);
     }
+    let left = silent.iter().filter(|(_, missing)| matches!(missing, Missing::Left));
+    let left = left.map(|(name, _)| name.clone()).collect();
     silent.sort_by(|(a, _), (b, _)| a.cmp(b));
     answers.sort_by(|(a, _), (b, _)| a.cmp(b));
     let (mut all, mut held) = (Vec::new(), Vec::new());
     for (name, (portion, permits)) in answers {
+        held.push((name.clone(), permits));
         all.push((name, portion));
-        held.extend(permits);
     }
-    Ok(Portions { all, held, silent, kept })
+    Ok(Portions { all, held, silent, kept, left, next: None, form: None })
 }
 
 /// All of them as one.
@@ -348,12 +413,18 @@ async fn whole(
     among: &Among,
     portions: Portions,
 ) -> Result<Response<Body>, Status> {
-    let Portions { all, held, mut silent, kept } = portions;
-    if all.is_empty() {
-        return Err(nobody(&silent));
-    }
+    let Portions { all, held, mut silent, kept, next, form, .. } = portions;
+    // What was read before is not to be lost because nobody answers now.
+    let Some(form) = merge::form(&all).or(form) else { return Err(nobody(&silent)) };
     let versions = among.versions();
-    let joined = spawn_blocking(move || merge::join(all, versions)).await;
+    let joined = spawn_blocking(move || {
+        let next = next.map(|next| page::token(&next, &form));
+        match all.is_empty() {
+            true => (merge::nothing(&form, next.as_deref()), Vec::new()),
+            false => merge::join(all, versions, next.as_deref()),
+        }
+    })
+    .await;
     let (bytes, others) = joined.map_err(|error| Status::internal(error.to_string()))?;
     let other = |name| (name, Missing::Unheard("its answer has another form".to_owned()));
     silent.extend(others.into_iter().map(other));
@@ -389,52 +460,70 @@ fn sort_in<T>(
 /// How much of a body is read.
 #[derive(Clone, Copy)]
 enum Most<'a> {
-    /// What all answers to a request may have together, and so many KiB of that: a longer one counts as not heard.
-    Of(&'a Arc<Semaphore>, usize),
+    /// What all answers to a request may have together, of so many KiB.
+    Of(&'a Semaphore, usize),
     /// So many KiB: a longer one counts as not heard, and takes nothing from others.
     One(usize),
 }
 
-/// Takes so many KiB of what all answers to a request may have. Whoever drops it before the answer is taken, since that is late
-/// or cannot be read, takes nothing from others.
-fn draw(room: &Arc<Semaphore>, kibibytes: u32, most: usize) -> Result<OwnedSemaphorePermit, Missing> {
-    room.clone().try_acquire_many_owned(kibibytes).map_err(|_| {
-        Missing::TooMuch(Box::new(Status::too_large(format!(
+/// Of what the answers to a request may take, one cluster's may have this part: none of them makes the others' too much.
+const PART: usize = 4;
+
+/// Takes so many KiB of what all answers to a request may have.
+fn draw(room: &Semaphore, kibibytes: u32, most: usize) -> Result<(), Missing> {
+    match room.try_acquire_many(kibibytes) {
+        Ok(permit) => {
+            permit.forget();
+            Ok(())
+        }
+        Err(_) => Err(Missing::TooMuch(Box::new(Status::too_large(format!(
             "what all clusters answer is more than {} MiB: ask for one namespace, by labels, or cluster by cluster",
             most >> 10
         ))))
     })
 }
 
+/// What one answer has drawn of the room of a request. It is given back, unless it is read to its end.
+struct Drawn<'a>(Option<&'a Semaphore>, usize);
+
+impl Drop for Drawn<'_> {
+    fn drop(&mut self) {
+        if let Some(room) = self.0 {
+            room.add_permits(self.1);
+        }
+    }
+}
+
 /// Reads a body, as far as there is room for it; what it takes.
-async fn within(
-    body: Body,
-    most: Most<'_>,
-    all: &Arc<Semaphore>,
-) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
-    let (mut bytes, mut held, mut counted) = (Vec::new(), Vec::new(), 0);
-    let (Most::Of(_, longest) | Most::One(longest)) = most;
+async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Vec<room::Held>), Missing> {
+    let (mut bytes, mut counted, mut held) = (Vec::new(), 0, Vec::new());
+    let (room, one) = match most {
+        Most::Of(room, most) => (Some((room, most)), most / PART),
+        Most::One(most) => (None, most),
+    };
+    let mut drawn = Drawn(room.map(|(room, _)| room), 0);
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
-        if bytes.len() + part.len() > longest << 10 {
-            return Err(Missing::Unheard(format!("it answers more than {longest} KiB")));
+        if bytes.len() + part.len() > one << 10 {
+            return Err(Missing::Unheard(format!("it answers more than {one} KiB")));
         }
         bytes.extend_from_slice(&part);
-        let new = bytes.len().div_ceil(1 << 10) - counted;
-        let more = u32::try_from(new).unwrap_or(u32::MAX);
-        if let Most::Of(room, _) = most {
-            held.push(draw(room, more, ANSWER)?);
+        let more = bytes.len().div_ceil(1 << 10) - counted;
+        counted += more;
+        if let Some((room, most)) = room {
+            draw(room, u32::try_from(more).unwrap_or(u32::MAX), most)?;
+            drawn.1 = counted;
         }
-        counted += new;
-        match all.clone().try_acquire_many_owned(more) {
-            Ok(permit) => held.push(permit),
-            Err(_) => {
+        match all.take(more) {
+            Some(taken) => held.push(taken),
+            None => {
                 let full = "too much is being put together for all clusters; try again";
                 return Err(Missing::TooMuch(Box::new(Status::too_many_requests(full, 1))));
             }
         }
     }
+    drawn.0 = None;
     Ok((bytes.into(), held))
 }
 
@@ -445,15 +534,8 @@ async fn whose(
     among: &Among,
     path: &str,
 ) -> Result<(String, Silent), Status> {
-    let question = Question {
-        shared,
-        asker,
-        among,
-        path: path.to_owned(),
-        other: None,
-        query: String::new(),
-        accept: "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
-    };
+    let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
+    let question = Question::new(shared, asker, among, path.to_owned(), accept);
     let read = |_, answer: Response<Body>| async {
         // So that its connection is good for the next question.
         let _ = to_bytes(answer.into_body(), PROBE).await;
@@ -543,6 +625,19 @@ impl Question<'_> {
         Ok((found, silent))
     }
 
+    /// Whether there was no room for one before it.
+    fn is_behind(&self, name: &str) -> bool {
+        self.full.lock().as_deref().is_some_and(|full| name > full)
+    }
+
+    /// What stands for a member that is not asked.
+    fn stands_for(&self, name: &str) -> Option<copies::Copy> {
+        let copies = self.among.copies().filter(|_| self.stands)?;
+        let copy = copies.stands_for(self.shared, name)?;
+        self.kept.lock().adds(name, &copy, None);
+        Some(copy)
+    }
+
     /// Asks one, and reads its answer, in its time.
     async fn one<T, F>(
         &self,
@@ -552,7 +647,16 @@ impl Question<'_> {
     where
         F: Future<Output = Result<T, Missing>> + Send,
     {
-        let asked = timeout(EACH, async { read(name.clone(), self.of(&name).await?).await }).await;
+        if self.is_behind(&name) {
+            return (name, Err(Missing::Left));
+        }
+        let asked = timeout(EACH, async {
+            match self.stands_for(&name) {
+                Some(copy) => copies::read(&name, copy, read).await,
+                None => read(name.clone(), self.of(&name).await?).await,
+            }
+        });
+        let asked = asked.await;
         let late = || Err(Missing::Unheard(format!("it has not answered within {} s", EACH.as_secs())));
         (name, asked.unwrap_or_else(|_| late()))
     }
@@ -583,7 +687,7 @@ impl Question<'_> {
             held: self.asker.held.clone(),
             ends: Box::pin(std::future::pending()),
         };
-        let answer = self.shared.one(call).await.map_err(|status| match status.code {
+        let answer = self.shared.one_of_many(call).await.map_err(|status| match status.code {
             429 => Missing::Busy(status.message),
             _ => Missing::Unheard(status.message),
         })?;
@@ -624,7 +728,7 @@ fn nobody(silent: &Silent) -> Status {
 /// Who has not answered, and why, in short.
 fn unheard(silent: &Silent) -> String {
     let mut all = silent.iter().filter_map(|(name, missing)| match missing {
-        Missing::Refused(403 | 404, _) | Missing::TooMuch(_) | Missing::Reported(_) => None,
+        Missing::Refused(403 | 404, _) | Missing::Left | Missing::TooMuch(_) | Missing::Reported(_) => None,
         Missing::Refused(_, why) | Missing::Unheard(why) | Missing::Busy(why) => Some((name, why)),
     });
     let mut words = String::new();
@@ -652,7 +756,7 @@ fn warn(headers: &mut HeaderMap, silent: &Silent) {
     let mut add = |words: &str| add(headers, words);
     let mut missing = silent.iter().filter_map(|(name, missing)| match missing {
         // It has none of that kind.
-        Missing::Refused(404, _) | Missing::TooMuch(_) => None,
+        Missing::Refused(404, _) | Missing::Left | Missing::TooMuch(_) => None,
         Missing::Refused(_, why) | Missing::Unheard(why) | Missing::Busy(why) => {
             Some(format!("cluster {name} is missing: {}", text::line(why, WORDS)))
         }

@@ -231,7 +231,7 @@ async fn what_is_asked_of_all_is_asked_of_each_and_put_together() {
         ),
         ("GET", "/api/v1/pods?watch=true", 405, "Request verb watch is not support"),
         ("POST", "/api/v1/namespaces/n/pods", 405, "Request verb create is not support"),
-        ("GET", "/api/v1/pods?continue=x", 400, "no further pages"),
+        ("GET", "/api/v1/pods?continue=x", 400, "not of a list of all clusters"),
     ] {
         let (got, said) = ask(hub, request(method, uri)).await;
         let message = said["body"]["message"].as_str().unwrap();
@@ -249,8 +249,11 @@ fn items(list: &Value) -> Vec<String> {
     let items = list["body"]["items"].as_array().cloned().unwrap_or_default();
     let name = |item: &Value| {
         let meta = &item["metadata"];
-        let cluster = &meta["annotations"]["resource.karmada.io/query-from-cluster"];
-        format!("{}@{}", meta["name"].as_str().unwrap(), cluster.as_str().unwrap())
+        let from =
+            |what: &str| meta["annotations"][format!("resource.karmada.io/{what}-from-cluster")].as_str();
+        // Of a search, and of all.
+        let cluster = from("cached").or_else(|| from("query")).unwrap();
+        format!("{}@{}", meta["name"].as_str().unwrap(), cluster)
     };
     items.iter().map(name).collect()
 }
@@ -390,23 +393,102 @@ async fn where_nobody_answers_that_is_said() {
 
 #[tokio::test]
 async fn what_is_put_together_is_bounded() {
-    let all = Arc::new(Semaphore::new(6));
-    let read = async |bytes: usize, room: usize| {
+    let all = Room::of(24, 16);
+    let seat = all.seat("jane").unwrap();
+    let read = async |bytes: usize, room: &Semaphore| {
         let body = Body::from(vec![b' '; bytes]);
-        match within(body, Most::Of(&Arc::new(Semaphore::new(room)), 1 << 10), &all).await {
+        match within(body, Most::Of(room, 16), &seat.share()).await {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
             Err(Missing::TooMuch(status)) => Err(status.code()),
             Err(Missing::Refused(code, _)) => Err(code),
-            Err(Missing::Unheard(_) | Missing::Busy(_) | Missing::Reported(_)) => Err(0),
+            Err(Missing::Unheard(_) | Missing::Busy(_) | Missing::Reported(_) | Missing::Left) => Err(0),
         }
     };
-    let (bytes, held) = read(3000, 4).await.unwrap();
-    assert_eq!((bytes, all.available_permits()), (3000, 3));
-    assert_eq!(read(5000, 4).await.unwrap_err(), 413, "too much for one");
-    assert_eq!(read(4000, 4).await.unwrap_err(), 429, "too much for all");
-    drop(held);
-    assert_eq!(all.available_permits(), 6);
-    assert!(read(4000, 4).await.is_ok());
+    let room = Semaphore::new(16);
+    let (bytes, held) = read(3000, &room).await.unwrap();
+    assert_eq!((bytes, all.left(), room.available_permits()), (3000, 21, 13));
+    assert_eq!(read(5000, &room).await.unwrap_err(), 0, "too much for one cluster");
+    let broken = Body::from_stream(stream::iter([Ok(Bytes::from(vec![b' '; 3000])), Err("broken")]));
+    assert!(within(broken, Most::Of(&room, 16), &seat.share()).await.is_err());
+    assert_eq!((all.left(), room.available_permits()), (21, 13), "what is not read takes nothing");
+    assert_eq!(read(3000, &Semaphore::new(2)).await.unwrap_err(), 413, "too much for one request");
+    let more = [read(4000, &room).await.unwrap(), read(4000, &room).await.unwrap()];
+    assert_eq!(read(4000, &room).await.unwrap_err(), 429, "too much for all");
+    drop((held, more));
+    assert_eq!(all.left(), 24);
+    assert!(read(4000, &Semaphore::new(16)).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_is_too_much_for_one_page_comes_in_several() {
+    let log = Log::default();
+    let mut members = BTreeMap::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        // Of one no page has room.
+        let long: &'static str =
+            Box::leak("x".repeat(if name == "c" { 5000 } else { 1500 }).into_boxed_str());
+        let pods: &'static [&'static str] = Box::leak(Box::new([long]));
+        members.insert(name, member(name, Some(pods), &log).await);
+    }
+    members.insert("g", "http://127.0.0.1:1".to_owned());
+    let mut reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
+    Arc::get_mut(&mut reach.0).unwrap().room = Room::of(100, 8);
+    let hub = answering(Arc::new(reach), ALL).await;
+    let (code, said) = ask(hub, request("GET", "/api/v1/pods")).await;
+    assert_eq!(code, 413, "whoever asks for all gets no part: {said}");
+    let (mut all, mut pages, mut next, mut warnings) = (Vec::new(), 0, String::new(), String::new());
+    loop {
+        let uri = format!("/api/v1/pods?limit=500&continue={next}");
+        let (code, said) = ask(hub, request("GET", &uri)).await;
+        assert_eq!(code.as_u16(), 200, "{said}");
+        warnings.push_str(said["warnings"].as_str().unwrap());
+        let from = |one: &Value| {
+            let from = &one["metadata"]["annotations"]["resource.karmada.io/query-from-cluster"];
+            from.as_str().unwrap_or_else(|| panic!("{one}")).to_owned()
+        };
+        all.extend(said["body"]["items"].as_array().unwrap().iter().map(from));
+        pages += 1;
+        match said["body"]["metadata"]["continue"].as_str() {
+            Some(token) => next = token.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(all, ["a", "b", "d", "e", "f"]);
+    assert!((2..=5).contains(&pages), "{pages}");
+    for missing in ["cluster c is missing: it answers more than 2 KiB", "cluster g is missing"] {
+        assert_eq!(warnings.matches(missing).count(), 1, "{warnings}");
+    }
+    // A later page without answers is one.
+    let token = page::token("g", &("v1".to_owned(), "PodList".to_owned()));
+    let (code, said) = ask(hub, request("GET", &format!("/api/v1/pods?limit=500&continue={token}"))).await;
+    assert_eq!(code, StatusCode::OK, "{said}");
+    let body = &said["body"];
+    assert_eq!(
+        (&body["kind"], &body["items"], &body["metadata"]["continue"]),
+        (&json!("PodList"), &json!([]), &Value::Null)
+    );
+    assert!(said["warnings"].as_str().unwrap().contains("cluster g is missing"));
+    let (code, _) = ask(hub, request("GET", "/api/v1/pods?limit=500&continue=abc")).await;
+    assert_eq!(code, 400);
+}
+
+#[tokio::test]
+async fn a_page_that_is_full_asks_nobody_beyond() {
+    let log = Log::default();
+    let mut members = BTreeMap::new();
+    let long: &'static str = Box::leak("x".repeat(1500).into_boxed_str());
+    let pods: &'static [&'static str] = Box::leak(Box::new([long]));
+    for n in 0..4 * AT_ONCE {
+        let name: &'static str = Box::leak(format!("m{n:03}").into_boxed_str());
+        members.insert(name, member(name, Some(pods), &log).await);
+    }
+    let mut reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 1000, Env::system());
+    Arc::get_mut(&mut reach.0).unwrap().room = Room::of(100, 8);
+    let hub = answering(Arc::new(reach), ALL).await;
+    let (code, said) = ask(hub, request("GET", "/api/v1/pods?limit=500")).await;
+    assert_eq!(code, StatusCode::OK, "{said}");
+    let asked = log.lock().len();
+    assert!(asked <= 2 * AT_ONCE, "{asked}");
 }
 
 /// One that measures too much is missing, and takes nothing from others.

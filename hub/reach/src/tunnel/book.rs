@@ -1,8 +1,10 @@
 //! Which clusters have a tunnel, and which agents have been asked to dial. Says what is to be done, and does nothing.
 //!
-//! There is a row for a cluster while somebody uses it or waits for it, and none otherwise.
+//! There is a row for a cluster while somebody uses it or waits for it, and none otherwise. Requests to many clusters open a
+//! part of all that there may be, and those of one user half of that: others find room, and agents that nobody asked for
+//! themselves are not all woken at once. What is open serves everybody.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use karmada_client::latest;
 use karmada_meta::status::Status;
@@ -18,13 +20,25 @@ pub(super) type Outcome<T> = Option<Result<T, Status>>;
 pub(super) struct Book<T> {
     most: usize,
     rows: HashMap<String, Row<T>>,
+    /// Rows for requests to many, and of those the users'.
+    many: usize,
+    each: HashMap<Arc<str>, usize>,
+    /// When it was looked last what has come to nothing.
+    cleared: Option<Instant>,
 }
+
+/// Between two looks at all rows for requests to many.
+const LOOK: Duration = Duration::from_secs(1);
+/// Of all rows so many are for requests to many clusters.
+const MANY: usize = 4;
 
 /// What is known of one cluster.
 struct Row<T> {
     /// By which its agent was asked.
     number: String,
     stage: Stage<T>,
+    /// By whose request to many clusters it was wanted, if nobody has asked this one alone.
+    many: Option<Arc<str>>,
 }
 
 enum Stage<T> {
@@ -57,17 +71,23 @@ pub(super) enum Unasked {
 impl<T: Clone> Book<T> {
     /// So many clusters at a time.
     pub(super) fn new(most: usize) -> Self {
-        Self { most: most.max(1), rows: HashMap::new() }
+        Self { most: most.max(1), rows: HashMap::new(), many: 0, each: HashMap::new(), cleared: None }
     }
 
-    /// What there is for a cluster. `works`: whether a tunnel still does.
+    /// What there is for a cluster; with the user by whose request to many it is wanted, if it is one. `works`: whether a tunnel
+    /// still does.
     pub(super) fn find(
         &mut self,
-        cluster: &str,
+        (cluster, many): (&str, Option<&str>),
         now: Instant,
         works: impl Fn(&T) -> bool,
         number: impl FnOnce() -> String,
     ) -> Result<Found<T>, Status> {
+        if many.is_none()
+            && let Some(user) = self.rows.get_mut(cluster).and_then(|row| row.many.take())
+        {
+            self.less(&user);
+        }
         match self.rows.get(cluster).map(|row| &row.stage) {
             Some(Stage::Open(tunnel)) if works(tunnel) => return Ok(Found::Open(tunnel.clone())),
             Some(Stage::Called(until, told) | Stage::Coming(until, told)) if *until > now => {
@@ -76,10 +96,7 @@ impl<T: Clone> Book<T> {
             _ => {}
         }
         if self.rows.len() >= self.most && !self.rows.contains_key(cluster) {
-            self.rows.retain(|_, row| match &row.stage {
-                Stage::Called(until, _) | Stage::Coming(until, _) => *until > now,
-                Stage::Open(tunnel) => works(tunnel),
-            });
+            self.clear(now, &works);
             if self.rows.len() >= self.most {
                 return Err(Status::too_many_requests(
                     format!("{} tunnels are open; try again", self.most),
@@ -87,12 +104,79 @@ impl<T: Clone> Book<T> {
                 ));
             }
         }
+        let many = match many {
+            Some(user) => Some(self.one_of_many(cluster, user, now, &works)?),
+            None => None,
+        };
         let (number, until) = (number(), now + CALL);
         let told = latest::Sender::new(None);
         let hears = told.subscribe();
-        let row = Row { number: number.clone(), stage: Stage::Called(until, told) };
+        let row = Row { number: number.clone(), stage: Stage::Called(until, told), many };
+        self.end(cluster);
+        if let Some(user) = &row.many {
+            self.many += 1;
+            *self.each.entry(user.clone()).or_default() += 1;
+        }
         self.rows.insert(cluster.to_owned(), row);
         Ok(Found::Call(number, until, hears))
+    }
+
+    /// Room for a row for a request to many clusters.
+    fn one_of_many(
+        &mut self,
+        cluster: &str,
+        user: &str,
+        now: Instant,
+        works: impl Fn(&T) -> bool,
+    ) -> Result<Arc<str>, Status> {
+        let most = (self.most / MANY).max(2);
+        let is_full =
+            |book: &Self| book.many >= most || book.each.get(user).is_some_and(|count| *count >= most / 2);
+        if is_full(self) && self.cleared.is_none_or(|last| now.duration_since(last) >= LOOK) {
+            self.cleared = Some(now);
+            self.clear(now, works);
+        }
+        if is_full(self) {
+            return Err(Status::too_many_requests(
+                format!(
+                    "cluster {cluster} has no open tunnel, and as many as may be were opened for requests to many clusters: \
+                     ask for it by its name"
+                ),
+                1,
+            ));
+        }
+        Ok(self.each.get_key_value(user).map_or_else(|| user.into(), |(user, _)| user.clone()))
+    }
+
+    /// Takes away what has come to nothing.
+    fn clear(&mut self, now: Instant, works: impl Fn(&T) -> bool) {
+        let is_over = |row: &Row<T>| match &row.stage {
+            Stage::Called(until, _) | Stage::Coming(until, _) => *until <= now,
+            Stage::Open(tunnel) => !works(tunnel),
+        };
+        let over = self.rows.iter().filter(|(_, row)| is_over(row)).map(|(cluster, _)| cluster.clone());
+        for cluster in over.collect::<Vec<_>>() {
+            self.end(&cluster);
+        }
+    }
+
+    /// Takes a row away.
+    fn end(&mut self, cluster: &str) -> Option<Row<T>> {
+        let row = self.rows.remove(cluster)?;
+        if let Some(user) = &row.many {
+            self.less(user);
+        }
+        Some(row)
+    }
+
+    fn less(&mut self, user: &Arc<str>) {
+        self.many -= 1;
+        if let Some(count) = self.each.get_mut(user) {
+            *count -= 1;
+            if *count == 0 {
+                self.each.remove(user);
+            }
+        }
     }
 
     /// An agent has come by a number.
@@ -122,9 +206,7 @@ impl<T: Clone> Book<T> {
         if self.rows.get(cluster).is_none_or(|row| row.number != number) {
             return;
         }
-        if let Some(Row { stage: Stage::Called(_, told) | Stage::Coming(_, told), .. }) =
-            self.rows.remove(cluster)
-        {
+        if let Some(Row { stage: Stage::Called(_, told) | Stage::Coming(_, told), .. }) = self.end(cluster) {
             told.send_replace(Some(Err(why)));
         }
     }
@@ -135,7 +217,11 @@ mod tests {
     use super::*;
 
     fn find(book: &mut Book<u8>, cluster: &str, at: Instant, number: &str) -> String {
-        match book.find(cluster, at, |tunnel| *tunnel != 0, || number.to_owned()) {
+        find_for(book, (cluster, None), at, number)
+    }
+
+    fn find_for(book: &mut Book<u8>, wanted: (&str, Option<&str>), at: Instant, number: &str) -> String {
+        match book.find(wanted, at, |tunnel| *tunnel != 0, || number.to_owned()) {
             Ok(Found::Open(tunnel)) => format!("open {tunnel}"),
             Ok(Found::Wait(..)) => "wait".to_owned(),
             Ok(Found::Call(number, ..)) => format!("call {number}"),
@@ -148,7 +234,7 @@ mod tests {
         let (mut book, start) = (Book::new(10), Instant::now());
         assert_eq!(find(&mut book, "m", start, "a"), "call a");
         assert_eq!(find(&mut book, "m", start + CALL / 2, "b"), "wait");
-        let Ok(Found::Wait(_, hears)) = book.find("m", start, |_| true, String::new) else {
+        let Ok(Found::Wait(_, hears)) = book.find(("m", None), start, |_| true, String::new) else {
             panic!("somebody waits");
         };
         for (cluster, number) in [("m", "b"), ("n", "a"), ("m", "")] {
@@ -193,7 +279,8 @@ mod tests {
     #[test]
     fn whoever_waits_hears_why_it_came_to_nothing() {
         let (mut book, start) = (Book::new(10), Instant::now());
-        let Ok(Found::Call(number, _, hears)) = book.find("m", start, |_: &u8| true, || "a".to_owned())
+        let Ok(Found::Call(number, _, hears)) =
+            book.find(("m", None), start, |_: &u8| true, || "a".to_owned())
         else {
             panic!("it is called");
         };
@@ -210,5 +297,36 @@ mod tests {
         assert_eq!(find(&mut book, "b", start, "3"), "wait");
         // What came to nothing makes room.
         assert_eq!(find(&mut book, "c", start + CALL, "3"), "call 3");
+    }
+
+    #[test]
+    fn requests_to_many_leave_room() {
+        let (mut book, start) = (Book::new(16), Instant::now());
+        let many = |book: &mut Book<u8>, cluster: &str, user: &str, at| {
+            find_for(book, (cluster, Some(user)), at, cluster)
+        };
+        for (cluster, user, want) in [
+            ("a", "jane", "call a"),
+            ("b", "jane", "call b"),
+            ("c", "jane", "429"),
+            ("c", "joe", "call c"),
+            ("a", "joe", "wait"),
+            ("d", "joe", "call d"),
+            ("e", "jim", "429"),
+        ] {
+            assert_eq!(many(&mut book, cluster, user, start), want, "{cluster} {user}");
+        }
+        assert_eq!(find(&mut book, "e", start, "e"), "call e", "one is asked by its name");
+        assert_eq!(many(&mut book, "e", "jim", start), "wait", "what is there serves all");
+        // Whoever is asked by name counts no more.
+        assert_eq!(find(&mut book, "a", start, "x"), "wait");
+        assert_eq!(many(&mut book, "f", "jane", start), "call f");
+        // Nor does what has come to nothing, or has ended.
+        book.comes("b", "b", start).unwrap();
+        assert!(book.opens("b", "b", 1));
+        assert_eq!(many(&mut book, "g", "joe", start + CALL), "call g");
+        book.ends("b", "b", Status::internal("over"));
+        book.ends("g", "g", Status::internal("over"));
+        assert_eq!((book.many, book.each.len()), (0, 0));
     }
 }

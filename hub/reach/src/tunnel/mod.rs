@@ -220,12 +220,13 @@ impl Tunnels {
         CarriedPath { path: extension::TUNNEL_PATH, by: Arc::new(Door(self.clone())) }
     }
 
-    /// A tunnel to a cluster whose agent serves one.
+    /// A tunnel to a cluster whose agent serves one. `many`: the user by whose request to many clusters it is wanted.
     ///
     /// # Errors
-    /// 503 where its agent was not or could not be asked, 504 where it has not come in time.
-    pub(crate) async fn to(self: &Arc<Self>, cluster: &str) -> Result<Tunnel, Status> {
-        let found = self.book.lock().find(cluster, Instant::now(), Tunnel::works, || self.env.uuid())?;
+    /// 429 where so many are open for such requests; 503 where its agent was not or could not be asked, 504 where it has not come in time.
+    pub(crate) async fn to(self: &Arc<Self>, cluster: &str, many: Option<&str>) -> Result<Tunnel, Status> {
+        let number = || self.env.uuid();
+        let found = self.book.lock().find((cluster, many), Instant::now(), Tunnel::works, number)?;
         let (until, hears) = match found {
             Found::Open(tunnel) => return Ok(tunnel),
             Found::Wait(until, hears) => (until, hears),

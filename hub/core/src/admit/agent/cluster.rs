@@ -107,10 +107,11 @@ pub const HUB_CONDITIONS: [&str; 6] = [
 ];
 
 /// Annotations that are a report of the agent's.
-const REPORTS: [&str; 6] = [
+const REPORTS: [&str; 7] = [
     extension::NODES,
     extension::QUOTAS,
     extension::TUNNEL,
+    extension::SEARCH_COPIES,
     extension::LINK,
     extension::VERSION,
     extension::AGENT_UPGRADE,

@@ -87,6 +87,16 @@ fn every_field_of_a_cluster_is_in_the_table() {
         ("metadata.annotations", json!({extension::TUNNEL_CALL: "1"}), json!({}), "no", "no", "no", "no"),
         (
             "metadata.annotations",
+            json!({}),
+            json!({extension::SEARCH_COPIES: "true"}),
+            "yes",
+            "yes",
+            "yes",
+            "yes",
+        ),
+        ("metadata.annotations", json!({extension::SEARCHED: "[]"}), json!({}), "no", "no", "no", "no"),
+        (
+            "metadata.annotations",
             json!({extension::AGENT_UPGRADE: "{}"}),
             json!({extension::AGENT_UPGRADE: "{\"mode\":\"on\"}"}),
             "yes",

@@ -1,4 +1,8 @@
-//! Which clusters are searched for a kind, and in which version a list of objects of several clusters is. Pure.
+//! Which clusters are searched for a kind, in which version a list of objects of several clusters is, and how agents tell the hub
+//! of what is searched on their members ([`told`]). Pure.
+
+pub mod telling;
+pub mod told;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,6 +11,7 @@ use std::{
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use karmada_api::{cluster::Cluster, policy::ClusterAffinity, search::ResourceRegistrySpec};
+use serde::{Deserialize, Serialize};
 
 use crate::affinity;
 
@@ -22,18 +27,60 @@ pub struct Sought<'a> {
 }
 
 /// What is searched on a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Followed {
     /// Group and version.
     pub api_version: String,
     /// Kind.
     pub kind: String,
     /// In this namespace; in all, or in none, when empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
 }
 
+impl Followed {
+    /// What it takes in a question, in bytes, about.
+    fn asks(&self) -> usize {
+        AROUND + self.api_version.len() + self.kind.len() + self.namespace.len()
+    }
+
+    /// Its group and version, where they are written as objects name them.
+    pub fn group_version(&self) -> Option<(&str, &str)> {
+        let (group, version) = match self.api_version.split_once('/') {
+            Some(("", _)) => return None,
+            Some(both) => both,
+            None => ("", self.api_version.as_str()),
+        };
+        (!version.is_empty() && !version.contains('/')).then_some((group, version))
+    }
+
+    /// Whether it can be told of, whoever has it searched. Secrets stay on their member; what is called otherwise than objects are
+    /// might be one of them.
+    pub fn may_leave(&self) -> bool {
+        let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'/' | b'_');
+        let names = [&self.api_version, &self.kind, &self.namespace];
+        names.iter().all(|name| name.len() <= NAME && name.bytes().all(plain))
+            && self.group_version().is_some_and(|(group, _)| (group, self.kind.as_str()) != ("", "Secret"))
+    }
+
+    /// Whether what a member has by that name, in this group and version, is what is meant and can be told of.
+    pub fn is(&self, group: &str, version: &str, plural: &str) -> bool {
+        self.may_leave()
+            && self.group_version() == Some((group, version))
+            && (group, plural) != ("", "secrets")
+    }
+}
+
+/// The longest name of a kind, its group and version, or a namespace, in bytes.
+const NAME: usize = 253;
+
+/// What stands around names in a question, and the longest question, in bytes: it is in each Cluster.
+const AROUND: usize = 48;
+const QUESTION: usize = 4 << 10;
+
 /// So much is followed on a cluster at most; the rest is asked for.
-const FOLLOWED: usize = 32;
+pub const FOLLOWED: usize = 32;
 
 /// Registries by what they have searched, so that a search looks at those alone that are about its kind.
 #[derive(Clone, Debug, Default)]
@@ -83,24 +130,26 @@ impl Registries {
             is_kept(spec) && affinity::matches(&spec.target_cluster, cluster)
         };
         let selectors = self.all.values().filter(here).flat_map(|spec| &spec.resource_selectors);
-        let selectors =
-            selectors.filter(|one| (one.api_version.as_str(), one.kind.as_str()) != ("v1", "Secret"));
-        let mut all: BTreeSet<Followed> = selectors
-            .map(|one| Followed {
-                api_version: one.api_version.clone(),
-                kind: one.kind.clone(),
-                namespace: one.namespace.clone(),
-            })
-            .collect();
-        let whole: Vec<Followed> = all.iter().filter(|one| one.namespace.is_empty()).cloned().collect();
-        for Followed { api_version, kind, .. } in whole {
-            let is_within = |one: &Followed| one.api_version == api_version && one.kind == kind;
-            all.retain(|one| one.namespace.is_empty() || !is_within(one));
+        let selectors = selectors.map(|one| Followed {
+            api_version: one.api_version.clone(),
+            kind: one.kind.clone(),
+            namespace: one.namespace.clone(),
+        });
+        let all: BTreeSet<Followed> = selectors.filter(Followed::may_leave).collect();
+        let (mut kept, mut left) = (Vec::<Followed>::new(), QUESTION);
+        for one in all {
+            // All namespaces stand before each of them.
+            let is_within = kept.last().is_some_and(|last| {
+                last.namespace.is_empty() && (&last.api_version, &last.kind) == (&one.api_version, &one.kind)
+            });
+            if is_within {
+                continue;
+            }
+            let Some(rest) = left.checked_sub(one.asks()).filter(|_| kept.len() < FOLLOWED) else { break };
+            left = rest;
+            kept.push(one);
         }
-        while all.len() > FOLLOWED {
-            all.pop_last();
-        }
-        all
+        kept.into_iter().collect()
     }
 }
 
@@ -222,6 +271,7 @@ mod tests {
         let specs = [
             registry("a", "v1", "Pod", "shop"),
             registry("a", "v1", "Secret", ""),
+            registry("a", "/v1", "Secret", ""),
             registry("a", "apps/v1", "Deployment", "shop"),
             registry("a", "apps/v1", "Deployment", "till"),
             registry("b", "v1", "Pod", ""),
@@ -244,6 +294,49 @@ mod tests {
         }
         let cluster = Cluster::new("c", Default::default());
         assert_eq!(registries.followed_on(&cluster).len(), FOLLOWED);
+        let long = format!("{}.example/v1", "x".repeat(200));
+        for n in 0..100 {
+            registries.set(&format!("long-{n}"), Some(registry("d", &long, &format!("K{n}"), "")));
+        }
+        let followed = registries.followed_on(&Cluster::new("d", Default::default()));
+        let question = told::question(&followed).unwrap();
+        assert!(question.len() <= QUESTION && followed.len() > 10, "{question}");
+    }
+
+    #[test]
+    fn what_stays_on_its_member() {
+        let of = |api_version: &str, kind: &str| Followed {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: String::new(),
+        };
+        let long = "x".repeat(NAME + 1);
+        for (what, leaves) in [
+            (of("v1", "Pod"), true),
+            (of("v1", "Secret"), false),
+            (of("/v1", "Secret"), false),
+            (of("/v1", "Pod"), false),
+            (of("apps/v1", "Deployment"), true),
+            (of("x.example/v1", "Secret"), true),
+            (of("apps/v1/", "Deployment"), false),
+            (of("apps/", "Deployment"), false),
+            (of("", "Pod"), false),
+            (of("v1", &long), false),
+            (of("v1", "Po\"d"), false),
+        ] {
+            assert_eq!(what.may_leave(), leaves, "{what:?}");
+        }
+        // As the member has it.
+        for (what, (group, version, plural), is) in [
+            (of("v1", "Pod"), ("", "v1", "pods"), true),
+            (of("apps/v1", "Deployment"), ("apps", "v1", "deployments"), true),
+            (of("v1", "Hidden"), ("", "v1", "secrets"), false),
+            (of("/v1", "Pod"), ("", "v1", "pods"), false),
+            (of("apps/v1", "Deployment"), ("", "v1", "deployments"), false),
+            (of("apps/v1", "Deployment"), ("apps", "v2", "deployments"), false),
+        ] {
+            assert_eq!(what.is(group, version, plural), is, "{what:?} {plural}");
+        }
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! Asks agents for what is searched on their members, in an annotation of their Clusters.
+//!
+//! Asked are those that say that they tell, and no Cluster is written that asks for the right kinds already. What is expected of an
+//! agent is known here before it is asked.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use karmada_api::consts::extension;
+use karmada_client::{Error, WorkQueue};
+use karmada_core::search::told;
+use karmada_meta::object;
+use karmada_objects::{Part, key::Key, kinds::CLUSTERS};
+use serde_json::Value;
+use tokio::{task::yield_now, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::Reported;
+use crate::{
+    controllers::{Context, Next, work},
+    known::heads::ClusterHead,
+    write::Writer,
+};
+
+/// Clusters that are worked on at a time.
+const WORKERS: usize = 4;
+/// Registries that change together are looked at once.
+const TOGETHER: Duration = Duration::from_secs(1);
+/// They mean all Clusters, which are written one after another, and whose agents all begin: no more than these in a second.
+const A_SECOND: u32 = 50;
+
+/// See the module.
+pub(crate) struct Asking {
+    writer: Arc<Writer>,
+    queue: WorkQueue<String>,
+    reported: Arc<Reported>,
+}
+
+/// Whether its agent can be asked.
+fn tells(head: &ClusterHead) -> bool {
+    let wanted = head.annotation(extension::TUNNEL_WANTED);
+    !head.is_pushed()
+        && !head.deleting
+        && head.annotation(extension::SEARCH_COPIES) == Some("true")
+        && matches!(wanted, None | Some("read-only" | "full"))
+}
+
+impl Asking {
+    /// One that hears of the context's Clusters from now on.
+    pub(crate) fn new(context: &Context, reported: &Arc<Reported>) -> Self {
+        let writer = context.writer.clone();
+        let queue: WorkQueue<String> = WorkQueue::new(writer.env.clone());
+        let clusters = queue.clone();
+        writer.known.clusters.listen(move |change| {
+            let is_asked =
+                |head: &Arc<ClusterHead>| head.annotation(extension::SEARCHED).is_some() || tells(head);
+            if change.old.is_some_and(is_asked) || change.new.is_some_and(is_asked) {
+                clusters.add(change.key.name.clone());
+            }
+        });
+        context.figures.queue("searched", &queue);
+        Self { writer, queue, reported: reported.clone() }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = self.writer.known.clusters.synced() => {}
+        }
+        tokio::select! {
+            biased;
+            () = work("searched", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)) => {}
+            () = self.follow() => {}
+        }
+        self.reported.clear();
+    }
+
+    /// Looks at all that can be asked when other kinds are searched.
+    async fn follow(&self) {
+        let mut changed = self.reported.searched.changes();
+        while changed.changed().await.is_ok() {
+            sleep(TOGETHER).await;
+            drop(changed.borrow_and_update());
+            for page in self.writer.known.clusters.pages(None) {
+                for (key, _) in page.iter().filter(|(_, head)| tells(head)) {
+                    self.queue.add(key.name.clone());
+                    sleep(Duration::from_secs(1) / A_SECOND).await;
+                }
+                yield_now().await;
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn reconcile(&self, name: String) -> Result<Next, Error> {
+        let Some(head) = self.writer.known.clusters.get(&Key::cluster_scoped(name.as_str())) else {
+            self.reported.expect(&name, "", BTreeSet::new(), false);
+            return Ok(Next::Done);
+        };
+        let wanted = match tells(&head) {
+            true => self.reported.searched.followed_on(&head.cluster),
+            false => BTreeSet::new(),
+        };
+        let question = told::question(&wanted);
+        let uid = head.cluster.metadata.uid.as_deref().unwrap_or_default();
+        self.reported.expect(&name, uid, wanted, head.reporting());
+        if head.annotation(extension::SEARCHED) == question.as_deref() {
+            return Ok(Next::Done);
+        }
+        let change = |live: &mut Value| {
+            if object::annotation(live, extension::SEARCHED) == question.as_deref() {
+                return false;
+            }
+            match &question {
+                Some(question) => object::set_annotation(live, extension::SEARCHED, question.as_str()),
+                None => drop(object::remove_annotation(live, extension::SEARCHED)),
+            }
+            true
+        };
+        self.writer.objects.modify(&CLUSTERS, &Key::cluster_scoped(name), Part::Main, change).await?;
+        Ok(Next::Done)
+    }
+}
