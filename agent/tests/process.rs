@@ -415,18 +415,17 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
         output(&["support-bundle", bundle.to_str().unwrap(), "-o", "json", "--address", &health.to_string()]);
     let told = json(&written);
     assert_eq!(told["bytes"], std::fs::metadata(&bundle).unwrap().len(), "{told}");
-    let hold = |more: &[&str]| {
-        let kubeconfig = kubeconfigs.1.to_str().unwrap();
-        let usual =
-            ["-o", "json", "--kubeconfig", kubeconfig, "--address", &health.to_string()].map(str::to_owned);
-        let all: Vec<&str> =
-            ["hold"].into_iter().chain(more.iter().copied()).chain(usual.iter().map(|s| &**s)).collect();
-        json(&output(&all))
+    // The member is served by this thread.
+    let hold = async |more: &[&str]| {
+        let usual = ["-o", "json", "--kubeconfig", kubeconfigs.1.to_str().unwrap(), "--address"];
+        let mut command = Command::new(PROGRAM);
+        command.arg("hold").args(more).args(usual).arg(health.to_string());
+        json(&tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap())
     };
-    let held = hold(&["on", "--why=router", "--for=2h"]);
+    let held = hold(&["on", "--why=router", "--for=2h"]).await;
     assert_eq!((&held["cluster"], &held["held"]), (&json!("m1"), &json!(true)), "{held}");
     assert!(held["until"].is_string() && held["message"].as_str().unwrap().contains("router"), "{held}");
-    let free = hold(&["off"]);
+    let free = hold(&["off"]).await;
     assert_eq!(free, json!({"cluster": "m1", "held": false, "message": null, "until": null}));
     let mut text = Vec::new();
     flate2::read::GzDecoder::new(std::fs::File::open(&bundle).unwrap()).read_to_end(&mut text).unwrap();
