@@ -88,6 +88,11 @@ impl Drop for Agent {
 
 impl Agent {
     fn start(hub: &Path, member: &Path, more: &[&str]) -> Self {
+        Self::telling(hub, member, more, Stdio::null())
+    }
+
+    /// One whose log goes there.
+    fn telling(hub: &Path, member: &Path, more: &[&str], log: impl Into<Stdio>) -> Self {
         let child = Command::new(PROGRAM)
             .args(["--cluster-name", "m1", "--metrics-bind-address", "0", "--karmada-kubeconfig"])
             .arg(hub)
@@ -95,7 +100,7 @@ impl Agent {
             .arg(member)
             .args(more)
             .stdin(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .unwrap();
         Self(child)
@@ -215,18 +220,9 @@ async fn another_clusters_kubeconfig_is_not_followed() {
         std::fs::rename(&draft, &file).unwrap();
     };
     leads_to(member.kubeconfig("admin", "system:masters"));
-    let _agent = Agent(
-        Command::new(PROGRAM)
-            .args(["--cluster-name=m1", "--metrics-bind-address=0", "--health-probe-bind-address=0"])
-            .arg("--karmada-kubeconfig")
-            .arg(hub.kubeconfig("system:karmada:agent:m1", "system:karmada:agents"))
-            .arg("--kubeconfig")
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap(),
-    );
+    let credential = hub.kubeconfig("system:karmada:agent:m1", "system:karmada:agents");
+    let to = std::fs::File::create(&log).unwrap();
+    let _agent = Agent::telling(&credential, &file, &["--health-probe-bind-address=0"], to);
     let works = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
     let is_brought = async |name: &str| {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
@@ -415,18 +411,17 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
         output(&["support-bundle", bundle.to_str().unwrap(), "-o", "json", "--address", &health.to_string()]);
     let told = json(&written);
     assert_eq!(told["bytes"], std::fs::metadata(&bundle).unwrap().len(), "{told}");
-    let hold = |more: &[&str]| {
-        let kubeconfig = kubeconfigs.1.to_str().unwrap();
-        let usual =
-            ["-o", "json", "--kubeconfig", kubeconfig, "--address", &health.to_string()].map(str::to_owned);
-        let all: Vec<&str> =
-            ["hold"].into_iter().chain(more.iter().copied()).chain(usual.iter().map(|s| &**s)).collect();
-        json(&output(&all))
+    // The member is served by this thread.
+    let hold = async |more: &[&str]| {
+        let usual = ["-o", "json", "--kubeconfig", kubeconfigs.1.to_str().unwrap(), "--address"];
+        let mut command = Command::new(PROGRAM);
+        command.arg("hold").args(more).args(usual).arg(health.to_string());
+        json(&tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap())
     };
-    let held = hold(&["on", "--why=router", "--for=2h"]);
+    let held = hold(&["on", "--why=router", "--for=2h"]).await;
     assert_eq!((&held["cluster"], &held["held"]), (&json!("m1"), &json!(true)), "{held}");
     assert!(held["until"].is_string() && held["message"].as_str().unwrap().contains("router"), "{held}");
-    let free = hold(&["off"]);
+    let free = hold(&["off"]).await;
     assert_eq!(free, json!({"cluster": "m1", "held": false, "message": null, "until": null}));
     let mut text = Vec::new();
     flate2::read::GzDecoder::new(std::fs::File::open(&bundle).unwrap()).read_to_end(&mut text).unwrap();
@@ -534,23 +529,9 @@ async fn what_is_wrong_is_said_before_anything_is_waited_for() {
     let text = std::fs::read_to_string(&file).unwrap().replace(&member.url, "https://127.0.0.1:1");
     std::fs::write(&file, text).unwrap();
     let (log, missing) = (dir.path().join("log"), dir.path().join("missing.kubeconfig"));
-    let mut agent = Agent(
-        Command::new(PROGRAM)
-            .args([
-                "--cluster-name=m1",
-                "--state=secrets",
-                "--metrics-bind-address=0",
-                "--health-probe-bind-address=0",
-            ])
-            .arg("--karmada-kubeconfig")
-            .arg(&missing)
-            .arg("--kubeconfig")
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap(),
-    );
+    let to = std::fs::File::create(&log).unwrap();
+    let mut agent =
+        Agent::telling(&missing, &file, &["--state=secrets", "--health-probe-bind-address=0"], to);
     let said = || std::fs::read_to_string(&log).unwrap();
     let words = format!("{}: kubeconfig: cannot read the file", missing.display());
     eventually("it says what is wrong", async || said().contains(&words)).await;

@@ -111,7 +111,7 @@ async fn a_hub_from_start_to_stop() {
     let lines = String::from_utf8_lossy(&revoked.stdout).into_owned();
     assert!(revoked.status.success() && lines.contains("cluster/m credentials revoked"), "{lines}");
     let notes = String::from_utf8_lossy(&revoked.stderr).into_owned();
-    assert!(notes.contains("there is no Cluster m;"), "it may be misspelled: {notes}");
+    assert!(notes.contains("there is no Cluster m."), "it may be misspelled: {notes}");
     complaint(&run(&["get", "works", "-n", "karmada-es-m", "--kubeconfig", agent_config]), 1, "was revoked");
     assert!(run(&["credentials", "--data-dir", text, "--cluster", "m", "-o", agent_config]).status.success());
     assert!(run(&["get", "works", "-n", "karmada-es-m", "--kubeconfig", agent_config]).status.success());

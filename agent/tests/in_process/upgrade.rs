@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, eventually};
+use crate::world::{Running, World, eventually};
 
 const OWN: &str = "/apis/apps/v1/namespaces/karmada-system/deployments/karmada-agent";
 const CLUSTER: &str = "/apis/cluster.karmada.io/v1alpha1/clusters/m1";
@@ -42,6 +42,15 @@ fn config(world: &World, version: &str) -> AgentConfig {
     let deployment = ("karmada-system".to_owned(), "karmada-agent".to_owned());
     let upgrade = Upgrade { mode: Mode::On, deployment, aside: CancellationToken::new() };
     AgentConfig { version: version.to_owned(), upgrade: Some(upgrade), ..world.config() }
+}
+
+/// A member with an agent of the old version that is at work.
+async fn installed_and_active() -> (World, Running) {
+    let world = World::new().await;
+    installed(&world, OLD, json!({}), json!({})).await;
+    let agent = world.agent(config(&world, "0.1.0"));
+    agent.phase(Phase::Active).await;
+    (world, agent)
 }
 
 async fn offer(world: &World) {
@@ -82,10 +91,7 @@ async fn undo(world: &World) {
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_cluster_that_was_silent_takes_a_version() {
-    let world = World::new().await;
-    installed(&world, OLD, json!({}), json!({})).await;
-    let agent = world.agent(config(&world, "0.1.0"));
-    agent.phase(Phase::Active).await;
+    let (world, agent) = installed_and_active().await;
     sleep(MINUTE).await;
     // Nothing new comes over the connection that is there then.
     world.wire.cut();
@@ -101,10 +107,7 @@ async fn a_quiet_cluster_that_was_silent_takes_a_version() {
 
 #[tokio::test(start_paused = true)]
 async fn time_without_a_link_before_a_start_is_no_failure() {
-    let world = World::new().await;
-    installed(&world, OLD, json!({}), json!({})).await;
-    let agent = world.agent(config(&world, "0.1.0"));
-    agent.phase(Phase::Active).await;
+    let (world, agent) = installed_and_active().await;
     offer(&world).await;
     is_tried(&world).await;
     sleep(MINUTE * 5).await;
@@ -130,10 +133,7 @@ async fn time_without_a_link_before_a_start_is_no_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn who_deploys_the_agent_during_a_trial_is_given_way() {
-    let world = World::new().await;
-    installed(&world, OLD, json!({}), json!({})).await;
-    let agent = world.agent(config(&world, "0.1.0"));
-    agent.phase(Phase::Active).await;
+    let (world, agent) = installed_and_active().await;
     offer(&world).await;
     is_tried(&world).await;
     undo(&world).await;

@@ -99,8 +99,11 @@ async fn a_change_goes_from_wave_to_wave() {
         world.member_until(member, &deployment_path("web"), "of 3 replicas", SETTLED, scaled).await;
     }
     assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    let is_new = |o: &Value| image_of(o) == "web:2";
+    // The pilot is watched anew from when its new replicas are ready, if that was seen.
+    let watched = LONG + SETTLED;
     for member in 1..4 {
-        has(&world, member, "web:2").await;
+        world.member_until(member, &deployment_path("web"), "of web:2", watched, is_new).await;
     }
     stands(&world, "Complete").await;
     event(
