@@ -32,11 +32,11 @@ use super::{
         Shared, Told, Wanted,
         metrics::{NAME, OF_ONE},
     },
-    Among, Asker, Missing, Most, Question, Silent,
+    Among, Asker, Missing, Most, Question, Silent, Takes,
     asked::{self, Asked, Place},
     decoded::{Decoded, Stamp},
     draw, merge, nobody, portions,
-    room::{Held, Share},
+    room::Share,
     unheard, warn, whole, within,
 };
 
@@ -162,11 +162,14 @@ async fn one(
 }
 
 /// Reads an answer that is to be taken apart. One that is too long is its member's own matter.
-async fn apart(answer: Response<Body>, room: &Semaphore, all: &Share) -> Result<(Bytes, Vec<Held>), Missing> {
-    let (bytes, held) = within(answer.into_body(), Most::One(APART), all).await?;
-    let kibibytes = u32::try_from(bytes.len().div_ceil(1 << 10)).unwrap_or(u32::MAX);
-    draw(room, kibibytes, ALL_APART)?;
-    Ok((bytes, held))
+async fn apart(
+    answer: Response<Body>,
+    room: &Arc<Semaphore>,
+    all: &Share,
+) -> Result<(Bytes, Takes), Missing> {
+    let (bytes, mut takes) = within(answer.into_body(), Most::One(APART), all).await?;
+    takes.of_request.push(draw(room, bytes.len().div_ceil(1 << 10), ALL_APART)?);
+    Ok((bytes, takes))
 }
 
 /// That there is nothing, as far as those say that have answered.
@@ -580,7 +583,7 @@ async fn sums(
     // What is measured now says best whose it is.
     for (_, (values, permits)) in found {
         all.extend(values);
-        held.extend(permits);
+        held.push(permits);
     }
     all.append(&mut told_all);
     if all.is_empty() {

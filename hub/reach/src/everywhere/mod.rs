@@ -36,7 +36,7 @@ use karmada_apiserver::{
 use karmada_meta::{status::Status, text};
 use parking_lot::Mutex;
 use tokio::{
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::spawn_blocking,
     time::{Instant, sleep_until, timeout},
 };
@@ -254,7 +254,7 @@ pub(super) async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, S
 /// Parts of a list by their clusters, what they take of the room for answers, and whose is missing.
 struct Portions {
     all: Vec<(String, merge::Portion)>,
-    held: Vec<(String, Vec<room::Held>)>,
+    held: Vec<(String, Takes)>,
     silent: Silent,
     /// Of which what the hub keeps was taken.
     kept: copies::Kept,
@@ -461,7 +461,7 @@ fn sort_in<T>(
 #[derive(Clone, Copy)]
 enum Most<'a> {
     /// What all answers to a request may have together, of so many KiB.
-    Of(&'a Semaphore, usize),
+    Of(&'a Arc<Semaphore>, usize),
     /// So many KiB: a longer one counts as not heard, and takes nothing from others.
     One(usize),
 }
@@ -469,39 +469,32 @@ enum Most<'a> {
 /// Of what the answers to a request may take, one cluster's may have this part: none of them makes the others' too much.
 const PART: usize = 4;
 
+/// What an answer takes of the room for all and of that of its request. It is given back when it is dropped: whoever answers
+/// rubbish, or too late, takes nothing from others.
+#[derive(Debug, Default)]
+struct Takes {
+    of_all: Vec<room::Held>,
+    of_request: Vec<OwnedSemaphorePermit>,
+}
+
 /// Takes so many KiB of what all answers to a request may have.
-fn draw(room: &Semaphore, kibibytes: u32, most: usize) -> Result<(), Missing> {
-    match room.try_acquire_many(kibibytes) {
-        Ok(permit) => {
-            permit.forget();
-            Ok(())
-        }
-        Err(_) => Err(Missing::TooMuch(Box::new(Status::too_large(format!(
+fn draw(room: &Arc<Semaphore>, kibibytes: usize, most: usize) -> Result<OwnedSemaphorePermit, Missing> {
+    let kibibytes = u32::try_from(kibibytes).unwrap_or(u32::MAX);
+    room.clone().try_acquire_many_owned(kibibytes).map_err(|_| {
+        Missing::TooMuch(Box::new(Status::too_large(format!(
             "what all clusters answer is more than {} MiB: ask for one namespace, by labels, or cluster by cluster",
             most >> 10
         ))))
     })
 }
 
-/// What one answer has drawn of the room of a request. It is given back, unless it is read to its end.
-struct Drawn<'a>(Option<&'a Semaphore>, usize);
-
-impl Drop for Drawn<'_> {
-    fn drop(&mut self) {
-        if let Some(room) = self.0 {
-            room.add_permits(self.1);
-        }
-    }
-}
-
 /// Reads a body, as far as there is room for it; what it takes.
-async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Vec<room::Held>), Missing> {
-    let (mut bytes, mut counted, mut held) = (Vec::new(), 0, Vec::new());
-    let (room, one) = match most {
-        Most::Of(room, most) => (Some((room, most)), most / PART),
-        Most::One(most) => (None, most),
+async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Takes), Missing> {
+    let (mut bytes, mut counted, mut takes) = (Vec::new(), 0, Takes::default());
+    let one = match most {
+        Most::Of(_, most) => most / PART,
+        Most::One(most) => most,
     };
-    let mut drawn = Drawn(room.map(|(room, _)| room), 0);
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
@@ -511,20 +504,15 @@ async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Vec<r
         bytes.extend_from_slice(&part);
         let more = bytes.len().div_ceil(1 << 10) - counted;
         counted += more;
-        if let Some((room, most)) = room {
-            draw(room, u32::try_from(more).unwrap_or(u32::MAX), most)?;
-            drawn.1 = counted;
+        if let Most::Of(room, most) = most {
+            takes.of_request.push(draw(room, more, most)?);
         }
-        match all.take(more) {
-            Some(taken) => held.push(taken),
-            None => {
-                let full = "too much is being put together for all clusters; try again";
-                return Err(Missing::TooMuch(Box::new(Status::too_many_requests(full, 1))));
-            }
-        }
+        takes.of_all.push(all.take(more).ok_or_else(|| {
+            let full = "too much is being put together for all clusters; try again";
+            Missing::TooMuch(Box::new(Status::too_many_requests(full, 1)))
+        })?);
     }
-    drawn.0 = None;
-    Ok((bytes.into(), held))
+    Ok((bytes.into(), takes))
 }
 
 /// Which member has an object.

@@ -395,7 +395,7 @@ async fn where_nobody_answers_that_is_said() {
 async fn what_is_put_together_is_bounded() {
     let all = Room::of(24, 16);
     let seat = all.seat("jane").unwrap();
-    let read = async |bytes: usize, room: &Semaphore| {
+    let read = async |bytes: usize, room: &Arc<Semaphore>| {
         let body = Body::from(vec![b' '; bytes]);
         match within(body, Most::Of(room, 16), &seat.share()).await {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
@@ -404,19 +404,19 @@ async fn what_is_put_together_is_bounded() {
             Err(Missing::Unheard(_) | Missing::Busy(_) | Missing::Reported(_) | Missing::Left) => Err(0),
         }
     };
-    let room = Semaphore::new(16);
+    let room = Arc::new(Semaphore::new(16));
     let (bytes, held) = read(3000, &room).await.unwrap();
     assert_eq!((bytes, all.left(), room.available_permits()), (3000, 21, 13));
     assert_eq!(read(5000, &room).await.unwrap_err(), 0, "too much for one cluster");
     let broken = Body::from_stream(stream::iter([Ok(Bytes::from(vec![b' '; 3000])), Err("broken")]));
     assert!(within(broken, Most::Of(&room, 16), &seat.share()).await.is_err());
     assert_eq!((all.left(), room.available_permits()), (21, 13), "what is not read takes nothing");
-    assert_eq!(read(3000, &Semaphore::new(2)).await.unwrap_err(), 413, "too much for one request");
+    assert_eq!(read(3000, &Arc::new(Semaphore::new(2))).await.unwrap_err(), 413, "too much for one request");
     let more = [read(4000, &room).await.unwrap(), read(4000, &room).await.unwrap()];
     assert_eq!(read(4000, &room).await.unwrap_err(), 429, "too much for all");
     drop((held, more));
     assert_eq!(all.left(), 24);
-    assert!(read(4000, &Semaphore::new(16)).await.is_ok());
+    assert!(read(4000, &Arc::new(Semaphore::new(16))).await.is_ok());
 }
 
 #[tokio::test]
@@ -494,24 +494,27 @@ async fn a_page_that_is_full_asks_nobody_beyond() {
 /// One that measures too much is missing, and takes nothing from others.
 #[tokio::test]
 async fn an_answer_that_is_too_long_takes_no_room() {
-    let (room, all) = (Arc::new(Semaphore::new(8)), Arc::new(Semaphore::new(100)));
+    let all = Room::of(1000, 500);
+    let share = all.seat("jane").unwrap().share();
+    let room = Arc::new(Semaphore::new(8));
+    let most = 4 * PART;
     let read = async |bytes: usize| {
         let parts = (0..bytes >> 10).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 10]));
-        within(Body::from_stream(stream::iter(parts)), Most::Of(&room, 4), &all)
+        within(Body::from_stream(stream::iter(parts)), Most::Of(&room, most), &share)
             .await
             .map(|(bytes, held)| (bytes.len(), held))
     };
     assert!(matches!(read(5 << 10).await, Err(Missing::Unheard(why)) if why.contains("more than 4 KiB")));
-    assert_eq!((room.available_permits(), all.available_permits()), (8, 100));
+    assert_eq!((room.available_permits(), all.left()), (8, 1000));
     let broken = stream::iter([Ok(vec![b' '; 3 << 10]), Err(std::io::Error::other("gone"))]);
-    let broken = within(Body::from_stream(broken), Most::Of(&room, 4), &all).await;
+    let broken = within(Body::from_stream(broken), Most::Of(&room, most), &share).await;
     assert!(matches!(broken, Err(Missing::Unheard(_))));
     assert_eq!(room.available_permits(), 8);
     // One that comes too late is dropped while it is read, one that is rubbish when it has been.
     let slow = stream::iter([Ok::<_, std::io::Error>(vec![b' '; 3 << 10])]).chain(stream::pending());
-    assert!(within(Body::from_stream(slow), Most::Of(&room, 4), &all).now_or_never().is_none());
+    assert!(within(Body::from_stream(slow), Most::Of(&room, most), &share).now_or_never().is_none());
     drop(read(4 << 10).await);
-    assert_eq!((room.available_permits(), all.available_permits()), (8, 100));
+    assert_eq!((room.available_permits(), all.left()), (8, 1000));
     let (one, two) = (read(4 << 10).await, read(4 << 10).await);
     assert!(matches!((&one, &two), (Ok((4096, _)), Ok((4096, _)))));
     assert!(matches!(read(1 << 10).await, Err(Missing::TooMuch(_))), "all of them within their own bounds");
