@@ -482,8 +482,7 @@ impl Course {
     /// Waits until there are bytes for these of parts, and for the words beside them. Where that takes long the hub hears that it
     /// was not told all.
     async fn afford(&self, bytes: usize, begun: Instant, line: &mut Line) {
-        loop {
-            let Err(wait) = self.searched.spending.take(bytes + HEAD, Matter::Copy) else { break };
+        while let Err(wait) = self.searched.spending.take(bytes + HEAD, Matter::Copy) {
             let is_late = begun.elapsed() >= LATE;
             if line.next <= Instant::now() || (is_late && self.state.lock().telling.overstates()) {
                 self.say(line).await;

@@ -137,7 +137,7 @@ fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resul
 
 /// Reads objects. There are no more of them than can be some.
 fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<RawValue>>, D::Error> {
-    list(deserializer, |object: &Box<RawValue>, _| match object.get().len() < SMALLEST {
+    list::<_, Box<RawValue>>(deserializer, |object, _| match object.get().len() < SMALLEST {
         true => Err("an object without a name".to_owned()),
         false => Ok(()),
     })

@@ -129,7 +129,7 @@ impl Kept {
     /// One more; why its member has not answered, if it was asked.
     pub(super) fn adds(&mut self, cluster: &str, copy: &Copy, why: Option<&str>) {
         let age = copy.copied.age.unwrap_or_default();
-        self.0.insert(cluster.to_owned(), (age, why.map(|why| text::line(why, WORDS).to_string())));
+        self.0.insert(cluster.to_owned(), (age, why.map(|why| text::line(why, WORDS))));
     }
 
     /// Whether something was taken of a cluster's.

@@ -155,9 +155,9 @@ fn what_is_current_is_said_to_be_and_for_a_while() {
         (Word { number: 1, ..word.clone() }, vec![pods()]),
         (Word { course: "d".to_owned(), ..word.clone() }, vec![pods()]),
     ] {
-        assert_eq!(kept.hear(&[word.clone()], now, HOLDS), []);
+        assert_eq!(kept.hear(std::slice::from_ref(&word), now, HOLDS), []);
         assert_eq!(as_of(&kept, 500), None);
-        assert_eq!(kept.hear(&[other.clone()], now, HOLDS), again, "{other:?}");
+        assert_eq!(kept.hear(std::slice::from_ref(&other), now, HOLDS), again, "{other:?}");
         assert_eq!(as_of(&kept, 500), Some(1500), "{other:?}");
     }
     assert_eq!(kept.hear(&[word], now, HOLDS), []);
