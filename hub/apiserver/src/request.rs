@@ -9,8 +9,6 @@ use std::borrow::Cow;
 use http::Method;
 use karmada_meta::{fields::FieldSelector, status::Status};
 
-use crate::subresources;
-
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
@@ -237,9 +235,6 @@ impl RequestInfo {
         }
         info.class = match info.verb.as_str() {
             "watch" => Class::Watch,
-            _ if subresources::row(&info.subresource).is_some_and(|row| row.long_running) => {
-                Class::LongRunning
-            }
             _ => Class::Short,
         };
         info

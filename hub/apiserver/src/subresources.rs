@@ -1,5 +1,6 @@
 //! The subresources that are served, as a table. Which kind has which of them, and with which verbs, is the kind's own
-//! business ([`Kind::subresources`]); what this server cannot do (most need nodes) is not in the table.
+//! business ([`Kind::subresources`]); what this server cannot do (most need nodes) is not in the table. Those that others answer,
+//! whose paths may go on behind the name and whose answers may last (`clusters/proxy`), are [`crate::carried`]'s.
 //!
 //! Stands below what documents them and what answers them.
 
@@ -25,14 +26,9 @@ pub(crate) struct Row {
     pub(crate) sort: Sort,
     /// What can be done with it here, of what a kind offers.
     pub(crate) verbs: &'static [&'static str],
-    /// Whether the path may go on behind its name.
-    pub(crate) deep: bool,
-    /// Whether an answer lasts as long as the client listens.
-    pub(crate) long_running: bool,
 }
 
-const PART: Row =
-    Row { name: "", sort: Sort::Part, verbs: &["get", "update", "patch"], deep: false, long_running: false };
+const PART: Row = Row { name: "", sort: Sort::Part, verbs: &["get", "update", "patch"] };
 
 const TABLE: &[Row] = &[
     Row { name: "status", ..PART },
@@ -41,7 +37,7 @@ const TABLE: &[Row] = &[
     Row { name: "approval", ..PART },
     Row { name: "ephemeralcontainers", ..PART },
     Row { name: "resize", ..PART },
-    Row { name: "token", sort: Sort::Token, verbs: &["create"], ..PART },
+    Row { name: "token", sort: Sort::Token, verbs: &["create"] },
 ];
 
 /// The row of that name.
@@ -54,9 +50,9 @@ pub(crate) fn is_served(name: &str) -> bool {
     row(name).is_some()
 }
 
-/// A subresource of a kind that is served at a path which has so many parts behind its name.
+/// A subresource of a kind that is served at a path that ends with its name.
 pub(crate) fn of<'a>(kind: &'a Kind, name: &str, behind: usize) -> Option<(&'static Row, &'a Subresource)> {
-    let row = row(name).filter(|row| row.deep || behind == 0)?;
+    let row = row(name).filter(|_| behind == 0)?;
     Some((row, kind.subresource(name)?))
 }
 
