@@ -232,7 +232,7 @@ fn unknown_clusters(placement: &Placement, clusters: &BTreeMap<String, Cluster>)
         let end = if near.is_empty() { "." } else { "" };
         format!("{field}: there is no cluster {name:?}{near}{end}")
     });
-    said.chain(more.map(|more| format!("So it is with {more} more clusters that are named."))).collect()
+    said.chain(more.map(|more| format!("The same is true for {more} more names."))).collect()
 }
 
 #[cfg(test)]
