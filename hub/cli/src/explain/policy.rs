@@ -152,7 +152,7 @@ fn why_idle(selector: &ResourceSelector, seen: Option<&Seen>, names: &[&str], ot
         return format!("objects of {kind} are never propagated");
     }
     if others == 0 {
-        return format!("there is no {kind} where the policy looks");
+        return format!("there is no {kind} in the namespaces from which the policy selects");
     }
     if !selector.name.is_empty() {
         let hint = suggestion(&selector.name, names.iter().copied());
@@ -257,7 +257,7 @@ mod tests {
                 selector(json!({})),
                 Some(&seen),
                 vec![],
-                "there is no apps/v1 Deployment where the policy looks",
+                "there is no apps/v1 Deployment in the namespaces from which the policy selects",
             ),
             (
                 selector(json!({"name": "ngin"})),
