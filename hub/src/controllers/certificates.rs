@@ -219,8 +219,8 @@ impl Approver {
             Granted::Given => {}
             Granted::Superseded => {
                 let why = format!(
-                    "a certificate was issued for the name of cluster {cluster:?} before, and no agent has registered with it. It cannot \
-                     be renewed any more, and its tokens are invalid. But until it expires{}, whoever has it may do what the \
+                    "a certificate was issued for the name of cluster {cluster:?} before, and no agent has registered with it. It \
+                     cannot be renewed any more, and its tokens are invalid. But until it expires{}, whoever has it may do what the \
                      agent may do. If others may have it, let the cluster join under another name",
                     seen.until().map(|until| format!(" ({until} at the latest)")).unwrap_or_default()
                 );

@@ -222,8 +222,8 @@ pub enum RolloutCommand {
     Status(RolloutTarget),
     /// Change no more clusters until somebody resumes the rollout.
     Pause(RolloutNamed),
-    /// Continue: end a pause, accept the failures so far, or approve the next wave. If the rollout was aborted or returned, begin again
-    /// with the first wave.
+    /// Continue: end a pause, accept the failures so far, or approve the next wave. If the rollout was aborted or returned, begin
+    /// again with the first wave.
     Resume(RolloutNamed),
     /// Stop: change no more clusters. Those that have the change keep it.
     Abort(RolloutNamed),

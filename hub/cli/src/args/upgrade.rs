@@ -21,13 +21,13 @@ pub enum UpgradeVerb {
     Status(UpgradeWord),
     /// Offer the version to no more clusters until somebody resumes the upgrade. Clusters that have begun finish.
     Pause(UpgradeWord),
-    /// Continue: end a pause, accept the failures so far, or approve the next wave. If the upgrade was aborted or returned, begin again
-    /// with the first wave.
+    /// Continue: end a pause, accept the failures so far, or approve the next wave. If the upgrade was aborted or returned, begin
+    /// again with the first wave.
     Resume(UpgradeWord),
     /// Stop: offer the version to no more clusters. Those that have it keep it.
     Abort(UpgradeWord),
-    /// Take the version back: agents that have it put back the image that they had before. If that image does not work, nothing brings
-    /// the new one back. To try the old version first, ask for it: upgrade agents --to VERSION --allow-downgrade.
+    /// Take the version back: agents that have it put back the image that they had before. If that image does not work, nothing
+    /// brings the new one back. To try the old version first, ask for it: upgrade agents --to VERSION --allow-downgrade.
     Return(UpgradeWord),
 }
 
