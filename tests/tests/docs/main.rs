@@ -4,6 +4,7 @@
 //! ```text
 //!   pages      the Markdown files, taken apart: headings, links, inline code, fenced blocks
 //!   names      links and anchors; paths, flags and metrics that pages name
+//!   commands   commands of ours in blocks: the programs take them
 //!   reference  pages that are written from the code (UPDATE_DOCS=1), and compared with it otherwise
 //!   metrics    the part of them that takes processes
 //!   runnable   blocks that are run in order, with what they are to print
@@ -17,6 +18,7 @@
     reason = "a failing step fails the test"
 )]
 
+mod commands;
 mod metrics;
 mod names;
 mod pages;

@@ -42,13 +42,13 @@ pub(crate) fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace('<', "&lt;")
 }
 
-fn hub() -> Command {
+pub(crate) fn hub() -> Command {
     let mut command = karmada_hub::cli::Args::command();
     command.build();
     command
 }
 
-fn agent() -> Command {
+pub(crate) fn agent() -> Command {
     let mut command = karmada_agent::process::command();
     command.build();
     command

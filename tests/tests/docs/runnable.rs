@@ -32,6 +32,8 @@ struct Step {
     script: String,
     needs: Option<String>,
     expected: Vec<String>,
+    /// Whether nothing else is to be printed: `only`.
+    only: bool,
 }
 
 /// The steps of each name, by their number.
@@ -53,6 +55,7 @@ fn steps() -> BTreeMap<String, BTreeMap<u32, Step>> {
                     (place, block.text.clone(), of("needs").map(str::to_owned));
             } else {
                 step.expected = block.text.lines().map(str::to_owned).collect();
+                step.only = block.info.split_whitespace().any(|word| word == "only");
             }
         }
     }
@@ -191,6 +194,14 @@ fn what_is_marked_as_runnable_runs() {
                     step.place
                 );
             }
+            let foreign = text.lines().find(|said| {
+                !said.trim().is_empty() && !step.expected.iter().any(|line| matches(line, said))
+            });
+            assert!(
+                !step.only || foreign.is_none(),
+                "{} ({name}-{number}): a line that the page does not show: {foreign:?}",
+                step.place
+            );
         }
         assert!(status.success() && parts.contains_key("end"), "{name} ends with {status}:\n{said}");
         if name == RECORDED && std::env::var_os("UPDATE_DOCS").is_some() {

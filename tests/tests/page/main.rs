@@ -12,6 +12,7 @@
 )]
 
 mod browser;
+mod issuer;
 
 use std::path::{Path, PathBuf};
 
