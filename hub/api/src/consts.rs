@@ -230,9 +230,9 @@ pub mod extension {
     pub const TUNNEL_CALL: &str = "hub.karmada.io/tunnel-call";
     /// The path at which a hub of ours takes the connections that agents dial for a tunnel.
     pub const TUNNEL_PATH: &str = "/karmada-hub/tunnel";
-    /// On a Cluster, by its agent: it tells the hub of what is searched on its member, `true`. Without it the hub asks it for nothing.
+    /// On a Cluster, by its agent: `true` if it sends copies for searches. Without it the hub asks for none.
     pub const SEARCH_COPIES: &str = "agent.karmada.io/search-copies";
-    /// On a Cluster, by the hub: the kinds of which its agent is to tell, as JSON.
+    /// On a Cluster, by the hub: the kinds of which its agent is to send copies, as JSON.
     pub const SEARCHED: &str = "hub.karmada.io/searched";
     /// The path at which a hub of ours takes what agents tell of these.
     pub const SEARCHED_PATH: &str = "/karmada-hub/searched";
