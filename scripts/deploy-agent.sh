@@ -37,7 +37,7 @@ The second form gives it a credential that was made elsewhere:
   --upgrade WHEN     lets the agent replace itself by a version that the hub offers (karmada-hub upgrade agents): windows, which means
                      in maintenance windows only, on, or off (default)
   --cluster-role F   a ClusterRole named karmada-agent to use instead of manifests/agent/clusterrole.yaml. What it does not allow
-                     stands in the status of the Work
+                     is named in the status of the Work
   --allow-loopback   accept a hub address that means this machine only (for trials on one machine)
   --replace          take over from an agent of another hub, or one that something else put there
   --wait SECONDS     how long to wait for the cluster to be Ready on the hub, or its agent to be at work (default 120; 0: do not)
@@ -119,7 +119,7 @@ for argument in ${further[@]+"${further[@]}"}; do
     case $argument in
         --cluster-name* | --karmada-kubeconfig* | --karmada-context* | --state* | --kubeconfig* | --context* | \
             --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url* | --namespaces* | --tunnel | --tunnel=* | --upgrade*)
-            bad "$argument is this script's to say" ;;
+            bad "$argument is this script's to say; the script has options for it" ;;
         *[[:cntrl:]]*) bad "an agent's argument has a line break in it" ;;
         -*) ;;
         *) bad "after -- come arguments of karmada-agent, as --NAME=VALUE; \"$argument\" is none" ;;
@@ -365,7 +365,7 @@ if [ -n "$dry_run" ]; then
     status=0
     KUBECTL_EXTERNAL_DIFF='' member diff --server-side --force-conflicts --field-manager="$ours" -f "$work/wanted.yaml" \
         >"$work/diff" || status=$?
-    [ -z "$taken" ] || say "would take away: Secret/karmada-kubeconfig"
+    [ -z "$taken" ] || say "would delete: Secret/karmada-kubeconfig"
     say "dry run: nothing is changed. Cluster $cluster (member $member_server, id $id), hub $agent_server, image $image"
     if [ -z "$agent_found" ]; then
         say "would create, or make as it should be:"
@@ -391,7 +391,7 @@ states() {
 }
 if [ -n "$agent_found" ] && [ "$agent_by" != "$ours" ]; then
     member -n "$namespace" delete deployment karmada-agent --cascade=foreground --timeout=60s >/dev/null ||
-        fail "the karmada-agent that is there cannot be taken away: $(error_line)"
+        fail "the Deployment karmada-agent that is there cannot be deleted: $(error_line)"
 fi
 # Nobody acts in others' names where there is no tunnel.
 if [ "$tunnel" = off ] && [ -n "$agent_found" ]; then
@@ -400,7 +400,7 @@ if [ "$tunnel" = off ] && [ -n "$agent_found" ]; then
         by=$(member -n "$namespace" get "$object" --ignore-not-found -o jsonpath='{.metadata.labels.app\.kubernetes\.io/managed-by}') ||
             fail "$(explain "the member" "$member_server")"
         [ "$by" != "$ours" ] || member -n "$namespace" delete "$object" --ignore-not-found >/dev/null ||
-            fail "what the tunnel needed cannot be taken away: $(error_line)"
+            fail "$object, which the tunnel needed, cannot be deleted: $(error_line)"
     done
 fi
 # Nor does the agent change its Deployment where its owner does not let it.
@@ -409,7 +409,7 @@ if [ "$upgrade" = off ] && [ -n "$agent_found" ]; then
         by=$(member -n "$namespace" get "$object" --ignore-not-found -o jsonpath='{.metadata.labels.app\.kubernetes\.io/managed-by}') ||
             fail "$(explain "the member" "$member_server")"
         [ "$by" != "$ours" ] || member -n "$namespace" delete "$object" --ignore-not-found >/dev/null ||
-            fail "what upgrades needed cannot be taken away: $(error_line)"
+            fail "$object, which upgrades needed, cannot be deleted: $(error_line)"
     done
 fi
 before=$(states)
@@ -421,9 +421,9 @@ if [ -n "$trial" ]; then
 fi
 # A credential of another hub, or one that is to be made anew.
 [ -z "$taken" ] || member -n "$namespace" delete secret karmada-kubeconfig --ignore-not-found >/dev/null ||
-    fail "the credential that is there cannot be taken away: $(error_line)"
+    fail "the Secret $namespace/karmada-kubeconfig that is there cannot be deleted: $(error_line)"
 member "${apply[@]}" --validate=false >/dev/null ||
-    fail "the member at $member_server did not take everything; running this again goes on: $(error_line)"
+    fail "the member at $member_server did not accept everything; run this again to continue: $(error_line)"
 changed=''
 while read -r object state; do
     old=$(sed -n "s|^$object ||p" <<<"$before")

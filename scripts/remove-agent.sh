@@ -11,9 +11,9 @@ usage() {
 usage: scripts/remove-agent.sh HUB_KUBECONFIG HUB_CONTEXT MEMBER_KUBECONFIG MEMBER_CONTEXT [options]
 
   --cluster-name N           the member's name on the hub (default: MEMBER_CONTEXT)
-  --workloads keep|delete    what becomes of that which the hub put onto the member (default: keep)
-                             keep: the agent ends first, objects stay and lose the hub's marks
-                             delete: the agent takes them down while it still runs
+  --workloads keep|delete    what happens to the objects that the hub has applied (default: keep)
+                             keep: the agent is removed first; objects stay, without the hub's labels
+                             delete: the agent deletes them before it is removed
   --wait SECONDS             how long to wait for each step (default 120)
 
 Where the hub cannot be reached, the member is cleaned up all the same; where the member cannot be reached, the

@@ -977,5 +977,5 @@ async fn what_is_forged_or_spent_is_refused_with_the_reason() {
     ]);
     let (code, said) = join(&hub, &token, &hash, "member3");
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("has ended or was deleted"), "{said}");
+    assert!(said.contains("has expired or was deleted"), "{said}");
 }

@@ -17,8 +17,8 @@ fn apart(ahead: i64) -> String {
 pub(crate) fn differs(ahead: i64) -> Option<String> {
     (ahead.abs() > TOLERATED).then(|| {
         format!(
-            "this machine's clock is {} the hub's: certificates and leases are judged by clocks, set the wrong one (timedatectl, \
-             chronyc tracking)",
+            "this machine's clock is {} the hub's: certificates and Leases depend on clocks; correct the one that is wrong \
+             (timedatectl, chronyc tracking)",
             apart(ahead)
         )
     })

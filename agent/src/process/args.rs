@@ -643,13 +643,15 @@ pub(super) fn refusal(error: &clap::Error) -> Refusal {
 fn cluster_name(name: &str) -> Result<(), String> {
     const LIMIT: usize = 48;
     if name.len() > LIMIT {
-        return Err(format!("{name:?} is longer than {LIMIT} characters"));
+        return Err(format!("{name:?} is longer than {LIMIT} characters; choose a shorter name"));
     }
     let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let ends = name.as_bytes().first().is_some_and(|b| alphanumeric(*b))
         && name.as_bytes().last().is_some_and(|b| alphanumeric(*b));
     if !ends || !name.bytes().all(|b| alphanumeric(b) || b == b'-') {
-        return Err(format!("{name:?} is not a name of lower-case letters, digits and dashes"));
+        return Err(format!(
+            "{name:?} is not a name of a cluster: use lower-case letters, digits and dashes, with a letter or digit at both ends"
+        ));
     }
     Ok(())
 }

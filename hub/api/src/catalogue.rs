@@ -51,7 +51,11 @@ pub const CONDITIONS: [Entry; 49] = [
     ),
     entry("FederatedHPA", "AbleToScale", "The replicas of its workload can be read and written, or why not."),
     entry("FederatedHPA", "ScalingActive", "There are metrics to scale by, or why not."),
-    entry("FederatedHPA", "ScalingLimited", "True: bounds or policies keep it from what metrics ask for."),
+    entry(
+        "FederatedHPA",
+        "ScalingLimited",
+        "True: minReplicas, maxReplicas or behavior limit the number of replicas that the metrics ask for.",
+    ),
     // Ours: clusters and their links.
     entry(
         "Cluster",
@@ -62,17 +66,17 @@ pub const CONDITIONS: [Entry; 49] = [
     entry(
         "Cluster",
         extension::LINK_SCHEDULED,
-        "Its link is there at certain times only; silence at other times is not a loss.",
+        "Its link is up at certain times only. At other times a silent cluster does not count as lost.",
     ),
     entry(
         "Cluster",
         extension::LINK_FLAPPING,
-        "It comes and goes, and gets nothing new until the time that is named.",
+        "Its link goes down and comes back too often. The hub places nothing new on it until the time that the message names.",
     ),
     entry(
         "Cluster, Binding",
         extension::STATUS_STALE,
-        "The status is of a time when the cluster still reported: of lastTransitionTime.",
+        "The status is old: the cluster last reported it at lastTransitionTime.",
     ),
     entry(
         "Cluster",
@@ -83,7 +87,7 @@ pub const CONDITIONS: [Entry; 49] = [
     entry(
         "Cluster",
         extension::CREDENTIAL_EXPIRING,
-        "Its agent's certificate ends soon and was not renewed.",
+        "Its agent's certificate expires soon and was not renewed.",
     ),
     entry(
         "Cluster",
@@ -99,7 +103,7 @@ pub const CONDITIONS: [Entry; 49] = [
     entry(
         "Cluster",
         extension::CLOCK_SKEWED,
-        "The clocks of agent and hub differ. Set the one that is wrong.",
+        "The clocks of agent and hub differ. Correct the one that is wrong.",
     ),
     entry(
         "Cluster",
@@ -125,7 +129,7 @@ pub const CONDITIONS: [Entry; 49] = [
     entry(
         "Cluster",
         extension::NAMESPACES_RELEASED,
-        "Namespaces that were deleted on the hub stay on the member, because objects of others live in them.",
+        "Namespaces that were deleted on the hub stay on the member, because they contain objects that the hub does not manage.",
     ),
     entry(
         "Cluster",

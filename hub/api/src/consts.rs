@@ -230,9 +230,9 @@ pub mod extension {
     pub const TUNNEL_CALL: &str = "hub.karmada.io/tunnel-call";
     /// The path at which a hub of ours takes the connections that agents dial for a tunnel.
     pub const TUNNEL_PATH: &str = "/karmada-hub/tunnel";
-    /// On a Cluster, by its agent: it tells the hub of what is searched on its member, `true`. Without it the hub asks it for nothing.
+    /// On a Cluster, by its agent: `true` if it sends copies for searches. Without it the hub asks for none.
     pub const SEARCH_COPIES: &str = "agent.karmada.io/search-copies";
-    /// On a Cluster, by the hub: the kinds of which its agent is to tell, as JSON.
+    /// On a Cluster, by the hub: the kinds of which its agent is to send copies, as JSON.
     pub const SEARCHED: &str = "hub.karmada.io/searched";
     /// The path at which a hub of ours takes what agents tell of these.
     pub const SEARCHED_PATH: &str = "/karmada-hub/searched";
@@ -558,7 +558,7 @@ pub mod event {
         TAINT_CLUSTER_SUCCEED = "TaintClusterSucceed";
         /// Cluster: its taints could not be changed.
         TAINT_CLUSTER_FAILED = "TaintClusterFailed";
-        /// Cluster: it is removed without waiting any longer for its agent. Ours.
+        /// Cluster: the hub removes the Cluster without waiting any longer for its agent. Ours.
         REMOVED_WITHOUT_AGENT = "RemovedWithoutAgent";
         /// Cluster: it is in push mode, and the hub cannot work on it. Ours.
         CLUSTER_NOT_WORKED_ON = "ClusterNotWorkedOn";
@@ -566,7 +566,7 @@ pub mod event {
         CERTIFICATE_APPROVED = "CertificateApproved";
         /// CertificateSigningRequest: the hub has denied it, on a stock API server. Ours.
         CERTIFICATE_DENIED = "CertificateDenied";
-        /// CertificateSigningRequest: certificates of that name from before are renewed no more. Ours.
+        /// CertificateSigningRequest: certificates that were issued for this name before are not renewed any more. Ours.
         CERTIFICATE_SUPERSEDED = "CertificateSuperseded";
         /// CertificateSigningRequest: it waits for somebody to approve it. Ours.
         CERTIFICATE_WAITS = "CertificateWaits";
@@ -588,7 +588,7 @@ pub mod event {
         SYNC_SUCCEED = "SyncSucceed";
         /// Work and template: not applied on a member.
         SYNC_FAILED = "SyncFailed";
-        /// Work: it is sent to its cluster from now on, or suspended.
+        /// Work: its dispatching to the cluster has begun, or is suspended.
         WORK_DISPATCHING = "WorkDispatching";
         /// Binding: Works that are no longer wanted could not be removed.
         CLEANUP_WORK_FAILED = "CleanupWorkFailed";
@@ -666,13 +666,13 @@ pub mod event {
         ROLLOUT_COMMAND_REFUSED = "RolloutCommandRefused";
         /// Namespace: it stays on a member, without the hub's marks. Ours.
         NAMESPACE_RELEASED = extension::NAMESPACE_RELEASED;
-        /// Work: an object stays on the member, because it is newer than the hub that wants it gone. Ours.
+        /// Work: an object stays on the member, because it is newer than the hub's data (which come from a backup). Ours.
         OBJECT_SPARED = extension::OBJECT_SPARED;
         /// Work: somebody on the member changes an object back as often as the agent corrects it. Ours.
         OBJECTS_CONTESTED = extension::OBJECTS_CONTESTED;
-        /// Cluster: so much is to be removed that its agent waits for a confirmation. Ours.
+        /// Cluster: the hub wants so many objects removed that the agent waits for a confirmation. Ours.
         REMOVALS_HELD = extension::REMOVALS_HELD;
-        /// CronFederatedHPA: something was not scaled at its time.
+        /// CronFederatedHPA: the workload could not be scaled at a scheduled time.
         SCALE_FAILED = "ScaleFailed";
         /// CronFederatedHPA: a rule cannot be read.
         START_RULE_FAILED = "StartRuleFailed";
@@ -682,29 +682,29 @@ pub mod event {
         FAILED_RESCALE = "FailedRescale";
         /// FederatedHPA: its workload is not there, or has no replicas.
         FAILED_GET_SCALE_TARGET_REF = "FailedGetScaleTargetRef";
-        /// FederatedHPA: its workload goes to no clusters.
+        /// FederatedHPA: no policy selects its workload, or its binding cannot be read.
         FAILED_GET_BINDINGS = "FailedGetBindings";
         /// FederatedHPA: its workload has no clusters yet.
         FAILED_GET_TARGET_CLUSTERS = "FailedGetTargetClusters";
-        /// FederatedHPA: its metrics say nothing.
+        /// FederatedHPA: no replicas can be computed from its metrics.
         FAILED_COMPUTE_METRICS_REPLICAS = "FailedComputeMetricsReplicas";
-        /// FederatedHPA: another one scales the same.
+        /// FederatedHPA: another FederatedHPA scales the same workload.
         AMBIGUOUS_SELECTOR = "AmbiguousSelector";
-        /// FederatedHPA: what Pods use of a resource is not known.
+        /// FederatedHPA: the usage of a resource by the Pods cannot be read from the members.
         FAILED_GET_RESOURCE_METRIC = "FailedGetResourceMetric";
-        /// FederatedHPA: what a container of Pods uses of a resource is not known.
+        /// FederatedHPA: the usage of a resource by a container cannot be read from the members.
         FAILED_GET_CONTAINER_RESOURCE_METRIC = "FailedGetContainerResourceMetric";
-        /// FederatedHPA: what Pods say of themselves is not known.
+        /// FederatedHPA: a metric of the Pods cannot be read from the members.
         FAILED_GET_PODS_METRIC = "FailedGetPodsMetric";
-        /// FederatedHPA: what an object says is not known.
+        /// FederatedHPA: a metric of an object cannot be read from the members.
         FAILED_GET_OBJECT_METRIC = "FailedGetObjectMetric";
-        /// FederatedHPA: what somebody else says is not known. Ours.
+        /// FederatedHPA: an external metric cannot be read from the members. Ours.
         FAILED_GET_EXTERNAL_METRIC = "FailedGetExternalMetric";
-        /// FederatedHPA: a metric is of no kind that is known.
+        /// FederatedHPA: a metric has a type that the hub does not know.
         INVALID_METRIC_SOURCE_TYPE = "InvalidMetricSourceType";
-        /// Work: what an agent tells of a workload's use does not count. Ours.
+        /// Work: the hub refuses what an agent reports about a workload's usage. Ours.
         SAMPLES_REFUSED = "SamplesRefused";
-        /// Work: what an agent reports about a Service is not accepted. Ours.
+        /// Work: the hub refuses what an agent reports about the endpoints of a Service. Ours.
         ENDPOINT_SLICE_REFUSED = "EndpointSliceRefused";
         /// MultiClusterService: a cluster that it names is not there.
         CLUSTER_NOT_FOUND = "ClusterNotFound";
@@ -714,9 +714,9 @@ pub mod event {
         SYNC_SERVICE_SUCCEED = "SyncServiceSucceed";
         /// MultiClusterService: its Service cannot go there.
         SYNC_SERVICE_FAILED = "SyncServiceFailed";
-        /// MultiClusterService: its slices go to consumers.
+        /// MultiClusterService: its EndpointSlices are sent to consumers.
         DISPATCH_SLICE_SUCCEED = "DispatchEndpointSliceSucceed";
-        /// MultiClusterService: some of them cannot.
+        /// MultiClusterService: some of its EndpointSlices cannot be sent to consumers.
         DISPATCH_SLICE_FAILED = "DispatchEndpointSliceFailed";
         /// ServiceImport: its Service is as it should be.
         SYNC_DERIVED_SERVICE_SUCCEED = "SyncDerivedServiceSucceed";

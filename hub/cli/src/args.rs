@@ -46,9 +46,9 @@ pub enum Command {
     Drain(DrainArgs),
     /// Move back what has left a cluster: the hub schedules its objects again.
     Failback(FailbackArgs),
-    /// Changes that go out in waves: how far they are, and to pause, resume, abort or return one.
+    /// Show changes that go out in waves, and pause, resume, abort or return them.
     Rollout(RolloutArgs),
-    /// Give the agents of clusters a new version of themselves, in waves.
+    /// Upgrade the agents of clusters in waves.
     Upgrade(UpgradeArgs),
     /// After a restore from a backup: confirm to agents that the hub's state is right, although they know more than the
     /// hub.

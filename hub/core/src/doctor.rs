@@ -349,7 +349,7 @@ pub fn clock(about: &str, ahead: i64) -> Finding {
         about,
         found,
         format!("at most {} apart", duration::format(Duration::from_secs(CLOCKS.unsigned_abs()))),
-        "set the wrong one: timedatectl set-ntp true, chronyc tracking. Certificates and leases are judged by clocks",
+        "correct the clock that is wrong: timedatectl set-ntp true, chronyc tracking. Certificates and Leases depend on clocks",
     )
 }
 

@@ -219,9 +219,9 @@ impl Approver {
             Granted::Given => {}
             Granted::Superseded => {
                 let why = format!(
-                    "somebody else was let in by the name of cluster {cluster:?} before, and no agent has registered by that: \
-                     it renews nothing any more, its tokens have ended, and until its certificate ends{} it is good for what \
-                     the agent may do; if it may be in other hands, let the cluster join by another name",
+                    "a certificate was issued for the name of cluster {cluster:?} before, and no agent has registered with it. It \
+                     cannot be renewed any more, and its tokens are invalid. But until it expires{}, whoever has it may do what the \
+                     agent may do. If others may have it, let the cluster join under another name",
                     seen.until().map(|until| format!(" ({until} at the latest)")).unwrap_or_default()
                 );
                 tracing::warn!(cluster, why, "a name was given to somebody before");

@@ -138,19 +138,23 @@ impl Invitation {
 /// Why a cluster has not joined. Each says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JoinError {
-    #[error("the hub {hub} cannot be reached: {cause}")]
+    #[error(
+        "the hub {hub} cannot be reached: {cause}. Check the address and the port, DNS, firewall and proxy: karmada-agent doctor \
+             with the same arguments checks each of them"
+    )]
     Unreachable { hub: String, cause: String },
     #[error(
-        "{hub} answers {code} instead of its cluster-info: is it a karmada-hub that has an API of its own?"
+        "{hub} answers {code} instead of its cluster-info: is a karmada-hub at this address? (A stock kube-apiserver has no \
+             cluster-info before manifests/hub/join-rbac.yaml is applied)"
     )]
     NoHub { hub: String, code: u16 },
     #[error("the cluster-info of {hub} cannot be used: {why}")]
     Garbled { hub: String, why: String },
-    #[error("the cluster-info of {hub} is not signed by the token {id}: the token has ended or was deleted, or somebody on the \
+    #[error("the cluster-info of {hub} is not signed by the token {id}: the token has expired or was deleted, or somebody on the \
              way has taken the signature out; {}", another_token(.cluster))]
     NotSigned { hub: String, id: String, cluster: String },
     #[error(
-        "the signature of the token {id} on the cluster-info of {hub} is wrong: what stands behind the dot of the token is \
+        "the signature of the token {id} on the cluster-info of {hub} is wrong: the part of the token after the dot is \
              mistyped, or somebody on the way has changed the cluster-info"
     )]
     Forged { hub: String, id: String },
@@ -165,13 +169,13 @@ pub(crate) enum JoinError {
     )]
     NotCertified { hub: String, why: String },
     #[error(
-        "the certificate of {hub} is for none of the names {names}; let the hub have the name by which it is reached: \
+        "the certificate of {hub} is for none of the names {names}; start the hub with the name by which members reach it: \
              karmada-hub serve --advertise HOST"
     )]
     OtherName { hub: String, names: String },
     #[error("{0}")]
     Clock(String),
-    #[error("the hub does not take the token {id}: it has ended or was deleted; {}", another_token(.cluster))]
+    #[error("the hub does not take the token {id}: it has expired or was deleted; {}", another_token(.cluster))]
     TokenRefused { id: String, cluster: String },
     #[error("the hub refuses a certificate for cluster {cluster}: {why}")]
     Denied { cluster: String, why: String },

@@ -221,7 +221,7 @@ impl Controller {
                         tracing::warn!(
                             cluster,
                             epoch = next,
-                            "no agent has registered by what was certified for this name before: that has ended"
+                            "no agent has registered with the certificates issued for this name before: they are now revoked"
                         );
                         // What lets it in is of the epoch that it has begun.
                         if let Some(used) = &mut used {

@@ -269,8 +269,8 @@ fn by_token(id: &str, whose: Whose<'_>, requested: &Requested, known: Known<'_>)
             Ok(()) => Some(bound(secret, cluster, known.epoch)),
             Err(why) => {
                 return refuse(&format!(
-                    "is for no cluster yet, and cannot become one for {cluster:?}: {why}; for this one: \
-                     karmada-hub token create --cluster"
+                    "is for no cluster yet, and cannot become one for {cluster:?}: {why}; make one for this \
+                     cluster: karmada-hub token create --cluster {cluster}"
                 ));
             }
         },
@@ -306,8 +306,9 @@ fn by_token(id: &str, whose: Whose<'_>, requested: &Requested, known: Known<'_>)
     // What may be used several times, by its own word, may be so after the first agent has registered.
     if known.registered && (left.is_none() || used_by.is_none()) {
         return refuse(&format!(
-            "was made before the agent of cluster {cluster:?} registered, which was not by this key; for another one: \
-             karmada-hub token create"
+            "was made before the agent of cluster {cluster:?} registered, which was not by this key. If this agent is \
+             to take the place of that one, make a new token: karmada-hub token create --cluster {cluster}. If it is for another \
+             cluster, choose another name"
         ));
     }
     let less = left.map(|left| left.checked_sub(1));

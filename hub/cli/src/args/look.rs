@@ -218,16 +218,16 @@ pub struct RolloutArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum RolloutCommand {
-    /// How far changes are: of one object, or of all in the namespace whose policies ask for waves.
+    /// Show how far a change has come: of one object, or of all objects in the namespace whose policies ask for waves.
     Status(RolloutTarget),
-    /// Change no more clusters until somebody says resume.
+    /// Change no more clusters until somebody resumes the rollout.
     Pause(RolloutNamed),
-    /// Go on: after a pause, with what has failed so far accepted, with a wave that waits for an approval, or from the first wave on
-    /// with what was aborted or returned.
+    /// Continue: end a pause, accept the failures so far, or approve the next wave. If the rollout was aborted or returned, begin
+    /// again with the first wave.
     Resume(RolloutNamed),
-    /// Change no more clusters; those that have the change keep it.
+    /// Stop: change no more clusters. Those that have the change keep it.
     Abort(RolloutNamed),
-    /// Give the clusters that have the change what they had before.
+    /// Take the change back: give the clusters that have it what they had before.
     Return(RolloutNamed),
 }
 

@@ -17,17 +17,17 @@ pub enum UpgradeVerb {
     /// Ask for a version. A newer request replaces the one that is under way. Agents take versions only if their owner allows it
     /// (karmada-agent --upgrade).
     Agents(UpgradeAgentsArgs),
-    /// Show how far the last request is: waves, counts of clusters, and why some of them wait or have failed.
+    /// Show how far the upgrade has come: waves, counts of clusters, and why some of them wait or have failed.
     Status(UpgradeWord),
-    /// Offer the version to no more clusters until somebody says resume. Clusters that have begun go on.
+    /// Offer the version to no more clusters until somebody resumes the upgrade. Clusters that have begun finish.
     Pause(UpgradeWord),
-    /// Go on: after a pause, with what has failed so far accepted, with a wave that waits for an approval, or from the
-    /// first wave on with an upgrade that was aborted or returned.
+    /// Continue: end a pause, accept the failures so far, or approve the next wave. If the upgrade was aborted or returned, begin
+    /// again with the first wave.
     Resume(UpgradeWord),
-    /// Offer the version to no more clusters; those that have it keep it.
+    /// Stop: offer the version to no more clusters. Those that have it keep it.
     Abort(UpgradeWord),
-    /// Have the clusters that have the version go back to what they had before. Nothing guards that: what they had before is put
-    /// back as it is, and stays. To go back on trial, ask for the version before: upgrade agents --to VERSION --allow-downgrade.
+    /// Take the version back: agents that have it put back the image that they had before. If that image does not work, nothing
+    /// brings the new one back. To try the old version first, ask for it: upgrade agents --to VERSION --allow-downgrade.
     Return(UpgradeWord),
 }
 
@@ -46,13 +46,13 @@ pub struct UpgradeAgentsArgs {
     /// The image. Without it: the agent's own image, with the version as its tag.
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// Give the version also to agents that are newer.
+    /// Offer the version also to agents that are newer.
     #[arg(long)]
     pub allow_downgrade: bool,
     /// Leave out agents that are more than two minor versions away, instead of refusing.
     #[arg(long)]
     pub skip_too_old: bool,
-    /// Print how many clusters it concerns, and change nothing.
+    /// Print how many clusters would take part, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]

@@ -152,7 +152,7 @@ fn why_idle(selector: &ResourceSelector, seen: Option<&Seen>, names: &[&str], ot
         return format!("objects of {kind} are never propagated");
     }
     if others == 0 {
-        return format!("there is no {kind} where the policy looks");
+        return format!("there is no {kind} in the namespaces from which the policy selects");
     }
     if !selector.name.is_empty() {
         let hint = suggestion(&selector.name, names.iter().copied());
@@ -232,7 +232,7 @@ fn unknown_clusters(placement: &Placement, clusters: &BTreeMap<String, Cluster>)
         let end = if near.is_empty() { "." } else { "" };
         format!("{field}: there is no cluster {name:?}{near}{end}")
     });
-    said.chain(more.map(|more| format!("So it is with {more} more clusters that are named."))).collect()
+    said.chain(more.map(|more| format!("The same is true for {more} more names."))).collect()
 }
 
 #[cfg(test)]
@@ -257,7 +257,7 @@ mod tests {
                 selector(json!({})),
                 Some(&seen),
                 vec![],
-                "there is no apps/v1 Deployment where the policy looks",
+                "there is no apps/v1 Deployment in the namespaces from which the policy selects",
             ),
             (
                 selector(json!({"name": "ngin"})),
