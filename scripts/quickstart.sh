@@ -157,7 +157,7 @@ fetch_programs() { # DIR or "", "yes" to build in any case
         local -a how=(--profile quickstart --locked --no-default-features -p karmada-hub -p karmada-agent)
         local name
         for name in "${programs[@]}"; do how+=(--bin "$name"); done
-        [[ " ${programs[*]} " != *" kubesim "* ]] || how+=(-p karmada-tests)
+        [[ " ${programs[*]} " != *" kubesim "* ]] || how+=(-p karmada-kubesim)
         # On a terminal cargo shows how many crates are built and how many are left; elsewhere nobody wants a line for each.
         [ -t 2 ] || how+=(--quiet)
         cargo build "${how[@]}"
