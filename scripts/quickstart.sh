@@ -150,6 +150,11 @@ fetch_programs() { # DIR or "", "yes" to build in any case
         take "from $target/release, which is up to date" "${found[@]}"
     else
         command -v cargo >/dev/null || fail "cargo is not installed; see https://rustup.rs, or name a folder with the programs: --programs DIR"
+        local needs has
+        needs=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+        has=$(rustc --version | cut -d ' ' -f 2)
+        [ "$(printf '%s\n' "$needs" "${has%%-*}" | sort -V | head -n 1)" = "$needs" ] ||
+            fail "Rust $needs or newer is needed, and this is $has: rustup update stable"
         for tool in cc make; do
             command -v "$tool" >/dev/null || fail "$tool is not installed; on Debian and Ubuntu: apt-get install build-essential"
         done
