@@ -18,7 +18,7 @@ pub enum UpgradeVerb {
     /// (karmada-agent --upgrade).
     Agents(UpgradeAgentsArgs),
     /// Show how far the last request is: waves, counts of clusters, and why some of them wait or have failed.
-    Status(UpgradeWord),
+    Status(UpgradeStatusArgs),
     /// Offer the version to no more clusters until somebody says resume. Clusters that have begun go on.
     Pause(UpgradeWord),
     /// Go on: after a pause, with what has failed so far accepted, with a wave that waits for an approval, or from the
@@ -55,10 +55,23 @@ pub struct UpgradeAgentsArgs {
     /// Print how many clusters it concerns, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// Wait until the upgrade has ended, and show meanwhile how far it is. The command fails if the upgrade stops before that.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub wait: bool,
     #[command(flatten)]
     pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+/// Arguments of `status`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct UpgradeStatusArgs {
+    /// Wait until the upgrade has ended, and show meanwhile how far it is. The command fails if the upgrade stops before that.
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub word: UpgradeWord,
 }
 
 /// How something is said about the last request.
