@@ -150,6 +150,11 @@ fetch_programs() { # DIR or "", "yes" to build in any case
         take "from $target/release, which is up to date" "${found[@]}"
     else
         command -v cargo >/dev/null || fail "cargo is not installed; see https://rustup.rs, or name a folder with the programs: --programs DIR"
+        local needs has
+        needs=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+        has=$(rustc --version | cut -d ' ' -f 2)
+        [ "$(printf '%s\n' "$needs" "${has%%-*}" | sort -V | head -n 1)" = "$needs" ] ||
+            fail "Rust $needs or newer is needed, and this is $has: rustup update stable"
         for tool in cc make; do
             command -v "$tool" >/dev/null || fail "$tool is not installed; on Debian and Ubuntu: apt-get install build-essential"
         done
@@ -157,7 +162,7 @@ fetch_programs() { # DIR or "", "yes" to build in any case
         local -a how=(--profile quickstart --locked --no-default-features -p karmada-hub -p karmada-agent)
         local name
         for name in "${programs[@]}"; do how+=(--bin "$name"); done
-        [[ " ${programs[*]} " != *" kubesim "* ]] || how+=(-p karmada-tests)
+        [[ " ${programs[*]} " != *" kubesim "* ]] || how+=(-p karmada-kubesim)
         # On a terminal cargo shows how many crates are built and how many are left; elsewhere nobody wants a line for each.
         [ -t 2 ] || how+=(--quiet)
         cargo build "${how[@]}"

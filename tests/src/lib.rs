@@ -1,7 +1,7 @@
 //! What tests of whole fleets stand on: a stand-in member, links that can be cut, processes, and patience.
 //!
 //! ```text
-//!   kubesim   a small member cluster: the project's own API server with workload controllers   (also a binary)
+//!   kubesim   a small member cluster: the project's own API server with workload controllers   (a crate of its own)
 //!   kubelet   what runs commands and has logs, before a stand-in member
 //!   link      a TCP proxy that passes, swallows, refuses, resets or is slow
 //!   process   a child process with a log
@@ -32,7 +32,6 @@ pub mod hostile;
 pub mod inprocess;
 pub mod kills;
 pub mod kubelet;
-pub mod kubesim;
 pub mod link;
 pub mod machine;
 pub mod monitoring;
@@ -42,3 +41,5 @@ pub mod samples;
 pub mod sim;
 pub mod skew;
 pub mod wait;
+
+pub use karmada_kubesim as kubesim;

@@ -101,6 +101,8 @@ pub struct ServerArgs {
 #[derive(Clone, Debug, ClapArgs)]
 pub struct UiArgs {
     #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
     pub server: ServerArgs,
 }
 

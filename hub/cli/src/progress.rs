@@ -64,6 +64,12 @@ impl Progress {
         self.write(&mut state);
     }
 
+    /// So many are done of so many, which is not known from the beginning.
+    pub fn is_at_of(&self, done: u64, total: u64, at: &str) {
+        self.state.lock().total = Some(total);
+        self.is_at(done, at);
+    }
+
     /// Takes the line away, for a line of another kind.
     pub fn clear(&self) {
         let mut state = self.state.lock();
@@ -181,5 +187,8 @@ mod tests {
         assert!(shown.state.lock().written > written);
         shown.clear();
         assert!(!shown.state.lock().is_there);
+        shown.is_at_of(1, 12, "");
+        let state = shown.state.lock();
+        assert_eq!(line("test", &state, PACE, 80), "test: 8%, 11 left");
     }
 }

@@ -3,10 +3,12 @@
 use karmada_env::Env;
 use serde_json::json;
 
-use super::{Failure, args::UiArgs, ask::Server, print};
+use super::{Failure, args::UiArgs, ask::Server};
 
 /// Where the hub gives one out.
 const TICKETS: &str = "/ui/ticket";
+/// How long it is good.
+const SECONDS: u32 = 60;
 
 /// Prints the address. What makes it good stands behind the `#`, which no browser sends to anybody.
 pub(super) async fn run(args: UiArgs, env: Env) -> Result<(), Failure> {
@@ -20,8 +22,11 @@ pub(super) async fn run(args: UiArgs, env: Env) -> Result<(), Failure> {
         error => server.failure(&error),
     })?;
     let ticket = answer["ticket"].as_str().ok_or_else(|| Failure::failed("the hub gave no ticket"))?;
-    print(&format!("{}/ui#ticket={ticket}\n", server.address()))?;
+    let url = format!("{}/ui#ticket={ticket}", server.address());
+    args.told.say(&url, &json!({"url": url, "seconds": SECONDS, "uses": 1}))?;
     // Not where a script reads the address.
-    eprintln!("Open it within 60 s; it works once.");
+    if !args.told.is_json() {
+        eprintln!("Open it within {SECONDS} s; it works once.");
+    }
     Ok(())
 }

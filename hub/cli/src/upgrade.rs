@@ -1,10 +1,10 @@
 //! `karmada-hub upgrade`: gives the agents of clusters a new version, in waves.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use karmada_api::consts::{extension, namespace};
 use karmada_core::{
-    rollout::{Command, Phase, State, Wave},
+    rollout::{Command, Phase, State, Sums, Wave, words},
     upgrade::{
         Report, Version, next_step,
         request::{self, Request},
@@ -24,6 +24,7 @@ use super::{
     Failure,
     args::{UpgradeAgentsArgs, UpgradeArgs, UpgradeVerb},
     ask::Server,
+    progress::Progress,
     told::Told,
     waves,
 };
@@ -31,11 +32,19 @@ use super::{
 /// This program's own version, which is the hub's.
 const OURS: &str = env!("CARGO_PKG_VERSION");
 
+/// Between two looks at how far an upgrade is.
+const LOOK: Duration = Duration::from_secs(2);
+
 /// Asks for a version, shows how far it is, or does something about it.
 pub(super) async fn run(args: UpgradeArgs, env: Env) -> Result<(), Failure> {
     let (command, word) = match args.verb {
         UpgradeVerb::Agents(args) => return agents(&args, &env).await,
-        UpgradeVerb::Status(word) => (None, word),
+        UpgradeVerb::Status(args) if args.wait => {
+            let server = Server::open(&args.word.server, &env)?;
+            server.reach().await?;
+            return follow(&server, None, args.word.told, &env).await;
+        }
+        UpgradeVerb::Status(args) => (None, args.word),
         UpgradeVerb::Pause(word) => (Some(Command::Pause), word),
         UpgradeVerb::Resume(word) => (Some(Command::Resume), word),
         UpgradeVerb::Abort(word) => (Some(Command::Abort), word),
@@ -104,6 +113,10 @@ async fn agents(args: &UpgradeAgentsArgs, env: &Env) -> Result<(), Failure> {
         return args.told.say(&format!("{summary}. Nothing was changed (--dry-run)"), &value);
     }
     put(&server, &data).await?;
+    if args.wait {
+        args.told.say(&summary, &value)?;
+        return follow(&server, data.get(request::REQUESTED).map(String::as_str), args.told, env).await;
+    }
     args.told.say(&format!("{summary}\nHow far it is: karmada-hub upgrade status"), &value)
 }
 
@@ -188,15 +201,102 @@ async fn find(server: &Server) -> Result<(Value, Option<State>), Failure> {
     Ok((live, state))
 }
 
+/// How an upgrade stands for somebody who waits for its end.
+#[derive(Debug, PartialEq, Eq)]
+enum Stands {
+    /// It goes on by itself: so many clusters are done, of how many, and where it is.
+    Goes(usize, usize, String),
+    /// It has gone to every cluster.
+    Ended,
+    /// It does not end by itself, and why.
+    Stopped(String),
+}
+
+/// `requested` is when what is waited for was asked for.
+fn stands(live: &Value, state: Option<&State>, requested: &str) -> Stands {
+    let data = |key: &str| live["data"][key].as_str().unwrap_or_default();
+    let version = data(request::VERSION);
+    if data(request::REQUESTED) != requested {
+        return Stands::Stopped(format!("a newer request, for {version}, took the place of this one"));
+    }
+    let first = data(request::STATUS).lines().next().unwrap_or_default();
+    let seed = requested.parse::<Time>().map_or_else(|_| requested.to_owned(), |time| time.to_string());
+    // What is kept may still be of the request before.
+    let Some(state) = state.filter(|state| state.revision == version && state.seed == seed) else {
+        return match first {
+            "" => Stands::Goes(0, 0, "the hub has not looked at it yet".to_owned()),
+            why => Stands::Stopped(why.to_owned()),
+        };
+    };
+    match state.phase {
+        _ if object::annotation(live, extension::ROLLOUT_COMMAND).is_some() => {
+            Stands::Goes(0, 0, "the hub has not done yet what it was asked".to_owned())
+        }
+        Phase::Complete => Stands::Ended,
+        Phase::Returned => Stands::Stopped(first.to_owned()),
+        _ if words::waits(state) => Stands::Stopped(first.to_owned()),
+        _ => {
+            let counts = serde_json::from_str::<Sums>(data(request::COUNTS)).unwrap_or_default();
+            let (done, total) = counts.done();
+            Stands::Goes(done, total, first.to_owned())
+        }
+    }
+}
+
+/// Waits until an upgrade has ended, and shows how far it is.
+async fn follow(server: &Server, requested: Option<&str>, told: Told, env: &Env) -> Result<(), Failure> {
+    let mut requested = requested.map(str::to_owned);
+    let progress = Progress::new("upgraded", None, env);
+    loop {
+        match find(server).await {
+            Ok((live, state)) => {
+                let requested = requested.get_or_insert_with(|| {
+                    live["data"][request::REQUESTED].as_str().unwrap_or_default().to_owned()
+                });
+                match stands(&live, state.as_ref(), requested) {
+                    Stands::Goes(done, 0, at) => progress.is_at(done as u64, &at),
+                    Stands::Goes(done, total, at) => progress.is_at_of(done as u64, total as u64, &at),
+                    Stands::Ended => {
+                        progress.clear();
+                        return tell(&live, state.as_ref(), told);
+                    }
+                    Stands::Stopped(why) => {
+                        progress.clear();
+                        let next = state
+                            .as_ref()
+                            .and_then(waves::next)
+                            .unwrap_or_else(|| "karmada-hub upgrade status says more".to_owned());
+                        return Err(Failure::failed(format!("the upgrade has stopped: {why} ({next})")));
+                    }
+                }
+            }
+            // The hub may be restarted meanwhile; it goes on then.
+            Err(Failure::Failed(reason)) if !server.is_connected() => {
+                progress.clear();
+                eprintln!("karmada-hub: {reason}; trying again");
+            }
+            Err(failure) => return Err(failure),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 async fn show(server: &Server, told: Told) -> Result<(), Failure> {
     let (live, state) = find(server).await?;
+    tell(&live, state.as_ref(), told)
+}
+
+fn tell(live: &Value, state: Option<&State>, told: Told) -> Result<(), Failure> {
     let text = live["data"][request::STATUS].as_str().unwrap_or("the hub has not looked at it yet");
-    let phase = state.as_ref().map(|state| format!("{:?}", state.phase));
-    let waves: &[Wave] = state.as_ref().map(|state| state.waves.as_slice()).unwrap_or_default();
+    let phase = state.map(|state| format!("{:?}", state.phase));
+    let waves: &[Wave] = state.map(|state| state.waves.as_slice()).unwrap_or_default();
+    let counts =
+        live["data"][request::COUNTS].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let value = json!({
-        "version": live["data"][request::VERSION], "phase": phase, "waves": waves, "status": text.lines().collect::<Vec<_>>(),
+        "version": live["data"][request::VERSION], "phase": phase, "waves": waves, "counts": counts,
+        "status": text.lines().collect::<Vec<_>>(),
     });
-    let next = state.as_ref().and_then(waves::next).map_or_else(String::new, |next| format!("\n{next}"));
+    let next = state.and_then(waves::next).map_or_else(String::new, |next| format!("\n{next}"));
     told.say(&format!("{text}{next}"), &value)
 }
 
@@ -221,6 +321,7 @@ async fn act(server: &Server, command: Command, told: Told) -> Result<(), Failur
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use karmada_core::rollout::What;
 
     use super::*;
     use crate::args::{Args, Command as Line};
@@ -255,6 +356,54 @@ mod tests {
             let error = read(line).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn an_upgrade_that_is_waited_for_goes_on_ends_or_stops() {
+        const AT: &str = "2026-11-26T01:00:00Z";
+        let live = |version: &str, status: &str, counts: &str| json!({"data": {"version": version, "requested": AT, "status": status, "counts": counts}});
+        let state = |phase, revision: &str| {
+            let (seed, revision) = (AT.to_owned(), revision.to_owned());
+            State { what: What::Agents, phase, revision, seed, ..State::default() }
+        };
+        let counts = r#"{"Unconcerned":5,"NotYet":6,"Offered":1,"Healthy":3}"#;
+        let goes = live("0.6.0", "Progressing: wave 2 of 4\nskipped: 5", counts);
+        let rows = [
+            (
+                &goes,
+                Some(state(Phase::Running, "0.6.0")),
+                Stands::Goes(3, 10, "Progressing: wave 2 of 4".into()),
+            ),
+            (&goes, Some(state(Phase::Complete, "0.6.0")), Stands::Ended),
+            (
+                &goes,
+                Some(state(Phase::Breached, "0.6.0")),
+                Stands::Stopped("Progressing: wave 2 of 4".into()),
+            ),
+            (
+                &goes,
+                Some(state(Phase::Returned, "0.6.0")),
+                Stands::Stopped("Progressing: wave 2 of 4".into()),
+            ),
+        ];
+        for (live, state, want) in rows {
+            assert_eq!(stands(live, state.as_ref(), AT), want, "{state:?}");
+        }
+        // A word that the hub has not read yet may make it go on.
+        let mut asked = goes.clone();
+        object::set_annotation(&mut asked, extension::ROLLOUT_COMMAND, "resume 0.6.0");
+        let paused = state(Phase::Paused, "0.6.0");
+        assert!(matches!(stands(&asked, Some(&paused), AT), Stands::Goes(..)));
+        // What is kept is of the request before, until the hub has looked.
+        let before = state(Phase::Complete, "0.5.0");
+        let fresh = json!({"data": {"version": "0.6.0", "requested": AT}});
+        let waits = Stands::Goes(0, 0, "the hub has not looked at it yet".into());
+        assert_eq!(stands(&fresh, Some(&before), AT), waits);
+        let refused = live("0.6.0", "Refused: it is newer than the hub", "");
+        let why = Stands::Stopped("Refused: it is newer than the hub".into());
+        assert_eq!(stands(&refused, Some(&before), AT), why);
+        let newer = stands(&goes, Some(&before), "2026-11-25T01:00:00Z");
+        assert!(matches!(newer, Stands::Stopped(why) if why.contains("newer request, for 0.6.0")));
     }
 
     #[test]

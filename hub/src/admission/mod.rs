@@ -2,7 +2,7 @@
 
 mod followed;
 mod ids;
-pub mod services;
+pub(crate) mod services;
 mod usage;
 
 use std::{

@@ -1,4 +1,4 @@
-//! Admission webhooks of others, asked over the network: for the embedded API, and for whoever else serves one.
+//! Admission webhooks of others, asked over the network.
 
 use std::net::SocketAddr;
 
@@ -13,23 +13,15 @@ use karmada_env::Env;
 use karmada_meta::object;
 use serde_json::Value;
 
-/// Asks webhooks over the network.
+/// Asks webhooks over the network. A configuration may be a template and nothing else: see [`extension::MEMBERS_ONLY`].
 #[derive(Debug)]
-pub struct AdmissionClient {
+pub(crate) struct AdmissionClient {
     client: WebhookClient,
-    /// Some configurations are templates and nothing else.
-    on_a_hub: bool,
 }
 
 impl AdmissionClient {
-    /// For a server that every configuration is meant for.
-    pub fn new(env: &Env) -> Self {
-        Self { client: WebhookClient::new(env.clone()), on_a_hub: false }
-    }
-
-    /// For a hub, where a configuration may be meant for members alone: see [`extension::MEMBERS_ONLY`].
-    pub fn of_hub(env: &Env) -> Self {
-        Self { on_a_hub: true, ..Self::new(env) }
+    pub(crate) fn new(env: &Env) -> Self {
+        Self { client: WebhookClient::new(env.clone()) }
     }
 
     async fn ask(&self, place: &Place, review: &Value) -> Result<Value, String> {
@@ -92,16 +84,11 @@ impl WebhookCaller for AdmissionClient {
     }
 
     fn is_meant(&self, configuration: &Value) -> bool {
-        !(self.on_a_hub && is_for_members(configuration))
+        !is_for_members(configuration)
     }
 
     fn way_out(&self) -> &str {
-        match self.on_a_hub {
-            true => {
-                "; if members alone are meant, label the configuration webhook.karmada.io/members-only=true"
-            }
-            false => "",
-        }
+        "; if members alone are meant, label the configuration webhook.karmada.io/members-only=true"
     }
 }
 
@@ -118,12 +105,11 @@ mod tests {
     #[test]
     fn what_is_for_members_is_not_for_the_hub() {
         let labelled = |value: &str| json!({"metadata": {"labels": {extension::MEMBERS_ONLY: value}}});
-        let (hub, other) = (AdmissionClient::of_hub(&Env::system()), AdmissionClient::new(&Env::system()));
+        let hub = AdmissionClient::new(&Env::system());
         for (configuration, for_hub) in
             [(labelled("true"), false), (labelled("false"), true), (json!({"metadata": {}}), true)]
         {
             assert_eq!(hub.is_meant(&configuration), for_hub, "{configuration}");
-            assert!(other.is_meant(&configuration));
         }
         assert!(hub.way_out().contains(extension::MEMBERS_ONLY));
     }

@@ -63,7 +63,7 @@ pub(super) enum Command {
     #[command(hide = true)]
     ManPages(ManPagesArgs),
     /// Print the CustomResourceDefinitions of the Karmada kinds.
-    Crds,
+    Crds(ManifestsArgs),
     /// Print the RBAC roles and bindings that the agent of one cluster needs on a stock kube-apiserver. The embedded
     /// API needs none.
     AgentRbac(AgentRbacArgs),
@@ -120,6 +120,21 @@ pub(super) struct ManPagesArgs {
     pub(super) dir: PathBuf,
 }
 
+/// Arguments of what prints objects for another API server.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub(super) struct ManifestsArgs {
+    /// Output format: a YAML stream, or one List in JSON.
+    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value_t = Manifests::Yaml)]
+    pub(super) output: Manifests,
+}
+
+/// How objects are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Manifests {
+    Yaml,
+    Json,
+}
+
 /// Arguments of `agent-rbac`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(super) struct AgentRbacArgs {
@@ -131,6 +146,8 @@ pub(super) struct AgentRbacArgs {
     /// karmada-agent-NAME in karmada-system.
     #[arg(long, value_name = "USER")]
     pub(super) user: Option<String>,
+    #[command(flatten)]
+    pub(super) manifests: ManifestsArgs,
 }
 
 /// Arguments of `serve`.

@@ -19,7 +19,7 @@ use crate::engine::{
 
 /// Reads everything and writes it.
 pub(super) async fn run(args: ExportArgs, env: Env) -> Result<(), Failure> {
-    let progress = Progress::new("export", None, &env);
+    let progress = Progress::new("export (kinds)", None, &env);
     let dump = match &args.data_dir {
         Some(dir) => stopped(dir, args.encryption_provider_config.as_deref(), &progress, &env).await?,
         None => {

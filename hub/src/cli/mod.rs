@@ -19,7 +19,7 @@ use karmada_cli::{Failure, ask, print, told};
 use karmada_core::admit::agent::cluster_of_user;
 use karmada_env::Env;
 use karmada_meta::names::joining_name_errors;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use args::{Args, ServeArgs};
 
@@ -75,7 +75,7 @@ fn execute(args: Args) -> Result<(), Parsed> {
         args::Command::Doctor(doctor) => ask::run(|| doctor::run(*doctor, env))?,
         args::Command::Completion(completion) => shells::completion(&completion)?,
         args::Command::ManPages(pages) => shells::man_pages(&pages)?,
-        args::Command::Crds => print(&stream(karmada_api::crds())?)?,
+        args::Command::Crds(args) => print(&stream(karmada_api::crds(), args)?)?,
         args::Command::AgentRbac(args) => print(&agent_rbac(args)?)?,
     }
     Ok(())
@@ -96,11 +96,17 @@ fn agent_rbac(args: args::AgentRbacArgs) -> Result<String, Failure> {
             subject::AGENTS
         )));
     }
-    stream(agent::roles(&args.cluster, &args.user.map_or(agent::Subject::Account, agent::Subject::User)))
+    let roles = agent::roles(&args.cluster, &args.user.map_or(agent::Subject::Account, agent::Subject::User));
+    stream(roles, args.manifests)
 }
 
-/// Objects as one YAML stream.
-fn stream(objects: impl IntoIterator<Item = Value>) -> Result<String, Failure> {
+/// Objects as one YAML stream, or as a List.
+fn stream(objects: impl IntoIterator<Item = Value>, args: args::ManifestsArgs) -> Result<String, Failure> {
+    if args.output == args::Manifests::Json {
+        let items: Vec<Value> = objects.into_iter().collect();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        return serde_json::to_string_pretty(&list).map(|text| text + "\n").map_err(Failure::failed);
+    }
     let mut text = String::new();
     for object in objects {
         text.push_str("---\n");
@@ -158,6 +164,7 @@ mod tests {
         let args = |cluster: &str, user: Option<&str>| args::AgentRbacArgs {
             cluster: cluster.to_owned(),
             user: user.map(str::to_owned),
+            manifests: args::ManifestsArgs { output: args::Manifests::Yaml },
         };
         let text = agent_rbac(args("m1", Some("system:karmada:agent:m1"))).expect("they are written");
         let documents: Vec<Value> =
@@ -212,8 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn the_crds_are_a_stream_of_yaml() {
-        let text = stream(karmada_api::crds()).map_err(|_| "no YAML").unwrap();
+    fn the_crds_are_a_stream_of_yaml_or_a_list() {
+        let written =
+            |output| stream(karmada_api::crds(), args::ManifestsArgs { output }).map_err(|_| "not written");
+        let list: Value = serde_json::from_str(&written(args::Manifests::Json).unwrap()).unwrap();
+        assert_eq!((&list["kind"], &list["items"]), (&json!("List"), &json!(karmada_api::crds())));
+        let text = written(args::Manifests::Yaml).unwrap();
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         assert_eq!(documents.len(), karmada_api::crds().len());
         assert_eq!(documents, karmada_api::crds());

@@ -85,6 +85,44 @@ mod tests {
         check(&command(), "karmada-hub");
     }
 
+    /// What prints a file, bytes of somebody else's or a script, and what runs until it is stopped and logs.
+    const ONE_FORMAT: [&str; 8] = [
+        "karmada-hub serve",
+        "karmada-hub credentials",
+        "karmada-hub kubeconfig",
+        "karmada-hub logs",
+        "karmada-hub exec",
+        "karmada-hub export",
+        "karmada-hub completion",
+        "karmada-hub man-pages",
+    ];
+
+    #[test]
+    fn every_command_that_answers_does_so_in_json_too() {
+        fn look(command: &Command, path: &str, without: &mut Vec<String>) {
+            let below: Vec<&Command> = command.get_subcommands().collect();
+            for one in &below {
+                look(one, &format!("{path} {}", one.get_name()), without);
+            }
+            let takes = |arg: &clap::Arg| {
+                arg.get_id() == "output"
+                    && arg.get_possible_values().iter().any(|value| value.get_name() == "json")
+            };
+            if below.is_empty() && !command.get_arguments().any(takes) {
+                without.push(path.to_owned());
+            }
+        }
+        let mut without = Vec::new();
+        for program in [Program::KarmadaHub, Program::KarmadaAgent] {
+            let (command, name) = of(program);
+            look(&command, name, &mut without);
+        }
+        without.sort_unstable();
+        let mut known = ONE_FORMAT;
+        known.sort_unstable();
+        assert_eq!(without, known, "commands without --output json");
+    }
+
     #[test]
     fn there_is_a_page_for_each_command_and_a_completion_for_each_shell() {
         let mut all = BTreeMap::new();

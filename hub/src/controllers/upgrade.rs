@@ -245,7 +245,9 @@ impl Upgrades {
         judge(table, wanted).await;
         let text = status(&state, &stepped, table.beside());
         let changed = before.as_ref() != Some(&state) || ordered.is_some();
-        let later = self.write(&live, changed.then_some(&state), &text, (&mut desk.shown, now)).await?;
+        let counts = serde_json::to_string(&stepped.sums).unwrap_or_default();
+        let people = (text.as_str(), counts.as_str());
+        let later = self.write(&live, changed.then_some(&state), people, (&mut desk.shown, now)).await?;
         self.figure((state.phase != Phase::Complete).then(|| words::reason(&state)));
         for (reason, text) in told {
             self.tell(&live, reason, &text);
@@ -286,11 +288,13 @@ impl Upgrades {
         &self,
         live: &Value,
         state: Option<&State>,
-        text: &str,
+        (text, counts): (&str, &str),
         (shown, now): (&mut Option<Time>, Time),
     ) -> Result<Option<Duration>, Error> {
         if state.is_none() {
-            if live["data"][request::STATUS].as_str() == Some(text) {
+            let data = &live["data"];
+            if data[request::STATUS].as_str() == Some(text) && data[request::COUNTS].as_str() == Some(counts)
+            {
                 return Ok(None);
             }
             let left =
@@ -301,6 +305,7 @@ impl Upgrades {
         }
         let mut object = live.clone();
         object["data"][request::STATUS] = text.into();
+        object["data"][request::COUNTS] = counts.into();
         if let Some(state) = state {
             object::set_annotation(
                 &mut object,
@@ -322,7 +327,9 @@ impl Upgrades {
         let text = format!("{reason}: {why}");
         if live["data"][request::STATUS].as_str() != Some(&text) {
             let mut object = live;
-            object::ensure_map(&mut object, "data").insert(request::STATUS.into(), text.into());
+            let data = object::ensure_map(&mut object, "data");
+            data.insert(request::STATUS.into(), text.into());
+            data.shift_remove(request::COUNTS);
             self.context.writer.objects.replace(&CONFIG_MAPS, &object).await?;
             self.tell(&object, event::ROLLOUT_STOPPED, &format!("Upgrade of agents: {why}."));
         }

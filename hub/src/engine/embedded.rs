@@ -111,7 +111,7 @@ impl Embedded {
         };
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
-        server.call_webhooks(Arc::new(AdmissionClient::of_hub(env)));
+        server.call_webhooks(Arc::new(AdmissionClient::new(env)));
         let copies = Arc::new(Copies::new(&searched, env));
         let reported = Arc::new(Reported::new(&searched, env));
         let reach = members::reach(&server, &searched, (&copies, &reported), env);

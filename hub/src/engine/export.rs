@@ -113,21 +113,26 @@ pub(crate) struct Read {
     definitions: Vec<Value>,
 }
 
+/// Kinds that every hub has: Works, bindings, policies, Clusters, Namespaces and definitions.
+const OWN_KINDS: usize = 10;
+
 /// Reads everything that a hub holds.
 ///
 /// # Errors
 /// When the server does not answer, or not everything.
 pub async fn export(objects: &Objects, progress: &Progress) -> Result<Dump, Error> {
+    let mut known = BTreeSet::new();
+    let mut templates = discovery::everything(objects.rest()).await?;
+    // The first version of a kind is the preferred one.
+    templates.retain(|served| {
+        let resource = &served.resource;
+        is_template(served) && known.insert((resource.group.clone(), resource.plural.clone()))
+    });
     let mut read = Read::default();
-    let list = async |objects: &Objects, resource: &Resource, into: &mut Vec<Value>| {
-        let before = into.len();
-        let listed = list(objects, resource, into).await;
-        progress.add((into.len() - before) as u64, &resource.plural);
-        listed
-    };
-    list(objects, &kinds::WORKS, &mut read.works).await?;
+    let mut reading = Reading { objects, progress, done: 0, total: (OWN_KINDS + templates.len()) as u64 };
+    reading.list(&kinds::WORKS, &mut read.works).await?;
     for resource in [&*kinds::CLUSTER_RESOURCE_BINDINGS, &*kinds::RESOURCE_BINDINGS] {
-        list(objects, resource, &mut read.bindings).await?;
+        reading.list(resource, &mut read.bindings).await?;
     }
     for resource in [
         &*kinds::PROPAGATION_POLICIES,
@@ -135,32 +140,44 @@ pub async fn export(objects: &Objects, progress: &Progress) -> Result<Dump, Erro
         &*kinds::OVERRIDE_POLICIES,
         &*kinds::CLUSTER_OVERRIDE_POLICIES,
     ] {
-        list(objects, resource, &mut read.policies).await?;
+        reading.list(resource, &mut read.policies).await?;
     }
-    let mut known = BTreeSet::new();
-    for served in discovery::everything(objects.rest()).await? {
-        let resource = &served.resource;
-        // The first version of a kind is the preferred one.
-        if is_template(&served) && known.insert((resource.group.clone(), resource.plural.clone())) {
-            list(objects, resource, &mut read.templates).await?;
-        }
+    for served in &templates {
+        reading.list(&served.resource, &mut read.templates).await?;
     }
-    list(objects, &kinds::CLUSTERS, &mut read.clusters).await?;
-    list(objects, &kinds::NAMESPACES, &mut read.namespaces).await?;
-    list(objects, &kinds::CUSTOM_RESOURCE_DEFINITIONS, &mut read.definitions).await?;
+    reading.list(&kinds::CLUSTERS, &mut read.clusters).await?;
+    reading.list(&kinds::NAMESPACES, &mut read.namespaces).await?;
+    reading.list(&kinds::CUSTOM_RESOURCE_DEFINITIONS, &mut read.definitions).await?;
     Ok(read.dump())
 }
 
-async fn list(objects: &Objects, resource: &Resource, into: &mut Vec<Value>) -> Result<(), Error> {
-    let each = |page: Vec<Value>| {
-        into.extend(page.into_iter().map(|mut item| {
-            // Items of a list may go without.
-            item["apiVersion"] = resource.api_version().into();
-            item["kind"] = resource.kind.as_str().into();
-            item
-        }));
-    };
-    objects.list(resource, None, "", each).await
+/// Reads kind by kind, and shows how many are done and how many are left.
+struct Reading<'a> {
+    objects: &'a Objects,
+    progress: &'a Progress,
+    done: u64,
+    total: u64,
+}
+
+impl Reading<'_> {
+    async fn list(&mut self, resource: &Resource, into: &mut Vec<Value>) -> Result<(), Error> {
+        let (before, shown) = (into.len(), |count: usize| {
+            self.progress.is_at_of(self.done, self.total, &format!("{}: {count}", resource.plural));
+        });
+        shown(0);
+        let each = |page: Vec<Value>| {
+            into.extend(page.into_iter().map(|mut item| {
+                // Items of a list may go without.
+                item["apiVersion"] = resource.api_version().into();
+                item["kind"] = resource.kind.as_str().into();
+                item
+            }));
+            shown(into.len() - before);
+        };
+        self.objects.list(resource, None, "", each).await?;
+        self.done += 1;
+        Ok(())
+    }
 }
 
 /// Whether objects of a kind are users' own: not the hub's, and not what a server or its controllers make.

@@ -14,7 +14,7 @@ const OF_THIS_PACKAGE: [&str; 5] =
 
 /// What is built, how, and as which programs.
 const BUILDS: [(&str, &[&str], &[&str]); 2] = [
-    ("release", &["karmada-hub", "karmada-tests"], &["karmada-hub", "kubesim"]),
+    ("release", &["karmada-hub", "karmada-kubesim"], &["karmada-hub", "kubesim"]),
     ("edge", &["karmada-agent"], &["karmada-agent"]),
 ];
 

@@ -248,6 +248,9 @@ async fn a_version_goes_from_wave_to_wave_and_replaces_the_old_pods() {
         let said = says(&world, "is well, and is watched until").await;
         assert!(said.contains("version 0.1.1: wave 1 of 2 (25%)"), "{said}");
         assert!(said.contains("clusters: 3 not changed yet, 1 healthy"), "{said}");
+        let object = world.api().get(OBJECT).await.unwrap();
+        let counts: Value = serde_json::from_str(object["data"]["counts"].as_str().unwrap()).unwrap();
+        assert_eq!(counts, json!({"NotYet": 3, "Healthy": 1}), "as many as the text says");
         assert_eq!(versions(&world).await.iter().filter(|version| *version == NEW).count(), 1);
         let said = says(&world, "Complete: version 0.1.1 has reached every cluster").await;
         assert!(said.contains("wave 2 of 2 (100%), clusters: 3"), "{said}");

@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use karmada_meta::duration;
 
 use super::ServerArgs;
+use crate::told::Told;
 
 /// Arguments of `logs`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -96,6 +97,8 @@ pub struct TopArgs {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
     #[command(flatten)]
+    pub told: Told,
+    #[command(flatten)]
     pub server: ServerArgs,
 }
 
@@ -111,6 +114,8 @@ pub struct PortForwardArgs {
     /// Ports as LOCAL:REMOTE, one number for both, or :REMOTE for any free local port.
     #[arg(value_name = "PORTS", required = true, value_parser = ports)]
     pub ports: Vec<(u16, u16)>,
+    #[command(flatten)]
+    pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
 }

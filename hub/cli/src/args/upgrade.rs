@@ -17,8 +17,8 @@ pub enum UpgradeVerb {
     /// Ask for a version. A newer request replaces the one that is under way. Agents take versions only if their owner allows it
     /// (karmada-agent --upgrade).
     Agents(UpgradeAgentsArgs),
-    /// Show how far the upgrade has come: waves, counts of clusters, and why some of them wait or have failed.
-    Status(UpgradeWord),
+    /// Show how far the last request has come: waves, counts of clusters, and why some of them wait or have failed.
+    Status(UpgradeStatusArgs),
     /// Offer the version to no more clusters until somebody resumes the upgrade. Clusters that have begun finish.
     Pause(UpgradeWord),
     /// Continue: end a pause, accept the failures so far, or approve the next wave. If the upgrade was aborted or returned, begin
@@ -55,10 +55,23 @@ pub struct UpgradeAgentsArgs {
     /// Print how many clusters would take part, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// Wait until the upgrade has ended, and show meanwhile how far it is. The command fails if the upgrade stops before that.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub wait: bool,
     #[command(flatten)]
     pub told: Told,
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+/// Arguments of `status`.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct UpgradeStatusArgs {
+    /// Wait until the upgrade has ended, and show meanwhile how far it is. The command fails if the upgrade stops before that.
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub word: UpgradeWord,
 }
 
 /// How something is said about the last request.

@@ -4,6 +4,7 @@ use std::{net::Ipv4Addr, sync::Arc};
 
 use futures::future::select_all;
 use karmada_env::Env;
+use serde_json::json;
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
@@ -12,7 +13,7 @@ use tokio::{
 };
 
 use super::Member;
-use crate::{Failure, args::PortForwardArgs, print};
+use crate::{Failure, args::PortForwardArgs};
 
 /// Connections at a time: what the hub gives one user to one cluster.
 const MOST: usize = 64;
@@ -29,7 +30,8 @@ pub(crate) async fn run(args: PortForwardArgs, env: Env) -> Result<(), Failure> 
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await;
         let listener = listener.map_err(|error| Failure::failed(format!("port {local}: {error}")))?;
         let address = listener.local_addr().map_err(Failure::failed)?;
-        print(&format!("Forwarding from {address} -> {remote}\n"))?;
+        let value = json!({"address": address.to_string(), "pod": args.pod, "port": remote});
+        args.told.say(&format!("Forwarding from {address} -> {remote}"), &value)?;
         let serving = serve(listener, member.clone(), args.pod.clone(), remote, room.clone());
         listening.push(Box::pin(serving));
     }

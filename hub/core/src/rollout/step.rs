@@ -6,7 +6,7 @@ use std::{
 };
 
 use karmada_meta::time::Time;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     asked::{Allowed, Gate},
@@ -63,7 +63,7 @@ pub struct Member<'a> {
 }
 
 /// How far a cluster is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
     /// The change is none for it.
     Unconcerned,
@@ -92,7 +92,7 @@ pub enum Stage {
 }
 
 /// How many clusters are how far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums(BTreeMap<Stage, usize>);
 
 impl Sums {
@@ -104,6 +104,13 @@ impl Sums {
     /// All there are.
     pub fn all(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
         self.0.iter().map(|(stage, count)| (*stage, *count))
+    }
+
+    /// How many have the change and are well, of how many that it is for.
+    pub fn done(&self) -> (usize, usize) {
+        let total =
+            self.all().filter(|(stage, _)| *stage != Stage::Unconcerned).map(|(_, count)| count).sum();
+        (self.of(Stage::Healthy), total)
     }
 
     fn add(&mut self, stage: Stage, count: usize) {

@@ -19,6 +19,8 @@ pub const GATE: &str = "gate";
 pub const DOWNGRADE: &str = "downgrade";
 /// By the hub: how far it is.
 pub const STATUS: &str = "status";
+/// By the hub: how many clusters are at which stage, as JSON.
+pub const COUNTS: &str = "counts";
 
 /// The waves of whoever names none.
 pub const WAVES_DEFAULT: &str = "1%; 10%; 50%; 100%";

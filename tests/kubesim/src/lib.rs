@@ -12,6 +12,7 @@
 mod admit;
 pub mod autoscale;
 mod driver;
+mod hooks;
 pub mod metrics;
 pub mod plan;
 pub mod quota;
@@ -33,7 +34,6 @@ use karmada_apiserver::{
     storage::ApiStore,
 };
 use karmada_env::Env;
-use karmada_hub::admission::services::AdmissionClient;
 use karmada_store::engine;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -92,7 +92,7 @@ impl Kubesim {
             derived: Vec::new(),
         };
         let server = ApiServer::new(store.clone(), env.clone(), registration, stop.clone());
-        server.call_webhooks(Arc::new(AdmissionClient::new(env)));
+        server.call_webhooks(Arc::new(hooks::Hooks::new(env)));
         let tasks = server.start().await;
         let sim = Self { server, tasks, store };
         if config.workloads {

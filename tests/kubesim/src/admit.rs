@@ -12,7 +12,7 @@ const DEFAULT: &str = "default";
 
 /// Kubernetes' ServiceAccount admission: no pod without the account that it names.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Accounts;
+pub(crate) struct Accounts;
 
 impl Admission for Accounts {
     fn admit(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {

@@ -1,4 +1,4 @@
-//! A small stand-in for a member cluster; see `karmada_tests::kubesim`.
+//! A small stand-in for a member cluster; see `karmada_kubesim`.
 
 /// The hub's allocator: it is the hub's server.
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_arch = "x86_64"))]
@@ -6,5 +6,5 @@
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> std::process::ExitCode {
-    karmada_tests::kubesim::main(std::env::args_os())
+    karmada_kubesim::main(std::env::args_os())
 }

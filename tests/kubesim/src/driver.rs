@@ -180,7 +180,7 @@ async fn listen(resource: Resource, client: kube::Client, env: Env, heard: mpsc:
 }
 
 /// Runs the controllers until `stop`. Creates the nodes first.
-pub(super) async fn run(client: kube::Client, env: Env, config: Config, stop: CancellationToken) {
+pub(crate) async fn run(client: kube::Client, env: Env, config: Config, stop: CancellationToken) {
     let rest = Rest::new(client.clone());
     for n in 1..=config.nodes {
         let node = plan::new_node(&format!("node-{n}"));
