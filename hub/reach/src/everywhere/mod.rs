@@ -54,7 +54,7 @@ const WHOLE: Duration = Duration::from_secs(45);
 /// The most that members may answer to one request, and to all that are under way, in KiB.
 const ANSWER: usize = 64 << 10;
 const ANSWERS: usize = 128 << 10;
-/// And of that what one member may measure, in KiB: some 30,000 Pods.
+/// And of that what one member may measure, in KiB: some 30,000 Pods. A few share all of it.
 const MEASURED: usize = ANSWER / 4;
 /// As much as there is room for.
 const ANY: usize = usize::MAX >> 10;
@@ -272,7 +272,7 @@ async fn list(
     whole(shared, asker, among, portions).await
 }
 
-/// What each has of a list, in this form, of measurements written anew; of one member at most so many KiB.
+/// What each has of a list, in this form, of measurements written anew; of one member at most so many KiB, or its share.
 async fn portions(
     shared: &Arc<Shared>,
     asker: &Asker,
@@ -283,6 +283,8 @@ async fn portions(
 ) -> Result<Portions, Status> {
     let query = asked::for_each(query).map_err(Status::bad_request)?;
     let question = Question { shared, asker, among, path: path.to_owned(), other: None, query, accept };
+    let names = question.names().await?;
+    let longest = longest.max(ANSWER / names.len().max(1));
     let room = Arc::new(Semaphore::new(ANSWER));
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), shared.room.kibibytes.clone());
@@ -300,7 +302,7 @@ async fn portions(
     };
     let (mut answers, mut silent, mut kept) = (Vec::new(), Silent::new(), copies::Kept::default());
     let mut asked = Vec::new();
-    for name in question.names().await? {
+    for name in names {
         match among.copies().and_then(|copies| copies.stands_for(shared, &name)) {
             Some(copy) => {
                 kept.adds(&name, &copy, None);
@@ -393,6 +395,8 @@ enum Most<'a> {
     Of(&'a Arc<Semaphore>, usize),
     /// So many KiB: a longer one counts as not heard, and takes nothing from others.
     One(usize),
+    /// The first so many KiB, of whatever length it is.
+    First(usize),
 }
 
 /// Takes so many KiB of what all answers to a request may have. Whoever drops it before the answer is taken, since that is late
@@ -413,13 +417,16 @@ async fn within(
     all: &Arc<Semaphore>,
 ) -> Result<(Bytes, Vec<OwnedSemaphorePermit>), Missing> {
     let (mut bytes, mut held, mut counted) = (Vec::new(), Vec::new(), 0);
-    let (Most::Of(_, longest) | Most::One(longest)) = most;
-    let mut parts = body.into_data_stream();
-    while let Some(part) = parts.next().await {
-        let part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
-        if bytes.len() + part.len() > longest << 10 {
+    let (Most::Of(_, longest) | Most::One(longest) | Most::First(longest)) = most;
+    let (mut parts, mut goes_on) = (body.into_data_stream(), true);
+    while goes_on && let Some(part) = parts.next().await {
+        let mut part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
+        let left = (longest << 10) - bytes.len();
+        if part.len() > left && !matches!(most, Most::First(_)) {
             return Err(Missing::Unheard(format!("it answers more than {longest} KiB")));
         }
+        goes_on = part.len() <= left;
+        part.truncate(left);
         bytes.extend_from_slice(&part);
         let new = bytes.len().div_ceil(1 << 10) - counted;
         let more = u32::try_from(new).unwrap_or(u32::MAX);

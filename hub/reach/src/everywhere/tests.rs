@@ -433,6 +433,14 @@ async fn an_answer_that_is_too_long_takes_no_room() {
     let (one, two) = (read(4 << 10).await, read(4 << 10).await);
     assert!(matches!((&one, &two), (Ok((4096, _)), Ok((4096, _)))));
     assert!(matches!(read(1 << 10).await, Err(Missing::TooMuch(_))), "all of them within their own bounds");
+    drop((one, two));
+    // Of some the beginning will do, and nobody waits for what follows.
+    for (bytes, want) in [(3 << 10, 3 << 10), (4 << 10, 4 << 10), (9000, 4 << 10)] {
+        let parts = stream::iter([Ok::<_, std::io::Error>(vec![b' '; 1000]), Ok(vec![b' '; bytes - 1000])]);
+        let goes_on = parts.chain(stream::iter((bytes == 9000).then(|| Err(std::io::Error::other("gone")))));
+        let (read, _) = within(Body::from_stream(goes_on), Most::First(4), &all).await.ok().unwrap();
+        assert_eq!(read.len(), want, "of {bytes}");
+    }
 }
 
 /// A member that answers by these paths, without their query.
