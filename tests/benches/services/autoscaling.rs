@@ -18,7 +18,7 @@ use crate::bed::{Bed, names, post};
 /// A link with FederatedHPAs beside one without.
 pub(crate) async fn autoscaling(bed: &Bed, report: &mut Report) {
     let (hpas, clusters) = (bed.args.hpas, bed.args.clusters);
-    let fleet = bed.fleet(clusters).await;
+    let fleet = bed.fleet(clusters, hpas).await;
     let all: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
     fleet.create([policy("all", selector("apps/v1", "Deployment", ""), &all)]).await;
     post(&fleet.api, (0..hpas).map(workload), &fleet.namespace).await;

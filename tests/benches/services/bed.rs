@@ -17,6 +17,9 @@ use crate::Args;
 /// Writes at a time.
 pub(crate) const AT_ONCE: usize = 16;
 
+/// Pods that a stand-in's node has room for.
+const ON_A_NODE: usize = 500;
+
 /// What was asked for, and with what.
 pub(crate) struct Bed {
     pub(crate) args: Args,
@@ -28,9 +31,11 @@ impl Bed {
         Self { binaries: args.common.binaries(), args }
     }
 
-    /// A fleet with a namespace.
-    pub(crate) async fn fleet(&self, members: usize) -> Fleet {
-        let fleet = Fleet::start("services", members, &self.binaries, Options::default()).await;
+    /// A fleet with a namespace, and room for so many Pods on each member.
+    pub(crate) async fn fleet(&self, members: usize, pods: usize) -> Fleet {
+        let mut binaries = self.binaries.clone();
+        binaries.kubesim.1.push(format!("--nodes={}", pods / ON_A_NODE + 1));
+        let fleet = Fleet::start("services", members, &binaries, Options::default()).await;
         let fleet = fleet.expect("stand-ins are never too few");
         fleet.create_namespace().await;
         fleet
@@ -38,7 +43,7 @@ impl Bed {
 
     /// A provider and a consumer of so many Services, which have slices of so many endpoints there already.
     pub(crate) async fn shared(&self, services: usize, endpoints: usize) -> Fleet {
-        let fleet = self.fleet(2).await;
+        let fleet = self.fleet(2, 0).await;
         let made: Vec<Value> = (0..services)
             .flat_map(|n| {
                 let name = service(n);
