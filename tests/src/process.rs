@@ -137,8 +137,17 @@ impl Process {
 
     /// Resident memory in bytes.
     pub fn resident(&self) -> Option<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most of it that there has been, in bytes.
+    pub fn peak(&self) -> Option<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, field: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
-        let line = status.lines().find(|l| l.starts_with("VmRSS:"))?;
+        let line = status.lines().find(|line| line.starts_with(field))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
     }
 

@@ -4,8 +4,12 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
+use karmada_client::Rest;
+use karmada_core::services::slices;
+use karmada_env::Env;
 use karmada_tests::{
     fleet::{self, Binaries, Fleet, Options, cluster_path, condition, file, server_of, start_stock},
+    kubesim::metrics,
     link::{Link, Mode},
     samples,
     wait::{PATIENCE, eventually, gone, until},
@@ -30,6 +34,56 @@ async fn ready(fleet: &Fleet, name: &str, wanted: &str) {
         match condition(&cluster, "Ready") {
             Some(is) if is == wanted => Ok(()),
             _ => Err(format!("{:#}\n{}", cluster["status"]["conditions"], fleet.logs())),
+        }
+    })
+    .await;
+}
+
+/// The hub does what an agent would: it tells of slices that are used elsewhere, and of what Pods use.
+async fn tells_of_services_and_use(fleet: &Fleet, member: &Rest) {
+    let namespace = &fleet.namespace;
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80}]},
+    });
+    let multi = json!({
+        "apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterService", "metadata": {"name": "web"},
+        "spec": {"types": ["CrossCluster"], "providerClusters": [{"name": "m"}]},
+    });
+    fleet.create([service, multi]).await;
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "web-abcde", "labels": {(slices::SERVICE_NAME): "web"}},
+        "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}],
+        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+    });
+    let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
+    member.post(&path, &slice).await.unwrap();
+    let told = format!("{}/{}", samples::works_path("m"), slices::work_name(namespace, "web-abcde"));
+    let has = |work: &Value| {
+        work["spec"]["workload"]["manifests"][0]["endpoints"][0]["addresses"] == json!(["10.0.0.1"])
+    };
+    until(&fleet.api, &told, "told", PATIENCE, has).await;
+
+    metrics::install(member).await.unwrap();
+    let hpa = json!({
+        "apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "metadata": {"name": "web"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 2, "maxReplicas": 3,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+                "target": {"type": "AverageValue", "averageValue": "100m"}}}],
+        },
+    });
+    fleet.create([hpa]).await;
+    let env = Env::system();
+    eventually("three replicas", 2 * PATIENCE, || async {
+        let measured = metrics::measure(member, &env, (namespace, "web"), |_| 150).await;
+        measured.map_err(|error| error.to_string())?;
+        let web = fleet.api.get(&samples::deployment_path(namespace, "web")).await;
+        match web.map_err(|error| error.to_string())?["spec"]["replicas"].as_i64() {
+            Some(3) => Ok(()),
+            other => Err(format!("{other:?}")),
         }
     })
     .await;
@@ -107,6 +161,7 @@ async fn the_hub_works_on_a_member_that_joins_by_push() {
     let scaled = json!({"spec": {"replicas": 5}});
     member.patch(&path, karmada_client::Patch::Merge, &scaled).await.unwrap();
     until(&member, &path, "scaled back", PATIENCE, |web| web["spec"]["replicas"] == 2).await;
+    tells_of_services_and_use(&fleet, &member).await;
     // A member that cannot be reached is said to be so, and worked on again when it can.
     link.set(Mode::Refuse);
     ready(&fleet, "m", "False").await;

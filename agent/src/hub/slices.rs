@@ -21,7 +21,11 @@ use karmada_client::{
     rest::query_value,
     watch::{Index, Keeping},
 };
-use karmada_core::services::{Asked, ServiceName, collect::Pace, slices};
+use karmada_core::services::{
+    Asked, ServiceName,
+    collect::Pace,
+    slices::{self, Taken},
+};
 use karmada_env::Env;
 use karmada_member::{Member, rights::Rights};
 use karmada_meta::object;
@@ -56,7 +60,7 @@ type SliceKey = (String, String);
 struct Seen {
     service: ServiceName,
     digest: u64,
-    ready: BTreeSet<String>,
+    taken: Taken,
     slice: Arc<Value>,
 }
 
@@ -71,15 +75,15 @@ impl Seen {
         Self {
             service: ServiceName::default(),
             digest: 0,
-            ready: BTreeSet::new(),
+            taken: Taken::default(),
             slice: Arc::new(Value::Null),
         }
     }
 
     /// Bytes beyond itself.
     fn elsewhere(&self) -> usize {
-        let ready = self.ready.iter().map(|one| 2 * size_of::<String>() + kept::text(one));
-        kept::json(&self.slice) + ready.sum::<usize>()
+        let taken = self.taken.texts().map(|one| 2 * size_of::<String>() + kept::text(one));
+        kept::json(&self.slice) + taken.sum::<usize>()
     }
 }
 
@@ -314,7 +318,7 @@ impl Collecting<'_> {
                 let seen = service.map(|service| Seen {
                     service,
                     digest: slices::digest(&slice),
-                    ready: slices::ready(&slice),
+                    taken: Taken::of(&slice),
                     slice: Arc::new(slice),
                 });
                 Ok((key, seen))
@@ -352,7 +356,7 @@ impl Collecting<'_> {
             Event::Upsert((key, _)) | Event::Delete((key, _)) => Some(key.clone()),
             Event::Init | Event::Synced => None,
         };
-        let before = touched.as_ref().and_then(|key| state.slices.get(key)).map(|seen| seen.ready.clone());
+        let before = touched.as_ref().and_then(|key| state.slices.get(key)).map(|seen| seen.taken.clone());
         let changed = match event {
             Event::Init => state.slices.apply(Event::Init),
             Event::Synced => state.slices.apply(Event::Synced),
@@ -367,8 +371,8 @@ impl Collecting<'_> {
         };
         let now = self.collector.env.now();
         for key in changed {
-            let ready = state.slices.get(&key).map(|seen| seen.ready.clone()).unwrap_or_default();
-            let lost = is_end || before.as_ref().is_some_and(|before| !before.is_subset(&ready));
+            let taken = state.slices.get(&key).map(|seen| seen.taken.clone()).unwrap_or_default();
+            let lost = is_end || before.as_ref().is_some_and(|before| taken.lacks(before));
             let pace = state.paces.entry(key.clone()).or_default();
             pace.changed(now, lost);
             let wait = pace.wait(now).unwrap_or_default();

@@ -483,9 +483,12 @@ impl Registry {
             };
             (verb, op.key.clone())
         });
+        let (Action::Put(value) | Action::Delete(value)) = &op.action;
+        let size = value.len();
         // What it is answered with is the last one's.
         let ops = schemas::beside(&self.store, &op).into_iter().chain([op]).collect();
-        match self.store.commit_if(guards, ops, terms).await {
+        let commit = self.pool.run(size, || self.store.commit_if(guards, ops, terms)).await?;
+        match commit.await {
             Ok(mut committed) => {
                 if let Some((verb, key)) = own {
                     self.tell(caller.user, caller.agent, verb, &key, "");

@@ -461,8 +461,11 @@ impl Stream {
     /// What is read to show an object, beyond what is copied.
     fn shown_bytes(&self, object: &Object, written: Revision) -> usize {
         match &self.view {
-            View::Frames(_) | View::News(_) if self.kind.serves_as_stored(Some(written)) => 0,
-            View::Partial(..) => 0,
+            View::Frames(_) | View::News(_) if self.kind.serves_as_stored(Some(written)) => {
+                object.value.made()
+            }
+            // It is unpacked whole, however little of it is shown.
+            View::Partial(..) => object.value.made(),
             View::Frames(_) | View::News(_) | View::Values | View::Table(_) => object.value.len(),
         }
     }

@@ -258,9 +258,24 @@ impl<P: Project> Store<P> {
         self.commit_if(Vec::new(), ops, terms).await
     }
 
-    /// [`Store::commit_on`], if all guards hold when it happens.
-    pub async fn commit_if(&self, guards: Vec<Guard>, ops: Vec<Op>, terms: Terms) -> Answer<P::Header> {
-        let ops = self.prepare(ops)?;
+    /// [`Store::commit_on`], if all guards hold when it happens. Values are read, and packed where they are kept so, before this
+    /// returns: what takes time in proportion to them is done then, and nothing of it while the future is polled.
+    pub fn commit_if(
+        &self,
+        guards: Vec<Guard>,
+        ops: Vec<Op>,
+        terms: Terms,
+    ) -> impl Future<Output = Answer<P::Header>> {
+        let prepared = self.prepare(ops);
+        async move { self.carry_out(guards, prepared?, terms).await }
+    }
+
+    async fn carry_out(
+        &self,
+        guards: Vec<Guard>,
+        ops: Vec<Prepared<P::Header>>,
+        terms: Terms,
+    ) -> Answer<P::Header> {
         let (reply, answer) = oneshot::channel();
         match &self.0.way {
             Way::Thread { queue, places } => {

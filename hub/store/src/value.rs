@@ -67,6 +67,14 @@ impl Value {
         }
     }
 
+    /// The bytes that are made to read it: none of one that is kept as it is.
+    pub fn made(&self) -> usize {
+        match &self.0 {
+            Form::Plain(_) => 0,
+            Form::Packed { len, .. } => *len as usize,
+        }
+    }
+
     /// The bytes that it takes in memory, beside itself.
     pub fn kept(&self) -> usize {
         match &self.0 {
@@ -143,6 +151,7 @@ mod tests {
                 let value = Value::packed(plain.clone(), Some(dictionary));
                 assert!(value.kept() < plain.len() / 4, "{} of {}", value.kept(), plain.len());
                 assert_eq!((value.get(), value.len()), (plain.clone(), plain.len()));
+                assert_eq!((value.made(), Value::from(plain.clone()).made()), (plain.len(), 0));
                 assert_eq!(value, Value::from(plain.clone()));
                 assert_eq!(value, Value::packed(plain.clone(), Some(&NONE)));
                 assert_ne!(value, Value::packed(plain.slice(1..), Some(dictionary)));

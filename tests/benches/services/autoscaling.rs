@@ -5,7 +5,7 @@ use std::time::Duration;
 use karmada_env::Env;
 use karmada_meta::time::Time;
 use karmada_tests::{
-    bench::{Report, until},
+    bench::{Report, until_all},
     fleet::Fleet,
     kubesim::metrics,
     samples::{deployment, policy, selector, works_path},
@@ -13,23 +13,19 @@ use karmada_tests::{
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::bed::{Bed, post};
+use crate::bed::{Bed, names, post};
 
 /// A link with FederatedHPAs beside one without.
 pub(crate) async fn autoscaling(bed: &Bed, report: &mut Report) {
     let (hpas, clusters) = (bed.args.hpas, bed.args.clusters);
-    let fleet = bed.fleet(clusters).await;
-    let names: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
-    fleet.create([policy("all", selector("apps/v1", "Deployment", ""), &names)]).await;
+    let fleet = bed.fleet(clusters, hpas).await;
+    let all: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
+    fleet.create([policy("all", selector("apps/v1", "Deployment", ""), &all)]).await;
     post(&fleet.api, (0..hpas).map(workload), &fleet.namespace).await;
     for member in &fleet.members {
         metrics::install(&member.api).await.expect("a member takes a definition");
         let pods = format!("/api/v1/namespaces/{}/pods", fleet.namespace);
-        until("all Pods", || async {
-            let list = member.api.get(&pods).await.unwrap_or_default();
-            list["items"].as_array().map_or(0, Vec::len) >= hpas
-        })
-        .await;
+        until_all("Pods", hpas, async || names(&member.api, &pods).await.len()).await;
         let list = member.api.get(&pods).await.expect("Pods are listed");
         let measured = list["items"].as_array().into_iter().flatten().map(uses);
         post(&member.api, measured, &fleet.namespace).await;
@@ -39,7 +35,7 @@ pub(crate) async fn autoscaling(bed: &Bed, report: &mut Report) {
     post(&fleet.api, (0..hpas).map(hpa), &fleet.namespace).await;
     for member in &fleet.members {
         let path = works_path(&member.name);
-        until("all answers", || async { answers(&fleet, &path).await >= hpas }).await;
+        until_all("answers", hpas, || answers(&fleet, &path)).await;
     }
     // Until nothing is new any more.
     bed.settle().await;

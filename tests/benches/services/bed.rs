@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use karmada_client::Rest;
 use karmada_core::services::slices;
 use karmada_tests::{
-    bench::until,
+    bench::{until, until_all},
     fleet::{Binaries, Fleet, Options, collection},
 };
 use serde_json::{Value, json};
@@ -16,6 +16,9 @@ use crate::Args;
 
 /// Writes at a time.
 pub(crate) const AT_ONCE: usize = 16;
+
+/// Pods that a stand-in's node has room for.
+const ON_A_NODE: usize = 500;
 
 /// What was asked for, and with what.
 pub(crate) struct Bed {
@@ -28,9 +31,11 @@ impl Bed {
         Self { binaries: args.common.binaries(), args }
     }
 
-    /// A fleet with a namespace.
-    pub(crate) async fn fleet(&self, members: usize) -> Fleet {
-        let fleet = Fleet::start("services", members, &self.binaries, Options::default()).await;
+    /// A fleet with a namespace, and room for so many Pods on each member.
+    pub(crate) async fn fleet(&self, members: usize, pods: usize) -> Fleet {
+        let mut binaries = self.binaries.clone();
+        binaries.kubesim.1.push(format!("--nodes={}", pods / ON_A_NODE + 1));
+        let fleet = Fleet::start("services", members, &binaries, Options::default()).await;
         let fleet = fleet.expect("stand-ins are never too few");
         fleet.create_namespace().await;
         fleet
@@ -38,7 +43,7 @@ impl Bed {
 
     /// A provider and a consumer of so many Services, which have slices of so many endpoints there already.
     pub(crate) async fn shared(&self, services: usize, endpoints: usize) -> Fleet {
-        let fleet = self.fleet(2).await;
+        let fleet = self.fleet(2, 0).await;
         let made: Vec<Value> = (0..services)
             .flat_map(|n| {
                 let name = service(n);
@@ -55,10 +60,11 @@ impl Bed {
             (0..services).map(|n| native(&fleet.namespace, n, (0..endpoints).map(|e| address(n, e))));
         post(provider, natives, &fleet.namespace).await;
         let path = slices_path(&fleet.namespace);
-        until("the consumer to have all slices", || async {
-            brought(&fleet.members[1].api, &path).await >= services
-        })
-        .await;
+        let brought = async || {
+            let names = names(&fleet.members[1].api, &path).await;
+            names.iter().filter(|name| name.starts_with("member1-")).count()
+        };
+        until_all("slices on the consumer", services, brought).await;
         self.settle().await;
         fleet
     }
@@ -134,11 +140,11 @@ pub(crate) fn slices_path(namespace: &str) -> String {
     format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices")
 }
 
-/// How many slices of the provider a consumer has.
-async fn brought(api: &Rest, path: &str) -> usize {
+/// The names of what there is in a collection; none while it cannot be listed.
+pub(crate) async fn names(api: &Rest, path: &str) -> Vec<String> {
     let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-    let Ok(list) = api.get_bytes(path, accept).await else { return 0 };
-    let Ok(list) = serde_json::from_slice::<Value>(&list) else { return 0 };
-    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter(|o| o["metadata"]["name"].as_str().is_some_and(|n| n.starts_with("member1-"))).count()
+    let Ok(list) = api.get_bytes(path, accept).await else { return Vec::new() };
+    let Ok(list) = serde_json::from_slice::<Value>(&list) else { return Vec::new() };
+    let items = list["items"].as_array().into_iter().flatten();
+    items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }

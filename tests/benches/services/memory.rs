@@ -29,6 +29,7 @@ pub(crate) async fn memory(bed: &Bed, report: &mut Report) {
     drop(idle.leave().await);
     let multis = bed.args.multis;
     let mut hub = hub(bed, multis).await;
+    let peak = |hub: &Hub| hub.process.peak().expect("the hub runs").saturating_sub(alone);
     // The Service, and of each provider its slices.
     let wanted = multis * (1 + PROVIDERS.len() * SLICES);
     let took = hub
@@ -42,22 +43,24 @@ pub(crate) async fn memory(bed: &Bed, report: &mut Report) {
         })
         .await;
     bed.settle().await;
-    let made = resident(&hub.process);
+    let (made, most) = (resident(&hub.process), peak(&hub));
     let works = hub.works(None).await;
     hub.restart().await;
     bed.settle().await;
-    let restarted = resident(&hub.process);
+    let (restarted, most_restarted) = (resident(&hub.process), peak(&hub));
     report.add(
         format!(
-            "resident memory of the hub above idle ({}), {multis} MultiClusterServices, {} providers × {} consumers × {SLICES} slices, {works} Works: just made / after a restart",
+            "resident memory of the hub above idle ({}), {multis} MultiClusterServices, {} providers × {} consumers × {SLICES} slices, {works} Works: just made / after a restart (the most at any time)",
             mb(alone),
             PROVIDERS.len(),
             CONSUMERS.len()
         ),
         format!(
-            "{} / {} (made in {})",
+            "{} ({}) / {} ({}), made in {}",
             mb(made.saturating_sub(alone)),
+            mb(most),
             mb(restarted.saturating_sub(alone)),
+            mb(most_restarted),
             seconds(took)
         ),
         "≤ 250 MB",

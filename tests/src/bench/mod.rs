@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// How often something is looked at that cannot be watched: well below what is measured so.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// How often many things are counted.
+const SELDOM: Duration = Duration::from_millis(500);
+
 /// The figures to take: those that were asked for, or else all.
 pub fn figures<F: ValueEnum + PartialEq + Debug + 'static>(only: &[F]) -> impl Iterator<Item = &'static F> {
     let wanted = F::value_variants().iter().filter(move |figure| only.is_empty() || only.contains(figure));
@@ -110,6 +113,25 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut is: impl FnMut() ->
         sleep(LOOK).await;
     }
     start.elapsed()
+}
+
+/// Counts now and then until there are so many. That may take as long as it will, while they become more.
+///
+/// # Panics
+/// When they do not for minutes.
+pub async fn until_all(what: &str, wanted: usize, count: impl AsyncFn() -> usize) {
+    let (mut most, mut since) = (0, now());
+    loop {
+        let there = count().await;
+        if there >= wanted {
+            return;
+        }
+        if there > most {
+            (most, since) = (there, now());
+        }
+        assert!(since.elapsed() < PATIENCE, "{there} of {wanted} {what}, and no more for {PATIENCE:?}");
+        sleep(SELDOM).await;
+    }
 }
 
 /// Resident memory of a process that runs.

@@ -204,11 +204,7 @@ pub async fn measured(ground: &Ground, others: &Others, happens: impl Future<Out
 
 /// The largest resident memory of a process since it was last forgotten, in bytes.
 pub fn peak(process: &Process) -> u64 {
-    let pid = process.pid().unwrap_or_default();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default();
-    kib * 1024
+    process.peak().unwrap_or_default()
 }
 
 fn forget_peak(process: &Process) {

@@ -147,6 +147,30 @@ async fn a_duplicated_workload_counts_once_for_all_its_clusters() {
     world.stop().await;
 }
 
+/// As in Karmada's end-to-end tests, where it is divided by the room that clusters have.
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_divided_by_room_follows_its_load() {
+    let mut policy = samples::deployment_policy("web", &["member1", "member2"]);
+    policy["spec"]["placement"]["replicaScheduling"] = json!({
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+    });
+    let world = world(174, policy).await;
+    under(&world, [100, 100], 20).await;
+    make(&world).await;
+    under(&world, [1000, 1000], 60).await;
+    assert_eq!(replicas(&world).await, 8);
+    let mut there = 0;
+    for member in &world.members {
+        let web = member.api.get(&deployment_path("web")).await.expect("it is there");
+        there += web["spec"]["replicas"].as_i64().expect("it has replicas");
+    }
+    assert_eq!(there, 8, "on both together");
+    under(&world, [50, 50], 200).await;
+    assert_eq!(replicas(&world).await, 2);
+    world.stop().await;
+}
+
 /// Bytes of a link on which nothing happens, with something to sample.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_change_costs_the_link_a_question_in_ten_minutes() {

@@ -27,8 +27,12 @@ fn hpa(name: &str, fewest: i64) -> Value {
     })
 }
 
-/// Two members whose autoscalers work, and a workload on both, scaled by one that goes with a policy.
+/// Two members whose autoscalers work, and a workload on both, scaled by one that goes with a policy and wants two.
 async fn world(seed: u64, replicas: i64, policy_of_web: Value) -> (World, JoinSet<()>) {
+    world_with(seed, (replicas, 2), policy_of_web).await
+}
+
+async fn world_with(seed: u64, (replicas, fewest): (i64, i64), policy_of_web: Value) -> (World, JoinSet<()>) {
     let hub = HubConfig { hpa_scale_targets: true, ..HubConfig::default() };
     let config = kubesim::Config { nodes: 4, ..kubesim::Config::default() };
     let world = World::configured(seed, 2, hub, &config).await;
@@ -38,7 +42,7 @@ async fn world(seed: u64, replicas: i64, policy_of_web: Value) -> (World, JoinSe
     }
     let all =
         policy("hpas", selector("autoscaling/v2", "HorizontalPodAutoscaler", ""), &["member1", "member2"]);
-    world.create([deployment("web", replicas), policy_of_web, all, hpa("web", 2)]).await;
+    world.create([deployment("web", replicas), policy_of_web, all, hpa("web", fewest)]).await;
     (world, running)
 }
 
@@ -125,6 +129,41 @@ async fn what_is_divided_follows_its_members() {
     world.hub_until(&deployment_path("web"), "without its mark", PATIENCE, |web| !marked(web)).await;
     edit(&world, 8).await;
     members_have(&world, 4).await;
+    world.stop().await;
+}
+
+/// As there: to a second cluster and back, where its members want no more than they have.
+#[tokio::test(start_paused = true)]
+async fn what_is_divided_comes_to_a_second_cluster_and_leaves_it() {
+    let by_weight = samples::divided_policy("web", &[("member1", 1), ("member2", 1)]);
+    let (world, _running) = world_with(194, (1, 1), by_weight).await;
+    let binding = samples::binding_path(World::NAMESPACE, "web-deployment");
+    let on_one = |binding: &Value| {
+        let reports = binding["status"]["aggregatedStatus"].as_array();
+        samples::placed(binding).len() == 1 && reports.is_some_and(|reports| reports.len() == 1)
+    };
+    template_has(&world, 1).await;
+    world.hub_until(&binding, "on one cluster", PATIENCE, on_one).await;
+    edit(&world, 2).await;
+    members_have(&world, 1).await;
+    template_has(&world, 2).await;
+    template_stays(&world, 2, 40 * SECOND).await;
+    edit(&world, 1).await;
+    world.hub_until(&binding, "on one cluster again", PATIENCE, on_one).await;
+    template_has(&world, 1).await;
+    template_stays(&world, 1, 40 * SECOND).await;
+    world.stop().await;
+}
+
+/// As there: one replica, of which its member makes two, so that the other has one, and makes two of it.
+#[tokio::test(start_paused = true)]
+async fn what_members_want_more_of_is_divided_anew() {
+    let by_weight = samples::divided_policy("web", &[("member1", 1), ("member2", 1)]);
+    let (world, _running) = world_with(195, (1, 2), by_weight).await;
+    members_have(&world, 2).await;
+    template_has(&world, 4).await;
+    template_stays(&world, 4, 60 * SECOND).await;
+    members_have(&world, 2).await;
     world.stop().await;
 }
 

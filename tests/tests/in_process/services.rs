@@ -5,15 +5,17 @@ use std::{
     time::Duration,
 };
 
+use karmada_api::consts::extension;
 use karmada_client::{Patch, Rest};
 use karmada_hub::HubConfig;
 use karmada_meta::object;
 use karmada_tests::{
+    fleet,
     inprocess::{PATIENCE, World},
     kubesim::{self, slices},
     link::Mode,
     samples::{self, deployment, deployment_policy, policy, selector},
-    wait::eventually,
+    wait::{eventually, gone, throughout},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -367,9 +369,88 @@ async fn an_endpoint_that_is_lost_waits_for_nothing_on_its_way() {
     assert!(went < soon, "{went:?}");
     let went = told(&world, &[]).await;
     assert!(went < soon, "{went:?}");
-    // One that was lost in the same moment waits.
+    // What comes after so much waits, but no longer than a slice rests and it is gathered.
     let came = told(&world, &["10.0.0.4"]).await;
-    assert!(came >= 3 * SECOND && came < 5 * SECOND, "{came:?}");
+    assert!(came >= 3 * SECOND - soon && came < 3 * SECOND + soon, "{came:?}");
+    world.stop().await;
+}
+
+/// Who asks that endpoints of silent clusters are withdrawn does not mean an outage of most: then the hub may be the one that is
+/// cut off.
+#[tokio::test(start_paused = true)]
+async fn a_mass_outage_withdraws_nothing() {
+    let (world, _running) = world(184, 5).await;
+    world.create([deployment("web", 2), deployment_policy("web", &["member1", "member2"])]).await;
+    post(&world, &format!("/api/v1/namespaces/{NS}/services"), &service()).await;
+    let mut asks = multi(&["member1", "member2"], &["member3"]);
+    object::set_annotation(&mut asks, "multiclusterservice.karmada.io/withdraw-after", "10s");
+    post(&world, &multis(), &asks).await;
+    dispatched(&world, "at first", &[0, 1], &[2], PATIENCE).await;
+    // The hub's first minute is everybody's grace.
+    sleep(90 * SECOND).await;
+    let before = slices_of(&world.members[2].api).await;
+    assert_eq!(before["member1-web-x7k2p"].1.len(), 2);
+    let lost = [0, 3, 4];
+    lost.iter().for_each(|member| world.members[*member].wire.set(Mode::BlackHole));
+    let held = |cluster: &Value| fleet::condition(cluster, extension::EVICTIONS_HELD) == Some("True");
+    world.cluster_until("member1", "lost with others", PATIENCE * 2, held).await;
+    let same = async || match slices_of(&world.members[2].api).await {
+        there if there == before => Ok(()),
+        there => Err(there),
+    };
+    throughout("all endpoints stay", 180 * SECOND, same).await;
+    // The others come back: the one that is left is a loss like any other.
+    lost[1..].iter().for_each(|member| world.members[*member].wire.set(Mode::Pass));
+    let takes = async |count: usize| {
+        eventually(&format!("{count} endpoints"), PATIENCE * 3, || async {
+            let there = slices_of(&world.members[2].api).await;
+            match there.get("member1-web-x7k2p") {
+                Some((_, ready)) if ready.len() == count => Ok(()),
+                _ => Err(there),
+            }
+        })
+        .await;
+    };
+    takes(0).await;
+    assert_eq!(slices_of(&world.members[2].api).await["member2-web-x7k2p"].1.len(), 2);
+    world.members[0].wire.set(Mode::Pass);
+    takes(2).await;
+    world.stop().await;
+}
+
+/// One that is heard and one that is not.
+#[tokio::test(start_paused = true)]
+async fn consumers_leave_the_fleet_and_nothing_of_them_stays() {
+    let (mut world, _running) = world(185, 4).await;
+    world.create([deployment("web", 2), deployment_policy("web", &["member1"])]).await;
+    post(&world, &format!("/api/v1/namespaces/{NS}/services"), &service()).await;
+    post(&world, &multis(), &multi(&["member1"], &["member2", "member3", "member4"])).await;
+    dispatched(&world, "at first", &[0], &[1, 2, 3], PATIENCE).await;
+    let native = slices_of(&world.members[0].api).await;
+    world.members[1].wire.set(Mode::BlackHole);
+    world.stop_agent(1).await;
+    sleep(120 * SECOND).await;
+    let brought = |member: usize| {
+        let api = &world.members[member].api;
+        async move { slices_of(api).await.get("member1-web-x7k2p").map(|(_, ready)| ready.len()) }
+    };
+    assert_eq!(brought(1).await, Some(2), "offline it keeps what it has");
+    for member in ["member2", "member3"] {
+        let cluster = format!("/apis/cluster.karmada.io/v1alpha1/clusters/{member}");
+        world.delete(&cluster).await;
+        gone(&world.api(), &cluster, PATIENCE * 10).await;
+        gone(&world.api(), &format!("/api/v1/namespaces/karmada-es-{member}"), PATIENCE).await;
+    }
+    eventually("the one that was heard to have nothing of it", PATIENCE, || async {
+        match brought(2).await {
+            None => Ok(()),
+            there => Err(there),
+        }
+    })
+    .await;
+    assert_eq!((brought(3).await, slices_of(&world.members[0].api).await), (Some(2), native));
+    world.delete(&format!("{}/web", multis())).await;
+    gone(&world.api(), &format!("{}/web", multis()), PATIENCE).await;
     world.stop().await;
 }
 

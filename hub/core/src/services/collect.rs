@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// Pods become ready in bursts.
 pub const GATHER: Duration = Duration::from_secs(1);
-/// Between two writes of one slice. What is lost does not wait for that, but once: the write after it waits as much longer.
+/// Between two writes of one slice. What is lost does not wait for that, but once: what follows waits as much longer, and what is
+/// not lost never longer than this and [`GATHER`] after a write.
 pub const SPACE: Duration = Duration::from_secs(2);
 
 /// What is to be told of a slice.
@@ -17,6 +18,8 @@ pub struct Pace {
     lost: bool,
     /// From when on there is room for another write.
     room: Duration,
+    /// From when on whatever there is waits no longer.
+    latest: Duration,
 }
 
 impl Pace {
@@ -29,12 +32,12 @@ impl Pace {
     /// It is told as it is now.
     pub fn told(&mut self, now: Duration) {
         let room = (self.room.max(now) + SPACE).min(now + 2 * SPACE);
-        *self = Self { room, ..Self::default() };
+        *self = Self { room, latest: now + SPACE + GATHER, ..Self::default() };
     }
 
     /// It is as it was told after all.
     pub fn settled(&mut self) {
-        *self = Self { room: self.room, ..Self::default() };
+        *self = Self { room: self.room, latest: self.latest, ..Self::default() };
     }
 
     /// How long it is to wait; nothing if there is nothing to be told.
@@ -42,7 +45,7 @@ impl Pace {
         let differs = self.differs?;
         let due = match self.lost {
             true => differs.max(self.room.saturating_sub(SPACE)),
-            false => (differs + GATHER).max(self.room),
+            false => (differs + GATHER).max(self.room.min(self.latest)),
         };
         Some(due.saturating_sub(now))
     }
@@ -73,7 +76,7 @@ mod tests {
         assert_eq!(pace.wait(ms(11_000)), Some(ms(1_710)), "but once");
         pace.told(ms(12_710));
         pace.changed(ms(12_800), false);
-        assert_eq!(pace.wait(ms(12_800)), Some(ms(3_910)), "and what follows as much longer");
+        assert_eq!(pace.wait(ms(12_800)), Some(ms(2_910)), "and what follows longer, but not for ever");
         pace.settled();
         assert_eq!(pace.wait(ms(12_800)), None);
         pace.changed(ms(20_000), false);
@@ -83,13 +86,15 @@ mod tests {
     /// Whatever happens, in the long run there is one write in two seconds.
     #[test]
     fn a_slice_of_which_something_is_lost_all_the_time_is_told_in_its_turn() {
-        for lost in [true, false] {
-            let (mut pace, mut writes) = (Pace::default(), 0);
+        let by_turns: [fn(u32) -> bool; 4] = [|_| true, |_| false, |n| n % 2 == 0, |n| n % 3 > 0];
+        for lost in by_turns {
+            let (mut pace, mut writes, mut last) = (Pace::default(), 0, Duration::ZERO);
             for now in (0..60_000).step_by(50).map(Duration::from_millis) {
-                pace.changed(now, lost);
+                pace.changed(now, lost(writes));
                 if pace.wait(now) == Some(Duration::ZERO) {
+                    assert!(now - last <= SPACE + GATHER, "{now:?}, and the write before was {last:?}");
                     pace.told(now);
-                    writes += 1;
+                    (writes, last) = (writes + 1, now);
                 }
             }
             assert!((29..=31).contains(&writes), "{writes} in a minute");

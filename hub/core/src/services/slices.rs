@@ -64,6 +64,33 @@ pub fn ready(slice: &Value) -> BTreeSet<String> {
     addresses.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// Where a slice says that requests are taken: each of these addresses at each of these ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    addresses: BTreeSet<String>,
+    ports: BTreeSet<String>,
+}
+
+impl Taken {
+    /// What a slice says.
+    pub fn of(slice: &Value) -> Self {
+        let ports = slice["ports"].as_array().into_iter().flatten();
+        let ports = ports.map(|port| json!([port["name"], port["port"], port["protocol"]]).to_string());
+        Self { addresses: ready(slice), ports: ports.collect() }
+    }
+
+    /// Whether they were taken somewhere before where they are not any more.
+    pub fn lacks(&self, before: &Self) -> bool {
+        let had_any = !before.addresses.is_empty();
+        had_any && !(before.addresses.is_subset(&self.addresses) && before.ports.is_subset(&self.ports))
+    }
+
+    /// The texts of which it is made.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.addresses.iter().chain(&self.ports).map(String::as_str)
+    }
+}
+
 /// The name of the Work of a slice.
 pub fn work_name(namespace: &str, slice: &str) -> String {
     names::work_name(KIND, namespace, slice)
@@ -475,6 +502,34 @@ mod tests {
         live["endpoints"] = json!([{"addresses": ["10.0.0.1"]}]);
         assert!(align(&mut live, &made) && live["endpoints"] == json!([]));
         assert_eq!(object::annotation(&live, "a"), Some("b"));
+    }
+
+    #[test]
+    fn what_is_lost_is_an_address_or_a_port() {
+        let before = Taken::of(&slice());
+        let rows: [(&str, Value, bool); 8] = [
+            ("/endpoints/1/conditions/ready", json!(true), false),
+            ("/endpoints/0/conditions/ready", json!(false), true),
+            ("/endpoints/0/addresses/0", json!("10.244.0.9"), true),
+            ("/endpoints/0/zone", json!("y"), false),
+            ("/ports/0/port", json!(8080), true),
+            ("/ports/0/protocol", json!("UDP"), true),
+            ("/ports/0/name", json!("web"), true),
+            (
+                "/ports",
+                json!([{"name": "http", "port": 80, "protocol": "TCP"}, {"name": "more", "port": 81}]),
+                false,
+            ),
+        ];
+        for (pointer, to, want) in rows {
+            let mut after = slice();
+            *after.pointer_mut(pointer).unwrap() = to.clone();
+            assert_eq!(Taken::of(&after).lacks(&before), want, "{pointer}: {to}");
+        }
+        assert!(!Taken::default().lacks(&Taken::default()) && Taken::default().lacks(&before));
+        let mut unready = slice();
+        unready["endpoints"] = json!([]);
+        assert!(!Taken::default().lacks(&Taken::of(&unready)), "nobody was there");
     }
 
     #[test]

@@ -11,7 +11,9 @@
 //! counts: that is one value for an object, or an external metric.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -23,8 +25,11 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Response, header};
 use karmada_apiserver::{authn::UserInfo, carried::Call};
 use karmada_meta::{gvk::GroupResource, labels::LabelSelector, quantity::Quantity, status::Status};
-use serde::{Deserialize, Serialize};
-use serde_json::{json, value::RawValue};
+use serde::{
+    Deserialize, Deserializer as _, Serialize,
+    de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Deserializer, json, value::RawValue};
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use super::{
@@ -276,29 +281,81 @@ pub(crate) struct MetricName {
     pub(crate) namespaced: bool,
 }
 
-#[derive(Deserialize)]
-struct Discovered {
-    #[serde(default)]
-    resources: Vec<MetricName>,
-}
-
 /// What names of metrics are made of.
 fn is_of_names(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte)
 }
 
-/// The metrics that a member's discovery names, as far as that can be.
+/// Reads a document of discovery, name by name: a long one may be there in part.
+struct Discovery<'a>(&'a mut Vec<MetricName>, Measured);
+
+impl<'de> Visitor<'de> for Discovery<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of resources")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self(found, of) = self;
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            match &*key {
+                "resources" => map.next_value_seed(Resources(&mut *found, of))?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the resources of one.
+struct Resources<'a>(&'a mut Vec<MetricName>, Measured);
+
+impl<'de> DeserializeSeed<'de> for Resources<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Resources<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("resources")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut resources: A) -> Result<(), A::Error> {
+        let slashes = usize::from(self.1 == Measured::Custom);
+        while let Some(metric) = resources.next_element::<MetricName>()? {
+            let is_plain = metric.name.len() <= NAME && metric.name.bytes().all(is_of_names);
+            let parts = metric.name.split('/');
+            let is_one = parts.clone().count() == slashes + 1 && parts.clone().all(|part| !part.is_empty());
+            if is_plain && is_one && self.0.len() < OF_ONE {
+                self.0.push(metric);
+            }
+        }
+        Ok(())
+    }
+
+    /// Go's servers write that there are none so.
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+/// The metrics that a member's discovery names, as far as that can be. Of a document that was read no further, those at its
+/// beginning.
 fn discovered(bytes: &[u8], of: Measured) -> Result<Vec<MetricName>, String> {
-    let read: Result<Discovered, _> = serde_json::from_slice(bytes);
-    let Discovered { mut resources } = read.map_err(|error| format!("it is no discovery: {error}"))?;
-    let slashes = usize::from(of == Measured::Custom);
-    resources.retain(|metric| {
-        let is_plain = metric.name.len() <= NAME && metric.name.bytes().all(is_of_names);
-        let parts = metric.name.split('/');
-        is_plain && parts.clone().count() == slashes + 1 && parts.clone().all(|part| !part.is_empty())
-    });
-    resources.truncate(OF_ONE);
-    Ok(resources)
+    let mut found = Vec::new();
+    let read = Deserializer::from_slice(bytes).deserialize_map(Discovery(&mut found, of));
+    match read {
+        Err(error) if !(error.is_eof() && bytes.len() >= APART << 10) => {
+            Err(format!("it is no discovery: {error}"))
+        }
+        _ => Ok(found),
+    }
 }
 
 /// The metrics that each of these members names, of those that have answered.
@@ -318,8 +375,8 @@ pub(crate) async fn names(
     let read = |_, answer: Response<Body>| {
         let all = asker.share.clone();
         async move {
-            // Of each only the names are kept.
-            let (bytes, _held) = within(answer.into_body(), Most::One(APART), &all).await?;
+            // Only names are kept, and no more of them than the beginning has room for.
+            let (bytes, _held) = within(answer.into_body(), Most::First(APART), &all).await?;
             discovered(&bytes, of).map_err(Missing::Unheard)
         }
     };
@@ -620,6 +677,37 @@ mod tests {
             let place = place(&path);
             let found = Metric::of(&place, &path).map(|metric| (metric.of, metric.name));
             assert_eq!(found, want, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_discovery_of_any_length_names_what_it_begins_with() {
+        let read = |text: &str, of| discovered(text.as_bytes(), of).map(|found| found.len());
+        let of = |names: &[&str]| {
+            let resources: Vec<_> =
+                names.iter().map(|name| json!({"name": name, "namespaced": true})).collect();
+            json!({"kind": "APIResourceList", "resources": resources, "groupVersion": "custom.metrics.k8s.io/v1beta2"})
+                .to_string()
+        };
+        let names = of(&["pods/hits", "hits", "pods/", "pods/a b", "jobs.batch/http:rate_5m"]);
+        assert_eq!(read(&names, Measured::Custom), Ok(2));
+        assert_eq!(read(&names, Measured::External), Ok(1));
+        assert_eq!(read(r#"{"kind":"APIResourceList","resources":null}"#, Measured::Custom), Ok(0));
+        assert_eq!(read("{}", Measured::Custom), Ok(0));
+        let many: Vec<String> = (0..20_000).map(|n| format!("pods/{n:0>100}")).collect();
+        let many = of(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(read(&many, Measured::Custom), Ok(OF_ONE));
+        assert_eq!(
+            read(&many[..APART << 10], Measured::Custom),
+            Ok(OF_ONE),
+            "that is all that was read of it"
+        );
+        let few = format!("{}{}", &of(&["pods/hits"])[..80], " ".repeat(APART << 10));
+        assert_eq!(read(&few, Measured::Custom), Ok(1));
+        for rubbish in
+            [&names[..names.len() - 40], "[]", r#"{"resources":{"name":7}}"#, r#"{"resources":7}"#, ""]
+        {
+            assert!(read(rubbish, Measured::Custom).is_err(), "{rubbish}");
         }
     }
 

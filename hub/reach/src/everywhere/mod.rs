@@ -343,14 +343,14 @@ async fn some(
         Among::All => annotation::QUERY_FROM_CLUSTER,
         Among::These(..) => annotation::CACHED_FROM_CLUSTER,
     };
-    let most = shared.room.each();
+    let (most, clusters) = (shared.room.each(), names.len());
     let room = Arc::new(Semaphore::new(most));
     *question.full.lock() = None;
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), asker.share.clone());
         let decoded = decoded.cloned();
         async move {
-            let body = within(answer.into_body(), Most::Of(&room, most), &all).await;
+            let body = within(answer.into_body(), Most::Of(&room, most, clusters), &all).await;
             let (bytes, held) = body.map_err(|missing| match missing {
                 Missing::TooMuch(status) if limited && status.code == 413 => {
                     let mut full = question.full.lock();
@@ -460,13 +460,16 @@ fn sort_in<T>(
 /// How much of a body is read.
 #[derive(Clone, Copy)]
 enum Most<'a> {
-    /// What all answers to a request may have together, of so many KiB.
-    Of(&'a Arc<Semaphore>, usize),
+    /// What all answers to a request may have together, of so many KiB, and how many clusters are asked.
+    Of(&'a Arc<Semaphore>, usize, usize),
     /// So many KiB: a longer one counts as not heard, and takes nothing from others.
     One(usize),
+    /// The first so many KiB, of whatever length it is.
+    First(usize),
 }
 
-/// Of what the answers to a request may take, one cluster's may have this part: none of them makes the others' too much.
+/// Of what the answers to a request may take, one cluster's may have this part, and of fewer clusters each its share: none of them
+/// makes the others' too much.
 const PART: usize = 4;
 
 /// What an answer takes of the room for all and of that of its request. It is given back when it is dropped: whoever answers
@@ -492,19 +495,22 @@ fn draw(room: &Arc<Semaphore>, kibibytes: usize, most: usize) -> Result<OwnedSem
 async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Takes), Missing> {
     let (mut bytes, mut counted, mut takes) = (Vec::new(), 0, Takes::default());
     let one = match most {
-        Most::Of(_, most) => most / PART,
-        Most::One(most) => most,
+        Most::Of(_, most, clusters) => most / clusters.clamp(1, PART),
+        Most::One(most) | Most::First(most) => most,
     };
-    let mut parts = body.into_data_stream();
-    while let Some(part) = parts.next().await {
-        let part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
-        if bytes.len() + part.len() > one << 10 {
+    let (mut parts, mut goes_on) = (body.into_data_stream(), true);
+    while goes_on && let Some(part) = parts.next().await {
+        let mut part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
+        let left = (one << 10) - bytes.len();
+        if part.len() > left && !matches!(most, Most::First(_)) {
             return Err(Missing::Unheard(format!("it answers more than {one} KiB")));
         }
+        goes_on = part.len() <= left;
+        part.truncate(left);
         bytes.extend_from_slice(&part);
         let more = bytes.len().div_ceil(1 << 10) - counted;
         counted += more;
-        if let Most::Of(room, most) = most {
+        if let Most::Of(room, most, _) = most {
             takes.of_request.push(draw(room, more, most)?);
         }
         takes.of_all.push(all.take(more).ok_or_else(|| {

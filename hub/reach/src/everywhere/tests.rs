@@ -397,7 +397,7 @@ async fn what_is_put_together_is_bounded() {
     let seat = all.seat("jane").unwrap();
     let read = async |bytes: usize, room: &Arc<Semaphore>| {
         let body = Body::from(vec![b' '; bytes]);
-        match within(body, Most::Of(room, 16), &seat.share()).await {
+        match within(body, Most::Of(room, 16, PART), &seat.share()).await {
             Ok((bytes, held)) => Ok((bytes.len(), held)),
             Err(Missing::TooMuch(status)) => Err(status.code()),
             Err(Missing::Refused(code, _)) => Err(code),
@@ -409,7 +409,7 @@ async fn what_is_put_together_is_bounded() {
     assert_eq!((bytes, all.left(), room.available_permits()), (3000, 21, 13));
     assert_eq!(read(5000, &room).await.unwrap_err(), 0, "too much for one cluster");
     let broken = Body::from_stream(stream::iter([Ok(Bytes::from(vec![b' '; 3000])), Err("broken")]));
-    assert!(within(broken, Most::Of(&room, 16), &seat.share()).await.is_err());
+    assert!(within(broken, Most::Of(&room, 16, PART), &seat.share()).await.is_err());
     assert_eq!((all.left(), room.available_permits()), (21, 13), "what is not read takes nothing");
     assert_eq!(read(3000, &Arc::new(Semaphore::new(2))).await.unwrap_err(), 413, "too much for one request");
     let more = [read(4000, &room).await.unwrap(), read(4000, &room).await.unwrap()];
@@ -500,24 +500,32 @@ async fn an_answer_that_is_too_long_takes_no_room() {
     let most = 4 * PART;
     let read = async |bytes: usize| {
         let parts = (0..bytes >> 10).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 10]));
-        within(Body::from_stream(stream::iter(parts)), Most::Of(&room, most), &share)
+        within(Body::from_stream(stream::iter(parts)), Most::Of(&room, most, PART), &share)
             .await
             .map(|(bytes, held)| (bytes.len(), held))
     };
     assert!(matches!(read(5 << 10).await, Err(Missing::Unheard(why)) if why.contains("more than 4 KiB")));
     assert_eq!((room.available_permits(), all.left()), (8, 1000));
     let broken = stream::iter([Ok(vec![b' '; 3 << 10]), Err(std::io::Error::other("gone"))]);
-    let broken = within(Body::from_stream(broken), Most::Of(&room, most), &share).await;
+    let broken = within(Body::from_stream(broken), Most::Of(&room, most, PART), &share).await;
     assert!(matches!(broken, Err(Missing::Unheard(_))));
     assert_eq!(room.available_permits(), 8);
     // One that comes too late is dropped while it is read, one that is rubbish when it has been.
     let slow = stream::iter([Ok::<_, std::io::Error>(vec![b' '; 3 << 10])]).chain(stream::pending());
-    assert!(within(Body::from_stream(slow), Most::Of(&room, most), &share).now_or_never().is_none());
+    assert!(within(Body::from_stream(slow), Most::Of(&room, most, PART), &share).now_or_never().is_none());
     drop(read(4 << 10).await);
     assert_eq!((room.available_permits(), all.left()), (8, 1000));
     let (one, two) = (read(4 << 10).await, read(4 << 10).await);
     assert!(matches!((&one, &two), (Ok((4096, _)), Ok((4096, _)))));
     assert!(matches!(read(1 << 10).await, Err(Missing::TooMuch(_))), "all of them within their own bounds");
+    drop((one, two));
+    // Of some the beginning will do, and nobody waits for what follows.
+    for (bytes, want) in [(3 << 10, 3 << 10), (4 << 10, 4 << 10), (9000, 4 << 10)] {
+        let parts = stream::iter([Ok::<_, std::io::Error>(vec![b' '; 1000]), Ok(vec![b' '; bytes - 1000])]);
+        let goes_on = parts.chain(stream::iter((bytes == 9000).then(|| Err(std::io::Error::other("gone")))));
+        let (read, _) = within(Body::from_stream(goes_on), Most::First(4), &share).await.ok().unwrap();
+        assert_eq!(read.len(), want, "of {bytes}");
+    }
 }
 
 /// A member that answers by these paths, without their query.

@@ -134,12 +134,14 @@ impl Metrics {
         next.is_none_or(|next| next <= Instant::now()).then_some(next)
     }
 
-    async fn find(&self, user: &UserInfo, audit_id: &str) -> Result<(), Status> {
+    /// Whether any member was heard, or there is none.
+    async fn find(&self, user: &UserInfo, audit_id: &str) -> Result<bool, Status> {
         let clusters: BTreeSet<String> = self.shared.registry.clusters().await?.into_iter().collect();
         let asked = self.found.lock().turn(&clusters);
         let heard = measured::names(&self.shared, user, audit_id, (&self.paths, self.of), asked).await?;
+        let is_something = clusters.is_empty() || !heard.is_empty();
         self.found.lock().learn(&clusters, heard);
-        Ok(())
+        Ok(is_something)
     }
 
     fn named(&self) -> Option<Arc<[CarriedResource]>> {
@@ -163,7 +165,10 @@ impl Names for Metrics {
                 let looking = this.clone();
                 // Goes on when discovery does not wait any longer.
                 let task = tokio::spawn(async move {
-                    let pause = if looking.find(&user, &audit_id).await.is_ok() { FRESH } else { AGAIN };
+                    let pause = match looking.find(&user, &audit_id).await {
+                        Ok(true) => FRESH,
+                        Ok(false) | Err(_) => AGAIN,
+                    };
                     *turn = Some(Instant::now() + pause);
                 });
                 let _ = timeout(PATIENCE, task).await;
