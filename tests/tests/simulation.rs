@@ -18,7 +18,7 @@ use karmada_tests::{
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-/// How many seeds are lived through: two cores take about two minutes.
+/// How many seeds are lived through: each takes almost three seconds of CPU, as tests are built.
 const SEEDS: u64 = 300;
 
 fn runtime() -> Runtime {
