@@ -46,6 +46,10 @@ pub struct UpgradeAgentsArgs {
     /// The image. Without it: the agent's own image, with the version as its tag.
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
+    /// The program for agents that are no Pods, on machines of a kind (x86_64, aarch64): where it is, over HTTPS, and the SHA-256
+    /// of its bytes. Say it once for each kind. Without it these agents are passed over.
+    #[arg(long, value_name = "ARCH=URL@sha256:HEX")]
+    pub program: Vec<String>,
     /// Give the version also to agents that are newer.
     #[arg(long)]
     pub allow_downgrade: bool,
