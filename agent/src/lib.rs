@@ -39,8 +39,9 @@ pub use karmada_member::{
     rights::Phase,
 };
 pub use upgrade::{
-    Upgrade,
+    Installed, Upgrade,
     guard::{Guard, Outcome},
+    programs::{Folder, Programs},
 };
 
 use hub::{HubHalf, Parts, Ways, cluster::ClusterView, origin::Trust, outbox::Outbox, services::AgentCaller};

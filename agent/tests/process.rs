@@ -630,3 +630,91 @@ async fn what_was_kept_is_gone_on_with_whatever_else_is_damaged() {
     })
     .await;
 }
+
+/// A server of programs, which gives the same to everybody.
+async fn releases(pki: &Pki, bytes: Vec<u8>) -> (String, tokio_util::sync::DropGuard) {
+    let (shutdown, env) = (CancellationToken::new(), Env::system());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = pki.server_url(listener.local_addr().unwrap().port());
+    let service = tower::service_fn(move |_| {
+        let body = http_body_util::Full::new(bytes::Bytes::from(bytes.clone()));
+        async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+    });
+    tokio::spawn(serve(listener, Tls::new(pki, &env).unwrap(), service, shutdown.clone()));
+    (url, shutdown.drop_guard())
+}
+
+/// What stands for systemd starts the agent whenever it ends: the new program ends at once, and what was before is back.
+#[tokio::test]
+async fn a_program_that_crashes_is_fetched_tried_and_given_up() {
+    let (hub, member) = (Server::start(karmada_api::crds()).await, Server::start(Vec::new()).await);
+    for namespace in ["karmada-es-m1", "karmada-cluster"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        hub.rest.post("/api/v1/namespaces", &namespace).await.unwrap();
+    }
+    let (state, dir) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let runs = dir.path().join("runs");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo karmada-agent 0.1.1; exit 0; }}\necho \"$KARMADA_AGENT_SLOT $*\" >> {}\nexit 7\n",
+        runs.display()
+    );
+    let digest: String = ring::digest::digest(&ring::digest::SHA256, script.as_bytes())
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let (releases, _served) = releases(&member.pki, script.into_bytes()).await;
+    let ca = dir.path().join("ca.pem");
+    std::fs::write(&ca, member.pki.ca_pem()).unwrap();
+    let credential = hub.kubeconfig("system:karmada:agent:m1", "system:karmada:agents");
+    let members = member.kubeconfig("admin", "system:masters");
+    let arguments = [
+        "--health-probe-bind-address=0".to_owned(),
+        "--upgrade=on".to_owned(),
+        format!("--state-dir={}", state.path().display()),
+        format!("--upgrade-from={releases}/agents/"),
+        format!("--upgrade-ca={}", ca.display()),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let log = dir.path().join("log");
+    let start = || {
+        let to = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        Agent::telling(&credential, &members, &arguments, to)
+    };
+    let cluster = "/apis/cluster.karmada.io/v1alpha1/clusters/m1";
+    let said = async || {
+        let cluster = hub.rest.get(cluster).await.unwrap_or_default();
+        let said = &cluster["metadata"]["annotations"]["agent.karmada.io/upgrade"];
+        serde_json::from_str::<Value>(said.as_str().unwrap_or("{}")).unwrap()
+    };
+    let (mut agent, mut ends) = (start(), Vec::new());
+    eventually("it says how it is installed", async || said().await["way"] == "Program").await;
+    let programs = json!([{"arch": std::env::consts::ARCH, "url": format!("{releases}/agents/0.1.1"), "sha256": digest}]);
+    let offer =
+        json!({"version": "0.1.1", "begun": "2026-11-18T10:00:00Z", "programs": programs}).to_string();
+    let patch = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": offer}}});
+    hub.rest.patch(cluster, karmada_client::Patch::Merge, &patch).await.unwrap();
+    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    let begun = Instant::now();
+    while said().await["about"]["stands"] != "Returned" {
+        if let Some(ended) = agent.0.try_wait().unwrap() {
+            ends.push(ended.code());
+            agent = start();
+        }
+        assert!(begun.elapsed() < PATIENCE, "{ends:?} {} {}", said().await, logged());
+        sleep(Duration::from_millis(50)).await;
+    }
+    // The old one ended for it, and it was started three times as the old one had been.
+    assert_eq!(ends, [Some(0), Some(7), Some(7), Some(7)], "{}", logged());
+    let runs = std::fs::read_to_string(&runs).unwrap();
+    assert_eq!(runs.lines().count(), 3, "{runs}");
+    assert!(
+        runs.lines().all(|line| line.starts_with(&digest) && line.contains("--cluster-name m1")),
+        "{runs}"
+    );
+    let why = said().await["about"]["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("was started 3 times"), "{why}");
+    assert!(agent.0.try_wait().unwrap().is_none());
+    agent.signal("-TERM");
+    assert_eq!(agent.ended(PATIENCE).await.code(), Some(0), "{}", logged());
+}

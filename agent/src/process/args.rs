@@ -512,7 +512,8 @@ impl Flags {
         };
         // Whoever leaves, joins alone or asks a doctor is not replaced.
         let acts = !leave && !self.join_only && !asks;
-        let upgrade = self.upgrade.check(self.kubeconfig.is_none(), own)?.filter(|_| acts);
+        let upgrade =
+            self.upgrade.check(self.kubeconfig.is_none(), state_dir.as_deref(), own)?.filter(|_| acts);
         let scope = Scope::named(self.namespaces).map_err(|problem| format!("--namespaces: {problem}"))?;
         if scope.is_narrow() && self.enable_cluster_resource_modeling {
             notes.push(

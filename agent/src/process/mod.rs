@@ -10,6 +10,7 @@ mod hold;
 mod leave;
 mod logs;
 mod metrics;
+mod slot;
 mod status;
 mod support;
 mod windows;
@@ -55,7 +56,7 @@ use self::{
     exchange::Exchange,
 };
 use crate::{
-    Agent, AgentConfig, Guard, Outcome, Place, Spending, State, Troubles,
+    Agent, AgentConfig, Guard, Installed, Outcome, Place, Spending, State, Troubles,
     hub::credential::{Credential, Keep, keep::remove, renew::Renewer, standing::Standing},
     tunnel::{Dials, Record},
 };
@@ -83,10 +84,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some("support-bundle") => return support::main(arguments.split_off(2)),
         _ => {}
     }
-    let args = match Args::read(arguments) {
+    let args = match Args::read(arguments.clone()) {
         Ok(args) => args,
         Err(refusal) => return refused("karmada-agent", refusal),
     };
+    if let Err(failure) = slot::choose(&args, &arguments) {
+        return ended("karmada-agent", Err(failure));
+    }
     ended("karmada-agent", on_runtime(run(args)))
 }
 
@@ -311,8 +315,14 @@ async fn run(args: Args) -> Result<(), Failure> {
             ..args.config
         };
         let guard = config.upgrade.clone().map(|upgrade| {
-            let (member, hub) = (Rest::new(member_client.clone()), Rest::new(hub.clone()));
-            let guard = Guard::new(member, &hub, upgrade.deployment, config.member_lease(), env.clone());
+            let guard = match upgrade.installed {
+                Installed::Deployment(namespace, name) => {
+                    let (member, hub) = (Rest::new(member_client.clone()), Rest::new(hub.clone()));
+                    Some(Guard::new(member, &hub, (namespace, name), config.member_lease(), env.clone()))
+                }
+                // One program runs at a time: whoever is started next looks after that.
+                Installed::Program(_) => None,
+            };
             (guard, upgrade.aside)
         });
         let cluster = config.cluster.clone();
@@ -393,7 +403,7 @@ impl Signals {
 /// the guard of its trial afterwards.
 async fn until_told(
     agent: Agent,
-    guard: Option<(Guard, CancellationToken)>,
+    guard: Option<(Option<Guard>, CancellationToken)>,
     signals: &mut Signals,
     shutdown: &CancellationToken,
 ) -> Result<(), Failure> {
@@ -418,6 +428,10 @@ async fn until_told(
         if tokio::time::timeout(DRAIN, &mut agent).await.is_err() {
             tracing::warn!("what was under way did not end in time");
         }
+        let Some(guard) = guard else {
+            tracing::info!("ending, for another program to start");
+            return Ok(());
+        };
         return tokio::select! {
             biased;
             () = signals.next() => Ok(()),

@@ -94,6 +94,7 @@ impl Deployment {
             old: old.to_owned(),
             new: new.clone(),
             kept: kept.into(),
+            generation: Some(object::generation(live)).filter(|known| *known > 0).map(|before| before + 1),
             since: now,
             waited: 0,
             taken: None,
@@ -104,7 +105,7 @@ impl Deployment {
             why: String::new(),
         };
         let written = self.write(live, &trial, beside(), Some(&new)).await?;
-        if let Some(why) = differs(&written, &new)? {
+        if let Some(why) = replaced(&written, &trial)? {
             // What runs now is not what was offered, and nobody would go back from it.
             self.go_back(&written, trial, why.clone()).await?;
             return Err(Trouble::Lasting(why));
@@ -183,14 +184,16 @@ fn beside() -> Value {
     })
 }
 
-/// Why a trial cannot go on that has just been written: something on the member, such as an admission webhook that leads images to a
-/// registry of its own, has put another image in place of the new one.
-fn differs(written: &Value, new: &str) -> Result<Option<String>, Trouble> {
-    let (_, image) = image(written)?;
-    Ok((image != new).then(|| {
+/// Why a trial cannot go on: something on the member, such as an admission webhook that leads images to a registry of its own, has
+/// put another image in place of the new one as it was written. What somebody changes later makes another generation.
+pub(crate) fn replaced(live: &Value, trial: &Trial) -> Result<Option<String>, Trouble> {
+    let (_, image) = image(live)?;
+    let as_written = trial.generation == Some(object::generation(live));
+    Ok((as_written && image != trial.new).then(|| {
         format!(
-            "the member changes the image {new} to {image}, as an admission webhook does: name that one with karmada-hub upgrade \
-             agents --image"
+            "the member changes the image {} to {image}, as an admission webhook does: name that one with karmada-hub upgrade \
+             agents --image",
+            trial.new
         )
     }))
 }
@@ -270,6 +273,7 @@ mod tests {
                 version: "0.6.0".to_owned(),
                 begun: "2026-11-26T01:00:00Z".parse().unwrap(),
                 image: named.to_owned(),
+                programs: Vec::new(),
                 returns: false,
                 spread: 0,
             };
@@ -315,12 +319,35 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_of_another_image_than_was_meant_does_not_begin() {
-        let written = |image: &str| json!({"spec": {"template": {"spec": {"containers": [{"name": CONTAINER, "image": image}]}}}});
-        assert_eq!(differs(&written("x:2"), "x:2").unwrap(), None);
-        let why = differs(&written("mirror.test/x:2"), "x:2").unwrap().unwrap();
-        assert!(why.contains("changes the image x:2 to mirror.test/x:2") && why.contains("--image"), "{why}");
-        assert!(differs(&json!({}), "x:2").is_err());
+    fn an_image_that_the_member_replaces_is_told_from_one_that_somebody_puts_there() {
+        let live = |image: &str, generation: i64| {
+            json!({
+                "metadata": {"generation": generation},
+                "spec": {"template": {"spec": {"containers": [{"name": CONTAINER, "image": image}]}}},
+            })
+        };
+        let trial = |generation: Option<i64>| {
+            let kept = json!({
+                "version": "0.6.0", "begun": "2026-11-26T01:00:00Z", "was": "0.5.0", "old": "x:1", "new": "x:2",
+                "generation": generation, "since": "2026-11-26T01:00:00Z",
+            });
+            Trial::read(&kept.to_string()).unwrap()
+        };
+        let rows = [
+            (live("x:2", 8), Some(8), false),
+            (live("mirror.test/x:2", 8), Some(8), true),
+            (live("x:1", 9), Some(8), false),
+            // Written by a version that did not know.
+            (live("x:1", 9), None, false),
+        ];
+        for (live, generation, want) in rows {
+            let why = replaced(&live, &trial(generation)).unwrap();
+            assert_eq!(why.is_some(), want, "{live}");
+            assert!(why.is_none_or(|why| {
+                why.contains("changes the image x:2 to mirror.test/x:2") && why.contains("--image")
+            }));
+        }
+        assert!(replaced(&json!({}), &trial(None)).is_err());
     }
 
     #[test]

@@ -88,6 +88,11 @@ impl Guard {
         let Some(mut trial) = deployment::trial(&live).filter(Trial::is_open) else {
             return Ok(Some(ended(&live)));
         };
+        if let Some(why) = deployment::replaced(&live, &trial)? {
+            tracing::warn!(version = %trial.version, %why, "the trial is over: what was before comes back");
+            self.site.go_back(&live, trial, why).await?;
+            return Ok(Some(Outcome::Returned));
+        }
         if deployment::give_way(&live, &mut trial)? {
             tracing::warn!(version = %trial.version, why = %trial.why, "the trial is over");
             self.site.settle(&live, &trial, None).await?;

@@ -17,14 +17,16 @@
 
 pub(crate) mod deployment;
 pub(crate) mod guard;
+pub(crate) mod programs;
 
 use std::{sync::Arc, time::Duration};
 
 use karmada_api::consts::extension;
 use karmada_client::{Error, Rest};
 use karmada_core::upgrade::{
-    About, Mode, Offer, Report, Stands, Version,
+    About, Mode, Offer, Report, Stands, Version, Way,
     agent::{Act, Own, decide, gave_way, remembered},
+    slots::Slots,
     trial::{Ended, Part, Proof, Trial},
 };
 use karmada_env::Env;
@@ -39,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hub::cluster::ClusterView;
 use deployment::Deployment;
+use programs::Programs;
 
 /// How often it is looked while nothing is on trial: windows open, and holds end.
 const LOOK: Duration = Duration::from_secs(30);
@@ -54,10 +57,19 @@ const UNHEARD: Duration = Duration::from_secs(60);
 pub struct Upgrade {
     /// When it takes new versions.
     pub mode: Mode,
-    /// The Deployment whose Pod it is: its namespace and name.
-    pub deployment: (String, String),
-    /// Cancelled when another version is to act, and this process to look after it.
+    /// How it is replaced.
+    pub installed: Installed,
+    /// Cancelled when another version is to act: this process looks after it, or ends.
     pub aside: CancellationToken,
+}
+
+/// How an agent is installed.
+#[derive(Clone, Debug)]
+pub enum Installed {
+    /// It is a Pod of a Deployment, of this namespace and name.
+    Deployment(String, String),
+    /// It is a program on a machine.
+    Program(Programs),
 }
 
 /// What is reported, for whoever reports.
@@ -92,11 +104,57 @@ pub(crate) enum Trouble {
     /// Somebody has to do something.
     #[error("{0}")]
     Lasting(String),
+    /// A program cannot be had now: that is tried again, and whoever offered it hears why.
+    #[error("{0}")]
+    Fetch(String),
+}
+
+impl Trouble {
+    fn disk(error: &std::io::Error) -> Self {
+        Self::Fetch(format!("the agent's folder cannot be written: {error}"))
+    }
+}
+
+/// Where the agent is installed.
+enum Site {
+    Deployment(Deployment),
+    Program(Programs),
+}
+
+/// As it is there now.
+enum Live {
+    Deployment(Value),
+    Program(Box<Slots>),
+}
+
+impl Site {
+    fn way(&self) -> Way {
+        match self {
+            Self::Deployment(_) => Deployment::WAY,
+            Self::Program(_) => Programs::WAY,
+        }
+    }
+
+    async fn read(&self) -> Result<Live, Trouble> {
+        match self {
+            Self::Deployment(site) => site.read().await.map(Live::Deployment),
+            Self::Program(site) => site.read().map(|slots| Live::Program(Box::new(slots))),
+        }
+    }
+}
+
+impl Live {
+    fn trial(&self) -> Option<Trial> {
+        match self {
+            Self::Deployment(live) => deployment::trial(live),
+            Self::Program(slots) => slots.trial.clone(),
+        }
+    }
 }
 
 /// Takes new versions.
 pub(crate) struct Upgrader {
-    site: Deployment,
+    site: Site,
     mode: Mode,
     aside: CancellationToken,
     version: String,
@@ -120,6 +178,18 @@ struct Seen {
     free: Option<Free>,
     /// What was counted of a trial that has not started.
     counted: Option<Counted>,
+    /// What came of fetching the program of an offer.
+    fetching: Fetching,
+}
+
+/// See [`Seen::fetching`].
+#[derive(Debug, Default)]
+struct Fetching {
+    /// The time of the offer whose program cannot be had, and why; it is not asked for again.
+    refused: Option<(Time, String)>,
+    /// When it may be asked for again, and why it could not be had.
+    later: Option<(Duration, String)>,
+    failures: u32,
 }
 
 /// How long an agent could have begun, but for its turn.
@@ -191,8 +261,13 @@ impl Upgrader {
         (view, half, rights): (Arc<ClusterView>, Arc<Member>, Rights),
         (told, cluster): (Told, String),
     ) -> Self {
-        let site = Deployment::new(member, upgrade.deployment);
-        let report = Report { mode: upgrade.mode, way: Deployment::WAY, about: None };
+        let site = match upgrade.installed {
+            Installed::Deployment(namespace, name) => {
+                Site::Deployment(Deployment::new(member, (namespace, name)))
+            }
+            Installed::Program(programs) => Site::Program(programs),
+        };
+        let report = Report { mode: upgrade.mode, way: site.way(), about: None };
         told.0.lock().report = Some(report);
         Self {
             site,
@@ -243,7 +318,7 @@ impl Upgrader {
                     .ok()
             });
             let looked = self.look(&version, offer.as_ref(), &mut seen).await;
-            in_trouble = matches!(looked, Err(Trouble::Lasting(_)));
+            in_trouble = matches!(looked, Err(Trouble::Lasting(_) | Trouble::Fetch(_)));
             match looked {
                 Ok(()) => {}
                 Err(Trouble::Passing(error)) => {
@@ -251,6 +326,10 @@ impl Upgrader {
                     if first {
                         tokio::time::sleep(ON_TRIAL).await;
                     }
+                }
+                Err(Trouble::Fetch(why)) => {
+                    tracing::warn!(%why, "an offered version of the agent cannot be had now");
+                    self.say(offer.as_ref(), Stands::Waiting, why);
                 }
                 Err(Trouble::Lasting(why)) => {
                     // What is not known, or on trial, stays so until the Deployment says something else. Whoever runs it by hand,
@@ -263,7 +342,13 @@ impl Upgrader {
 
     async fn look(&self, version: &Version, offer: Option<&Offer>, seen: &mut Seen) -> Result<(), Trouble> {
         let held = self.half.held();
-        let own = Own { version, mode: self.mode, held: held.as_deref(), windows: self.has_windows() };
+        let own = Own {
+            version,
+            mode: self.mode,
+            held: held.as_deref(),
+            windows: self.has_windows(),
+            way: self.site.way(),
+        };
         if let Some(known) = &seen.trial
             && known.as_ref().is_none_or(|trial| !trial.is_open())
         {
@@ -289,11 +374,14 @@ impl Upgrader {
             }
         }
         let live = self.site.read().await?;
-        let trial = deployment::trial(&live);
+        let trial = live.trial();
         seen.trial = Some(trial.clone());
         let now = Time::now(&self.env);
         if let Some(trial) = trial.clone().filter(Trial::is_open) {
-            self.on_trial(version, &live, trial, now, seen).await?;
+            match &live {
+                Live::Deployment(live) => self.on_trial(version, live, trial, now, seen).await?,
+                Live::Program(slots) => self.program_on_trial(version, slots, trial, now, seen).await?,
+            }
         }
         let trial = seen.trial.clone().flatten();
         self.says_way(version, offer, trial.as_ref());
@@ -320,15 +408,44 @@ impl Upgrader {
             }
             Act::Begin => {
                 let Some(offer) = offer else { return Ok(()) };
-                let trial = self.site.begin(&live, offer, version, now).await?;
-                tracing::info!(version = %trial.version, image = %trial.new, "a new version of the agent is on trial");
+                let trial = match (&self.site, &live) {
+                    (Site::Deployment(site), Live::Deployment(live)) => {
+                        // What was written, if anything was, is known again when it has been read.
+                        seen.trial = None;
+                        site.begin(live, offer, version, now).await?
+                    }
+                    (Site::Program(site), _) => {
+                        if !self.is_fetched(site, offer, seen).await? {
+                            return Ok(());
+                        }
+                        seen.trial = None;
+                        site.begin(offer, version, now).await?
+                    }
+                    (Site::Deployment(_), Live::Program(_)) => return Ok(()),
+                };
+                tracing::info!(version = %trial.version, new = %trial.new, "a new version of the agent is on trial");
+                if matches!(self.site, Site::Program(_)) {
+                    // What starts next is the new one.
+                    self.aside.cancel();
+                }
                 seen.trial = Some(Some(trial));
                 self.say(Some(offer), Stands::Trying, "it is fetched and started".to_owned());
             }
             Act::GoBack => {
-                let Some(trial) = trial else { return Ok(()) };
+                let Some(mut trial) = trial else { return Ok(()) };
                 let why = "the hub asked for it".to_owned();
-                seen.trial = Some(Some(self.site.go_back(&live, trial, why.clone()).await?));
+                match (&self.site, &live) {
+                    (Site::Deployment(site), Live::Deployment(live)) => {
+                        trial = site.go_back(live, trial, why.clone()).await?;
+                    }
+                    (Site::Program(site), _) => {
+                        trial.end(Ended::Returned, why.clone());
+                        site.settle(&trial).await?;
+                        self.aside.cancel();
+                    }
+                    (Site::Deployment(_), Live::Program(_)) => return Ok(()),
+                }
+                seen.trial = Some(Some(trial));
                 self.say(offer, Stands::Returned, why);
             }
         }
@@ -353,6 +470,82 @@ impl Upgrader {
         Some(why)
     }
 
+    /// Whether the program of an offer is there, which is fetched otherwise. Then everything is to be decided anew: a window may have
+    /// closed.
+    async fn is_fetched(&self, site: &Programs, offer: &Offer, seen: &mut Seen) -> Result<bool, Trouble> {
+        let fetching = &mut seen.fetching;
+        if let Some((_, why)) = fetching.refused.as_ref().filter(|(of, _)| *of == offer.begun) {
+            return Err(Trouble::Lasting(why.clone()));
+        }
+        if let Some((_, why)) = fetching.later.as_ref().filter(|(at, _)| *at > self.env.now()) {
+            return Err(Trouble::Fetch(why.clone()));
+        }
+        let had = async {
+            if site.has(offer).await? {
+                return Ok(true);
+            }
+            self.say(Some(offer), Stands::Waiting, "its program is being fetched".to_owned());
+            site.fetch(offer).await.map(|()| false)
+        };
+        match had.await {
+            Ok(has) => {
+                *fetching = Fetching::default();
+                seen.soon = Some(Duration::ZERO);
+                Ok(has)
+            }
+            Err(Trouble::Lasting(why)) => {
+                fetching.refused = Some((offer.begun, why.clone()));
+                Err(Trouble::Lasting(why))
+            }
+            Err(trouble) => {
+                // Half an hour at most, and not all at once.
+                let wait = LOOK * 2_u32.saturating_pow(fetching.failures.min(6));
+                fetching.failures += 1;
+                let wait = self.env.jitter(wait, 0.5);
+                fetching.later = Some((self.env.now() + wait, trouble.to_string()));
+                Err(trouble)
+            }
+        }
+    }
+
+    /// Does this version's part in a trial of a program. Why it goes no further is for the next start, and for its own clock.
+    async fn program_on_trial(
+        &self,
+        version: &Version,
+        slots: &Slots,
+        mut trial: Trial,
+        now: Time,
+        seen: &mut Seen,
+    ) -> Result<(), Trouble> {
+        let Site::Program(site) = &self.site else { return Ok(()) };
+        match trial.part(version) {
+            Part::New if trial.taken.is_none() => {
+                trial.taken = Some(now);
+                site.settle(&trial).await?;
+                tracing::info!(version = %trial.version, "this version of the agent is on trial");
+            }
+            Part::New => {
+                if !seen.proof.look(self.is_well(), self.env.now()) {
+                    return Ok(());
+                }
+                trial.end(Ended::Committed, "");
+                site.settle(&trial).await?;
+                tracing::info!(version = %trial.version, "this version of the agent has proven itself, and stays");
+            }
+            // It had its time, which may have been the link's fault: now the hub is heard.
+            Part::Old if slots.rests && (self.rights.is_unheard_for(UNHEARD) || !self.is_active()) => {}
+            Part::Old => {
+                tracing::info!(version = %trial.version, "this version ends, for the new one to start");
+                site.again().await?;
+                self.aside.cancel();
+            }
+            // Somebody installs another version just now: the next start says so.
+            Part::Neither => {}
+        }
+        seen.trial = Some(Some(trial));
+        Ok(())
+    }
+
     /// Does this version's part in a trial.
     async fn on_trial(
         &self,
@@ -362,16 +555,22 @@ impl Upgrader {
         now: Time,
         seen: &mut Seen,
     ) -> Result<(), Trouble> {
+        let Site::Deployment(site) = &self.site else { return Ok(()) };
+        if let Some(why) = deployment::replaced(live, &trial)? {
+            tracing::warn!(version = %trial.version, %why, "the agent stays at its version");
+            seen.trial = Some(Some(site.go_back(live, trial, why).await?));
+            return Ok(());
+        }
         if deployment::give_way(live, &mut trial)? {
             tracing::warn!(version = %trial.version, why = %trial.why, "the trial is over");
-            self.site.settle(live, &trial, None).await?;
+            site.settle(live, &trial, None).await?;
             seen.trial = Some(Some(trial));
             return Ok(());
         }
         match trial.part(version) {
             Part::New if trial.taken.is_none() => {
                 trial.taken = Some(now);
-                self.site.keep(live, &trial).await?;
+                site.keep(live, &trial).await?;
                 tracing::info!(version = %trial.version, "this version of the agent is on trial");
             }
             Part::New => {
@@ -379,7 +578,7 @@ impl Upgrader {
                     return Ok(());
                 }
                 trial.end(Ended::Committed, "");
-                self.site.settle(live, &trial, None).await?;
+                site.settle(live, &trial, None).await?;
                 tracing::info!(version = %trial.version, "this version of the agent has proven itself, and stays");
             }
             Part::Old if trial.taken.is_some() => {
@@ -394,9 +593,9 @@ impl Upgrader {
                 }
                 if let Some(why) = over {
                     tracing::warn!(version = %trial.version, %why, "the agent stays at its version");
-                    trial = self.site.go_back(live, trial, why).await?;
+                    trial = site.go_back(live, trial, why).await?;
                 } else if is_due {
-                    self.site.keep(live, &trial).await?;
+                    site.keep(live, &trial).await?;
                 }
             }
             // The image has another version than was said: the old one goes back when nothing else has started in time.
@@ -458,6 +657,7 @@ mod tests {
             version: "0.6.0".to_owned(),
             begun: "2026-11-26T01:00:00Z".parse().unwrap(),
             image: String::new(),
+            programs: Vec::new(),
             returns,
             spread: 900,
         };

@@ -1,10 +1,10 @@
 //! New versions of the agent itself, at one cluster: tests play the hub's offers, and what runs Pods.
 
-use std::time::Duration;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
-use karmada_agent::{AgentConfig, Phase, Upgrade};
+use karmada_agent::{AgentConfig, Folder, Installed, Phase, Programs, Upgrade};
 use karmada_client::Patch;
-use karmada_core::upgrade::Mode;
+use karmada_core::upgrade::{Mode, slots::Runs, trial::Trial};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -39,8 +39,8 @@ async fn installed(world: &World, image: &str, annotations: Value, spec: Value) 
 }
 
 fn config(world: &World, version: &str) -> AgentConfig {
-    let deployment = ("karmada-system".to_owned(), "karmada-agent".to_owned());
-    let upgrade = Upgrade { mode: Mode::On, deployment, aside: CancellationToken::new() };
+    let installed = Installed::Deployment("karmada-system".to_owned(), "karmada-agent".to_owned());
+    let upgrade = Upgrade { mode: Mode::On, installed, aside: CancellationToken::new() };
     AgentConfig { version: version.to_owned(), upgrade: Some(upgrade), ..world.config() }
 }
 
@@ -156,6 +156,37 @@ async fn who_deploys_the_agent_during_a_trial_is_given_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_trial_that_could_not_be_taken_back_at_once_is_taken_back_when_that_can_be_written() {
+    let world = World::new().await;
+    let week = 7 * 24 * 3600;
+    let kept = json!({
+        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": OLD, "new": NEW, "since": BEGUN, "generation": 1,
+        "kept": {"strategy": {"type": "Recreate"}, "minReadySeconds": null, "progressDeadlineSeconds": null},
+    });
+    let beside = json!({
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "minReadySeconds": week, "progressDeadlineSeconds": week + 600,
+    });
+    // As a webhook of the member's has left it, before the agent could write again.
+    installed(&world, "mirror.test/karmada-agent:0.1.1", json!({TRIAL: kept.to_string()}), beside).await;
+    assert_eq!(own(&world).await["metadata"]["generation"], 1);
+    world.member_wire.be_away(format!("PATCH {OWN}"));
+    let agent = world.agent(config(&world, "0.1.0"));
+    agent.phase(Phase::Active).await;
+    offer(&world).await;
+    sleep(MINUTE * 3).await;
+    assert!(world.member_wire.count(&format!("PATCH {OWN}")) > 1);
+    assert_eq!(trial(&own(&world).await).get("ended"), None);
+    world.member_wire.pass();
+    eventually(MINUTE * 3, "what was before is back", async || image(&own(&world).await) == OLD).await;
+    let own = own(&world).await;
+    assert_eq!((&trial(&own)["ended"], trial(&own).get("gaveWay")), (&json!("Returned"), None));
+    assert_eq!(own["spec"]["strategy"], json!({"type": "Recreate"}));
+    eventually(MINUTE * 3, "it says why", async || said(&world).await.contains("changes the image")).await;
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_that_may_not_read_its_trial_does_not_say_that_it_stays() {
     let world = World::new().await;
     let kept = json!({
@@ -181,5 +212,111 @@ async fn a_version_that_may_not_read_its_trial_does_not_say_that_it_stays() {
     let own = own(&world).await;
     assert_eq!(trial(&own)["ended"], "Committed");
     assert_eq!(own["spec"]["strategy"], json!({"type": "Recreate"}), "{own}");
+    agent.stop().await;
+}
+
+/// What says that it is the new version, and nothing else.
+const PROGRAM: &str = "#!/bin/sh\necho karmada-agent 0.1.1\n";
+
+/// An agent that is a program, with its folder.
+fn program(world: &World, state: &Path, version: &str) -> (AgentConfig, CancellationToken) {
+    let (folder, aside) = (Folder::new(state), CancellationToken::new());
+    let programs = Programs { folder, from: "https://releases.test/".to_owned(), authorities: None };
+    let upgrade = Upgrade { mode: Mode::On, installed: Installed::Program(programs), aside: aside.clone() };
+    (AgentConfig { version: version.to_owned(), upgrade: Some(upgrade), ..world.config() }, aside)
+}
+
+/// What runs after a start.
+fn started(state: &Path) -> Runs {
+    Folder::new(state).start(&"0.1.0".parse().unwrap())
+}
+
+async fn offer_program(world: &World, url: &str, digest: &str) {
+    let programs = json!([{"arch": std::env::consts::ARCH, "url": url, "sha256": digest}]);
+    let offer = json!({"version": "0.1.1", "begun": BEGUN, "programs": programs}).to_string();
+    let patch = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": offer}}});
+    world.hub.patch(CLUSTER, Patch::Merge, &patch).await.unwrap();
+}
+
+/// Puts the new program where it would have been fetched to.
+fn fetched(state: &Path) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, PROGRAM.as_bytes());
+    let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = Folder::new(state).program(&digest);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, PROGRAM).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    digest
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_is_tried_by_the_next_start_stays_and_goes_back_when_the_hub_says_so() {
+    let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
+    assert_eq!(started(state.path()), Runs::Installed);
+    let (config, aside) = program(&world, state.path(), "0.1.0");
+    let agent = world.agent(config);
+    agent.phase(Phase::Active).await;
+    let digest = fetched(state.path());
+    offer_program(&world, "https://releases.test/a", &digest).await;
+    eventually(MINUTE * 3, "the old one ends", async || aside.is_cancelled()).await;
+    agent.stop().await;
+    assert_eq!(started(state.path()), Runs::Slot(digest.clone()));
+    // It is well, and stays, however often it is started after that.
+    let (config, aside) = program(&world, state.path(), "0.1.1");
+    let agent = world.agent(config);
+    agent.phase(Phase::Active).await;
+    eventually(MINUTE * 3, "it stays", async || said(&world).await.contains("Committed")).await;
+    let kept = Folder::new(state.path()).read().unwrap();
+    assert_eq!((kept.current.as_deref(), kept.is_open()), (Some(digest.as_str()), false));
+    for _ in 0..5 {
+        assert_eq!(started(state.path()), Runs::Slot(digest.clone()));
+    }
+    assert!(!aside.is_cancelled());
+    let back = json!({"version": "0.1.1", "begun": BEGUN, "returns": true}).to_string();
+    let patch = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": back}}});
+    world.hub.patch(CLUSTER, Patch::Merge, &patch).await.unwrap();
+    eventually(MINUTE * 3, "it ends", async || aside.is_cancelled()).await;
+    agent.stop().await;
+    assert_eq!(started(state.path()), Runs::Installed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_had_its_time_is_tried_again_when_the_one_before_hears_the_hub() {
+    let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
+    let digest = fetched(state.path());
+    let folder = Folder::new(state.path());
+    started(state.path());
+    world.wire.cut();
+    let kept = json!({
+        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
+    });
+    folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
+    assert_eq!(started(state.path()), Runs::Slot(digest.clone()));
+    // Its clock: the link was away.
+    folder.change(|slots| slots.time_is_over()).unwrap();
+    assert_eq!(started(state.path()), Runs::Installed);
+    let (config, aside) = program(&world, state.path(), "0.1.0");
+    let agent = world.agent(config);
+    sleep(MINUTE * 60).await;
+    assert!(!aside.is_cancelled() && folder.read().unwrap().is_open());
+    world.wire.mend();
+    eventually(MINUTE * 5, "it ends for another go", async || aside.is_cancelled()).await;
+    agent.stop().await;
+    assert_eq!(started(state.path()), Runs::Slot(digest));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_from_elsewhere_is_not_fetched() {
+    let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
+    let (config, aside) = program(&world, state.path(), "0.1.0");
+    let agent = world.agent(config);
+    agent.phase(Phase::Active).await;
+    offer_program(&world, "https://elsewhere.test/a", &"a".repeat(64)).await;
+    eventually(MINUTE * 3, "it says why", async || {
+        let said = said(&world).await;
+        said.contains("Refused") && said.contains("from https://releases.test/ only")
+    })
+    .await;
+    assert!(!aside.is_cancelled() && !Folder::new(state.path()).read().unwrap().is_open());
     agent.stop().await;
 }

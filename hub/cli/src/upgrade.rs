@@ -6,7 +6,7 @@ use karmada_api::consts::{extension, namespace};
 use karmada_core::{
     rollout::{Command, Phase, State, Sums, Wave, words},
     upgrade::{
-        Report, Version, next_step,
+        Report, Version, Way, next_step,
         request::{self, Request},
         with_hub,
     },
@@ -74,6 +74,7 @@ fn asked(args: &UpgradeAgentsArgs, now: Time) -> Result<(BTreeMap<&'static str, 
     let optional = [
         (request::GATE, args.gate.clone()),
         (request::IMAGE, args.image.clone()),
+        (request::PROGRAMS, (!args.program.is_empty()).then(|| args.program.join("\n"))),
         (request::DOWNGRADE, args.allow_downgrade.then(|| "true".to_owned())),
     ];
     data.extend(optional.into_iter().filter_map(|(key, text)| Some((key, text?))));
@@ -102,12 +103,21 @@ async fn agents(args: &UpgradeAgentsArgs, env: &Env) -> Result<(), Failure> {
         )));
     }
     let summary = format!(
-        "version {}: {} of {} clusters get it; {} have it, {} are newer, {} take no versions from the hub",
-        request.version, fleet.concerned, fleet.all, fleet.have, fleet.newer, fleet.off
+        "version {}: {} of {} clusters get it; {} have it, {} are newer, {} take no versions from the hub{}",
+        request.version,
+        fleet.concerned,
+        fleet.all,
+        fleet.have,
+        fleet.newer,
+        fleet.off,
+        match fleet.no_program {
+            0 => String::new(),
+            count => format!(", {count} are programs on machines, and no --program is named for them"),
+        }
     );
     let value = json!({
         "version": request.version.to_string(), "clusters": fleet.all, "concerned": fleet.concerned, "have": fleet.have,
-        "newer": fleet.newer, "off": fleet.off, "tooFar": fleet.too_far, "dryRun": args.dry_run,
+        "newer": fleet.newer, "off": fleet.off, "noProgram": fleet.no_program, "tooFar": fleet.too_far, "dryRun": args.dry_run,
     });
     if args.dry_run {
         return args.told.say(&format!("{summary}. Nothing was changed (--dry-run)"), &value);
@@ -154,6 +164,8 @@ struct Fleet {
     have: usize,
     newer: usize,
     off: usize,
+    /// They are programs, and none is named.
+    no_program: usize,
     /// Which step comes first, and for whom: some of them.
     too_far: BTreeMap<String, Vec<String>>,
 }
@@ -170,15 +182,18 @@ impl Fleet {
         self.all += 1;
         let version =
             object::annotation(cluster, extension::VERSION).and_then(|text| text.parse::<Version>().ok());
-        let takes = object::annotation(cluster, extension::AGENT_UPGRADE).and_then(Report::read).is_some();
+        let takes = object::annotation(cluster, extension::AGENT_UPGRADE).and_then(Report::read);
+        let is_program = takes.as_ref().is_some_and(|report| report.way == Way::Program);
         let Some(version) = version else {
             self.off += 1;
             return;
         };
         if version == request.version {
             self.have += 1;
-        } else if !takes {
+        } else if takes.is_none() {
             self.off += 1;
+        } else if is_program && request.programs.is_empty() {
+            self.no_program += 1;
         } else if version > request.version && !request.downgrade {
             self.newer += 1;
         } else if let Some(why) = next_step(&version, &request.version) {
@@ -344,6 +359,15 @@ mod tests {
             read("upgrade|agents|--to|0.1.5|--wave|1%,10% soak=1h,100%|--gate|maxFailures=2|--image|x/a:1")
                 .unwrap();
         assert_eq!((data["waves"].as_str(), request.image.as_str()), ("1%;10% soak=1h;100%", "x/a:1"));
+        let (one, two) = ("a".repeat(64), "b".repeat(64));
+        let line = format!(
+            "upgrade|agents|--to|0.1.5|--program|x86_64=https://h/a@sha256:{one}|--program|aarch64=https://h/b@sha256:{two}"
+        );
+        let (_, request) = read(&line).unwrap();
+        assert_eq!(
+            request.programs.iter().map(|program| program.arch.as_str()).collect::<Vec<_>>(),
+            ["x86_64", "aarch64"]
+        );
         let (data, _) =
             read("upgrade|agents|--to|0.1.5|--wave|tier in (a,b); 100%|--allow-downgrade").unwrap();
         assert_eq!((data["waves"].as_str(), data["downgrade"].as_str()), ("tier in (a,b); 100%", "true"));
@@ -352,6 +376,7 @@ mod tests {
             ("upgrade|agents|--to|new", "is no version like 0.6.0"),
             ("upgrade|agents|--to|0.1.5|--wave|50%", "the last wave must be 100%"),
             ("upgrade|agents|--to|0.1.5|--gate|soon", "has no value"),
+            ("upgrade|agents|--to|0.1.5|--program|x86_64=http://h/a@sha256:00", "programs: "),
         ] {
             let error = read(line).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");
@@ -422,10 +447,12 @@ mod tests {
             cluster("d", Some("0.5.0"), None),
             cluster("e", None, None),
             cluster("f", Some("0.3.0"), Some(takes)),
+            cluster("g", Some("0.5.0"), Some("{\"mode\":\"on\",\"way\":\"Program\"}")),
         ] {
             fleet.add(&cluster, &request);
         }
-        assert_eq!((fleet.all, fleet.concerned, fleet.have, fleet.newer, fleet.off), (6, 1, 1, 1, 2));
+        let counts = (fleet.all, fleet.concerned, fleet.have, fleet.newer, fleet.off, fleet.no_program);
+        assert_eq!(counts, (7, 1, 1, 1, 2, 1));
         let (why, clusters) = fleet.too_far.iter().next().unwrap();
         assert!(why.ends_with("first to 0.5") && clusters == &["f"], "{why}");
     }

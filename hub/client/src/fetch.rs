@@ -50,6 +50,33 @@ impl Fetcher {
         self.answer(self.client.get(address(url)?)).await
     }
 
+    /// The document at a URL, piece by piece, which may be far larger than what is to be held of it.
+    ///
+    /// # Errors
+    /// Why there is none, or no more of it, or what `each` says of a piece.
+    pub async fn each<F>(&self, url: &str, mut each: impl FnMut(Vec<u8>) -> F) -> Result<(), String>
+    where
+        F: Future<Output = Result<(), String>>,
+    {
+        let request = self.client.get(address(url)?);
+        let fetch = async {
+            let mut answer = request.send().await.map_err(|error| chain(&error))?;
+            if !answer.status().is_success() {
+                return Err(format!("it answered {}", answer.status()));
+            }
+            let mut read = 0_usize;
+            while let Some(chunk) = answer.chunk().await.map_err(|error| chain(&error))? {
+                read = read.saturating_add(chunk.len());
+                if read > self.limit {
+                    return Err(format!("its answer is larger than {} bytes", self.limit));
+                }
+                each(chunk.to_vec()).await?;
+            }
+            Ok(())
+        };
+        self.in_time(fetch).await
+    }
+
     /// What is answered to a form at a URL, which is written already; with a name and password if there are such.
     ///
     /// # Errors
@@ -84,6 +111,10 @@ impl Fetcher {
             }
             Ok(bytes)
         };
+        self.in_time(fetch).await
+    }
+
+    async fn in_time<T>(&self, fetch: impl Future<Output = Result<T, String>>) -> Result<T, String> {
         let late = || Err(format!("no answer within {}s", self.timeout.as_secs_f64()));
         tokio::time::timeout(self.timeout, fetch).await.unwrap_or_else(|_| late())
     }

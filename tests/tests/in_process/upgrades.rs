@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use karmada_agent::{AgentConfig, Guard, Outcome, State, Upgrade};
+use karmada_agent::{AgentConfig, Guard, Installed, Outcome, State, Upgrade};
 use karmada_client::Patch;
 use karmada_core::upgrade::Mode;
 use karmada_tests::{
@@ -52,10 +52,10 @@ struct Pod {
 impl Pod {
     fn start(world: &World, member: &Member, image: &str, fate: Fate) -> Self {
         let aside = CancellationToken::new();
-        let deployment = ("karmada-system".to_owned(), "karmada-agent".to_owned());
+        let installed = Installed::Deployment("karmada-system".to_owned(), "karmada-agent".to_owned());
         let config = AgentConfig {
             version: image.rsplit(':').next().unwrap().to_owned(),
-            upgrade: Some(Upgrade { mode: Mode::On, deployment, aside: aside.clone() }),
+            upgrade: Some(Upgrade { mode: Mode::On, installed, aside: aside.clone() }),
             ..world.config_of(&member.name)
         };
         let state = State::fresh(member.machine.env());

@@ -1,17 +1,19 @@
 //! Flags of the agent's owner about new versions of the agent.
 
-use karmada_core::upgrade::Mode;
+use std::path::{Path, PathBuf};
+
+use karmada_core::upgrade::{Mode, prefix};
 use tokio_util::sync::CancellationToken;
 
-use crate::Upgrade;
+use crate::{Folder, Installed, Programs, Upgrade};
 
 /// See the module.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "New versions of the agent")]
 pub(super) struct UpgradeFlags {
     /// Whether the agent replaces itself by a version that the hub offers (karmada-hub upgrade agents): never (off), only
-    /// in a maintenance window of the Cluster (windows), or whenever changes are not held back (on). The agent must be
-    /// a Pod of a Deployment. Needs manifests/agent/upgrade.yaml.
+    /// in a maintenance window of the Cluster (windows), or whenever changes are not held back (on). An agent that is a Pod
+    /// of a Deployment needs manifests/agent/upgrade.yaml; one that is a program on a machine needs --upgrade-from.
     #[arg(long, value_name = "WHEN", default_value = "off")]
     upgrade: Mode,
     /// The Deployment of which the agent is a Pod.
@@ -21,6 +23,15 @@ pub(super) struct UpgradeFlags {
     /// --leader-elect-resource-namespace.
     #[arg(long, value_name = "NAME")]
     upgrade_namespace: Option<String>,
+    /// For an agent that is no Pod: what addresses begin with from which it may fetch programs, such as
+    /// https://releases.example/karmada/. It keeps them in a folder of --state-dir, and runs the newest that has proven itself in
+    /// the stead of the installed one. Needs a supervisor that starts the agent again whenever it ends, as systemd does with
+    /// Restart=always.
+    #[arg(long, value_name = "URL")]
+    upgrade_from: Option<String>,
+    /// The authorities of that server, as a PEM file. Without it: those of the system.
+    #[arg(long, value_name = "FILE")]
+    upgrade_ca: Option<PathBuf>,
 }
 
 impl UpgradeFlags {
@@ -28,23 +39,44 @@ impl UpgradeFlags {
     pub(super) fn check(
         self,
         in_pod: bool,
+        state: Option<&Path>,
         namespace: impl FnOnce() -> String,
     ) -> Result<Option<Upgrade>, String> {
         if self.upgrade == Mode::Off {
-            return match self.upgrade_namespace {
-                Some(_) => Err("--upgrade-namespace wants --upgrade=windows or --upgrade=on".into()),
+            let unused = [
+                ("--upgrade-namespace", self.upgrade_namespace.is_some()),
+                ("--upgrade-from", self.upgrade_from.is_some()),
+                ("--upgrade-ca", self.upgrade_ca.is_some()),
+            ];
+            return match unused.iter().find(|(_, given)| *given) {
+                Some((flag, _)) => Err(format!("{flag} wants --upgrade=windows or --upgrade=on")),
                 None => Ok(None),
             };
         }
-        if !in_pod {
-            return Err("--upgrade wants an agent that is a Pod of the member, without --kubeconfig".into());
-        }
-        let namespace = self.upgrade_namespace.unwrap_or_else(namespace);
-        Ok(Some(Upgrade {
-            mode: self.upgrade,
-            deployment: (namespace, self.upgrade_deployment),
-            aside: CancellationToken::new(),
-        }))
+        let installed = match (in_pod, self.upgrade_from) {
+            (true, None) => Installed::Deployment(
+                self.upgrade_namespace.unwrap_or_else(namespace),
+                self.upgrade_deployment,
+            ),
+            (true, Some(_)) => {
+                return Err("--upgrade-from is for an agent that is no Pod, with --kubeconfig".into());
+            }
+            (false, None) => {
+                return Err(
+                    "--upgrade wants an agent that is a Pod of the member, without --kubeconfig, or --upgrade-from".into()
+                );
+            }
+            (false, Some(from)) => {
+                prefix(&from).map_err(|why| format!("--upgrade-from: {from:?} {why}"))?;
+                let state = state.ok_or("--upgrade-from wants --state-dir, where programs are kept")?;
+                let read = |path: &PathBuf| {
+                    std::fs::read(path).map_err(|error| format!("--upgrade-ca: {}: {error}", path.display()))
+                };
+                let authorities = self.upgrade_ca.as_ref().map(read).transpose()?;
+                Installed::Program(Programs { folder: Folder::new(state), from, authorities })
+            }
+        };
+        Ok(Some(Upgrade { mode: self.upgrade, installed, aside: CancellationToken::new() }))
     }
 }
 
@@ -63,9 +95,17 @@ mod tests {
     fn check(line: &str, in_pod: bool) -> Result<Option<(Mode, String)>, String> {
         let words = std::iter::once("karmada-agent").chain(line.split_whitespace());
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-        let upgrade = line.flags.check(in_pod, || "own".to_owned())?;
-        Ok(upgrade
-            .map(|upgrade| (upgrade.mode, format!("{}/{}", upgrade.deployment.0, upgrade.deployment.1))))
+        let state = (!in_pod).then_some(Path::new("/state"));
+        let upgrade = line.flags.check(in_pod, state, || "own".to_owned())?;
+        Ok(upgrade.map(|upgrade| {
+            let installed = match upgrade.installed {
+                Installed::Deployment(namespace, name) => format!("{namespace}/{name}"),
+                Installed::Program(programs) => {
+                    format!("{} in {}", programs.from, programs.folder.program("x").display())
+                }
+            };
+            (upgrade.mode, installed)
+        }))
     }
 
     #[test]
@@ -75,7 +115,18 @@ mod tests {
         assert_eq!(check("--upgrade=on", true), Ok(Some((Mode::On, "own/karmada-agent".to_owned()))));
         let named = check("--upgrade=windows --upgrade-namespace=a --upgrade-deployment=b", true);
         assert_eq!(named, Ok(Some((Mode::Windows, "a/b".to_owned()))));
+        let program = check("--upgrade=windows --upgrade-from=https://h.example/a/", false);
+        assert_eq!(program, Ok(Some((Mode::Windows, "https://h.example/a/ in /state/slots/x".to_owned()))));
         for (line, in_pod, wrong) in [
+            ("--upgrade-from=https://h.example/a/", false, "--upgrade-from wants --upgrade="),
+            ("--upgrade=on --upgrade-from=https://h.example/a/", true, "is for an agent that is no Pod"),
+            ("--upgrade=on --upgrade-from=https://h.example/a", false, "does not end with a slash"),
+            ("--upgrade=on --upgrade-from=http://h.example/", false, "does not begin with https://"),
+            (
+                "--upgrade=on --upgrade-from=https://h/ --upgrade-ca=/nowhere",
+                false,
+                "--upgrade-ca: /nowhere: ",
+            ),
             ("--upgrade=always", true, "none of off, windows and on"),
             ("--upgrade-namespace=a", true, "wants --upgrade="),
             ("--upgrade=on", false, "without --kubeconfig"),

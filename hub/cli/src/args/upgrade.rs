@@ -46,6 +46,10 @@ pub struct UpgradeAgentsArgs {
     /// The image. Without it: the agent's own image, with the version as its tag.
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
+    /// The program for agents that are not Pods, for one kind of machine (x86_64 or aarch64): its HTTPS address, and the SHA-256 of
+    /// its bytes. May be given once for each kind. Without it the upgrade leaves these agents out.
+    #[arg(long, value_name = "ARCH=URL@sha256:HEX")]
+    pub program: Vec<String>,
     /// Offer the version also to agents that are newer.
     #[arg(long)]
     pub allow_downgrade: bool,

@@ -293,7 +293,7 @@ fn waves(bound: &Bound, clusters: &BTreeMap<String, Cluster>) -> BTreeMap<String
     let order = Order::of(state);
     let said = |(name, cluster): (&String, &Cluster)| {
         let wave = order.wave(name, cluster.metadata.labels.as_ref());
-        (name.clone(), rollout::words::of_wave(state, wave))
+        (name.clone(), rollout::words::of_wave(state, wave, state.reaches(wave, name)))
     };
     clusters.iter().map(said).collect()
 }

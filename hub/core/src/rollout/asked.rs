@@ -1,7 +1,7 @@
 //! What people ask for: the waves, and the gate between them.
 //!
 //! ```text
-//!   policy.karmada.io/rollout:      tier=pilot soak=1h; 10% soak=30m approve; 100%
+//!   policy.karmada.io/rollout:      tier=pilot soak=1h; 10% soak=30m approve; 100% maxConcurrency=50
 //!                                   └labels──┘└options┘ └share of all clusters, those before included
 //!   policy.karmada.io/rollout-gate: maxFailures=2% minHealthy=3 deadline=30m silentAfterChange=5% onBreach=Return
 //! ```
@@ -101,6 +101,8 @@ pub struct Wave {
     pub soak: Duration,
     /// Whether somebody has to let it begin.
     pub approve: bool,
+    /// How many of its clusters may be changing at once; all if nothing is said.
+    pub max_concurrency: Option<usize>,
 }
 
 /// When a wave may be followed by the next one.
@@ -214,12 +216,17 @@ fn waves(text: &str) -> Result<Vec<Wave>, String> {
 
 fn wave(text: &str) -> Result<Wave, String> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
-    let (mut soak, mut approve) = (None, false);
+    let (mut soak, mut approve, mut max_concurrency) = (None, false, None);
     while let Some(word) = words.last() {
         if let Some(length) = word.strip_prefix("soak=") {
             soak = Some(wait("soak", length)?);
         } else if *word == "approve" {
             approve = true;
+        } else if let Some(count) = word.strip_prefix("maxConcurrency=") {
+            max_concurrency =
+                Some(count.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
+                    format!("maxConcurrency: {count:?} is no number of clusters from 1 on")
+                })?);
         } else {
             break;
         }
@@ -237,7 +244,7 @@ fn wave(text: &str) -> Result<Wave, String> {
             Who::Labels(name.clone())
         }
     };
-    Ok(Wave { name, who, soak: soak.unwrap_or(SOAK), approve })
+    Ok(Wave { name, who, soak: soak.unwrap_or(SOAK), approve, max_concurrency })
 }
 
 fn wait(what: &str, text: &str) -> Result<Duration, String> {
@@ -292,7 +299,7 @@ mod tests {
     #[test]
     fn waves_and_gates_are_read() {
         let asked = read(
-            "tier in (pilot, lab),!busy soak=1h; 0.5%; 10% approve soak=0;100%",
+            "tier in (pilot, lab),!busy soak=1h; 0.5%; 10% approve soak=0;100% maxConcurrency=50",
             Some("maxFailures=2%, minHealthy=3 deadline=30m silentAfterChange=10% onBreach=Return"),
         );
         let asked = asked.unwrap().unwrap();
@@ -301,6 +308,7 @@ mod tests {
             who,
             soak: Duration::from_secs(soak),
             approve,
+            max_concurrency: (name == "100%").then_some(50),
         };
         let labels = "tier in (pilot, lab),!busy";
         assert_eq!(
@@ -342,6 +350,8 @@ mod tests {
             ("10% soak=9000h; 100%", None, "soak: 9000h is longer than 720h0m0s"),
             ("a=b=c; 100%", None, "is neither a share nor a label selector"),
             ("10% wait=1h; 100%", None, "is no share"),
+            ("100% maxConcurrency=0", None, "maxConcurrency: \"0\" is no number of clusters from 1 on"),
+            ("100% maxConcurrency=10%", None, "maxConcurrency: \"10%\" is no number"),
             ("100%", Some("maxFailures"), "\"maxFailures\" has no value"),
             ("100%", Some("maxFailures=some"), "\"some\" is no maxFailures"),
             ("100%", Some("maxFailure=1"), "there is no setting \"maxFailure\""),

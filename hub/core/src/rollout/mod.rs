@@ -18,6 +18,10 @@
 //!   revisions that clusters may have at once to one more than there are waves, however fast changes follow each other.
 //! - A gate asks those clusters only that were heard since they were given the change. One that is silent, or holds changes back,
 //!   is neither well nor failed; a wave of which too few were heard waits, and says so.
+//! - A cluster whose workload is scaled is well for as long as no fewer copies are there than when it was last well with the change,
+//!   and all are of the change: those that are being made say nothing about it.
+//! - Where only so many of a wave may be changing at once, it comes to its clusters in the order of their hashes. Those that are
+//!   silent, hold the change back, are well or have failed make room for others.
 //! - Changed clusters that soon fall silent in larger numbers than unchanged ones may have lost their link by the change: a
 //!   breach, if there are enough unchanged ones to tell.
 //! - Times are the hub's. Which clusters have not become well yet, and since when, is not kept over a restart: they are given
@@ -41,9 +45,9 @@ pub use self::{
     asked::{Asked, Gate},
     mark::{mark, marked},
     revision::Revision,
-    seen::{is_named, seen},
-    state::{Command, Gets, Order, Phase, State, Wave, What, begin},
-    step::{Clocks, Fact, Member, Seen, Stage, Step, Sums, Told, command, step},
+    seen::{copies, is_named, seen},
+    state::{Command, Gets, Order, Phase, Place, State, Wave, What, begin},
+    step::{Clocks, Copies, Fact, Member, Seen, Stage, Step, Sums, Told, command, step},
 };
 
 /// On a binding, by the hub: the [`State`].

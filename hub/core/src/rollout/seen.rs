@@ -4,7 +4,7 @@ use karmada_api::consts::{annotation, condition, extension};
 use karmada_meta::object;
 use serde_json::Value;
 
-use super::Seen;
+use super::{Copies, Seen};
 use crate::stage::{self, Stage};
 
 /// Whether the agent says which generation of the Work it has tried.
@@ -22,6 +22,18 @@ impl Seen {
             seen => seen,
         }
     }
+}
+
+/// How many copies of a workload there are, for what tells; nothing of another kind.
+pub fn copies(work: &Value) -> Option<Copies> {
+    let status = work.pointer("/status/manifestStatuses/0/status")?;
+    // What is none is left out by the API.
+    let count = |field: &str| match status.get(field) {
+        None => Some(0),
+        Some(count) => count.as_u64().and_then(|count| u32::try_from(count).ok()),
+    };
+    let (all, updated) = (status.get("replicas").and_then(|_| count("replicas"))?, count("updatedReplicas")?);
+    Some(Copies { available: count("availableReplicas")?, updated: updated >= all })
 }
 
 /// See the module. What was reported of an earlier content says nothing of this one.
@@ -61,6 +73,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn copies_are_counted_where_they_are_told() {
+        let copies = |status: Value| copies(&json!({"status": {"manifestStatuses": [{"status": status}]}}));
+        let some = |available, updated| Some(Copies { available, updated });
+        for (status, want) in [
+            (json!({"replicas": 3, "updatedReplicas": 3, "availableReplicas": 2}), some(2, true)),
+            (json!({"replicas": 4, "updatedReplicas": 3, "availableReplicas": 4}), some(4, false)),
+            (json!({"replicas": 3}), some(0, false)),
+            (json!({"replicas": 0}), some(0, true)),
+            (json!({"availableReplicas": 1}), None),
+            (json!({"replicas": 3, "updatedReplicas": 3, "availableReplicas": -1}), None),
+            (json!({"replicas": "3"}), None),
+            (json!(null), None),
+        ] {
+            assert_eq!(copies(status.clone()), want, "{status}");
+        }
+    }
 
     #[test]
     fn only_what_is_said_of_the_content_counts() {

@@ -85,12 +85,23 @@ pub struct Wave {
     /// When it began; nothing of one that has not, or that was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<Time>,
+    /// How many of its clusters may be changing at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrency: Option<usize>,
+    /// Where that is said: up to which place in the order of hashes it has come, and when it came there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<(Place, Time)>,
 }
 
 impl Wave {
     /// How long it is looked at when it is well.
     pub fn soak(&self) -> Duration {
         Duration::from_secs(self.soak)
+    }
+
+    /// When the last of its clusters could begin.
+    pub(super) fn last_begun(&self) -> Option<Time> {
+        self.reach.map(|(_, since)| since).or(self.opened)
     }
 }
 
@@ -196,14 +207,15 @@ impl State {
         Self { seed: seed.to_owned(), ..Self::default() }
     }
 
-    /// What a cluster of a wave is to have. `has` is the revision that it has; nothing of one that has none yet.
-    pub fn gets<'a>(&self, wave: usize, has: Option<&'a str>) -> Gets<'a> {
+    /// What a cluster of a wave is to have, which that has reached or not ([`Self::reaches`]). `has` is the revision that it has;
+    /// nothing of one that has none yet.
+    pub fn gets<'a>(&self, (wave, reached): (usize, bool), has: Option<&'a str>) -> Gets<'a> {
         let opened = match self.phase {
             Phase::Complete => return Gets::Revision,
             // What others have is not what was returned.
             Phase::Returned if has.is_none_or(|has| has == self.revision) => return Gets::Base,
             Phase::Returned => false,
-            Phase::Running | Phase::AwaitsApproval => wave < self.open,
+            Phase::Running | Phase::AwaitsApproval => wave < self.open && reached,
             Phase::Paused | Phase::Breached | Phase::Aborted => false,
         };
         match has {
@@ -213,6 +225,14 @@ impl State {
             Some(has) if self.kept.iter().any(|kept| kept == has) => Gets::Kept(has),
             _ => Gets::Base,
         }
+    }
+
+    /// Whether the turn of a cluster of a wave has come, where only so many of the wave may be changing at once. Those before the
+    /// last one have come to their ends.
+    pub fn reaches(&self, wave: usize, cluster: &str) -> bool {
+        let last = self.waves.get(wave).filter(|_| wave + 1 == self.open);
+        let Some(last) = last.filter(|last| last.max_concurrency.is_some()) else { return true };
+        last.reach.is_some_and(|(reach, _)| Place::of(&self.seed, cluster) <= reach)
     }
 
     /// Whether no cluster is changed until a person says something, or something newer comes.
@@ -292,6 +312,8 @@ fn freeze(
             soak: wave.soak.as_secs(),
             approve: wave.approve,
             opened: None,
+            max_concurrency: wave.max_concurrency,
+            reach: None,
         });
     }
     frozen

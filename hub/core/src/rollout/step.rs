@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     asked::{Allowed, Gate},
-    state::{Command, Phase, State, Wave},
+    state::{Command, Phase, Place, State, Wave},
     words,
 };
 
@@ -43,6 +43,15 @@ pub enum Fact {
     New(Seen),
 }
 
+/// How many copies of a workload a cluster has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Copies {
+    /// Those that are available.
+    pub available: u32,
+    /// Whether all that there are were made of the newest template.
+    pub updated: bool,
+}
+
 /// A cluster, or several of which nothing is different that counts, and which are late with nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
@@ -60,6 +69,8 @@ pub struct Member<'a> {
     pub leaving: bool,
     /// Whether its agent cannot say which state of a Work it has applied.
     pub mute: bool,
+    /// How many copies it has, if it tells.
+    pub copies: Option<Copies>,
 }
 
 /// How far a cluster is.
@@ -71,6 +82,8 @@ pub enum Stage {
     NotYet,
     /// Its wave has begun, and it is about to be given the change.
     Due,
+    /// Its wave has begun, and as many others of that are changing as may at once.
+    Queued,
     /// It was silent already when its wave began.
     WaitingSilent,
     /// It fell silent soon after that.
@@ -141,6 +154,8 @@ pub struct Clocks {
     since: Option<Time>,
     /// Since when nobody of the last wave that has begun takes the change.
     stuck: Option<Time>,
+    /// How many copies clusters had when they were last well with the change.
+    stood: BTreeMap<String, u32>,
     /// With their waves: they count as failed also when they are gone.
     evicted: BTreeMap<String, usize>,
 }
@@ -252,6 +267,9 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
             break;
         }
     }
+    if widen(state, members, now, &step.wave) {
+        look(state, gate, members, now, clocks, &mut step);
+    }
     if let Some(since) = clocks.stuck.filter(|_| state.open == before && state.phase == Phase::Running) {
         let left = gate.deadline.saturating_sub(since.elapsed(now.timestamp().into()));
         if left.is_zero() {
@@ -274,10 +292,23 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
 /// Counts, and runs the clocks of those that are not well.
 fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &mut Clocks, step: &mut Step) {
     (step.sums, step.wave, step.again) = (Sums::default(), Sums::default(), None);
-    let mut running = BTreeMap::new();
+    let (mut running, mut stood) = (BTreeMap::new(), BTreeMap::new());
     let mut soonest = None;
     for member in members {
         let mut stage = stage(state, gate, member);
+        if let (Some((name, before)), Fact::New(_)) = (clocks.stood.remove_entry(member.name), member.fact) {
+            let grows = member.copies.is_some_and(|copies| copies.updated && copies.available >= before);
+            if stage == Stage::Applied && grows {
+                // It is being scaled: what was there before still is.
+                stage = Stage::Healthy;
+            }
+            stood.insert(name, before);
+        }
+        if let (Fact::New(Seen::Well), Some(copies), false) =
+            (member.fact, member.copies, member.name.is_empty())
+        {
+            stood.insert(member.name.to_owned(), copies.available);
+        }
         let late = match stage {
             _ if member.name.is_empty() => None,
             Stage::Applied => Some((Late::Unwell, Stage::Failed)),
@@ -303,7 +334,7 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
             step.wave.add(stage, member.count);
         }
     }
-    clocks.running = running;
+    (clocks.running, clocks.stood) = (running, stood);
     clocks.since.get_or_insert(now);
     evicted(state, members, clocks, step);
     if state.is_under_way() {
@@ -354,13 +385,13 @@ fn lost(state: &State, members: &[Member<'_>]) -> Option<usize> {
 /// nothing says whether the next wave may begin, for as long as that is so. Those that are silent come back by themselves.
 fn is_stuck(state: &State, wave: &Sums) -> bool {
     let is_last = state.open == state.waves.len();
-    let moves = wave.expected() + wave.of(Stage::Applied) + wave.of(Stage::Healthy);
+    let moves = wave.expected() + wave.of(Stage::Queued) + wave.of(Stage::Applied) + wave.of(Stage::Healthy);
     !is_last && moves == 0 && wave.of(Stage::WaitingHeld) + wave.failed() > 0
 }
 
 fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
-    let opened =
-        state.waves.get(member.wave).filter(|_| member.wave < state.open).and_then(|wave| wave.opened);
+    let wave = state.waves.get(member.wave).filter(|_| member.wave < state.open);
+    let (opened, begun) = (wave.and_then(|wave| wave.opened), wave.and_then(Wave::last_begun));
     match (member.fact, member.silent) {
         (Fact::Unconcerned, _) => Stage::Unconcerned,
         // It will not be given it any more, or it was, and is evicted.
@@ -370,10 +401,11 @@ fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
         (Fact::New(Seen::Failed), _) => Stage::Failed,
         (Fact::Old, _) if opened.is_none() || !state.is_under_way() => Stage::NotYet,
         (Fact::Old, Some(_)) => Stage::WaitingSilent,
+        (Fact::Old, None) if !state.reaches(member.wave, member.name) => Stage::Queued,
         (Fact::Old, None) => Stage::Due,
-        (Fact::New(_), Some(since)) => match opened {
-            Some(opened) if since <= opened => Stage::WaitingSilent,
-            Some(opened) if opened.elapsed(since.timestamp().into()) <= gate.deadline => {
+        (Fact::New(_), Some(since)) => match opened.zip(begun) {
+            Some((opened, _)) if since <= opened => Stage::WaitingSilent,
+            Some((_, begun)) if begun.elapsed(since.timestamp().into()) <= gate.deadline => {
                 Stage::SilentAfterChange
             }
             _ => Stage::SilentLater,
@@ -435,7 +467,10 @@ fn passed(
     step: &mut Step,
 ) -> bool {
     let Some(last) = state.open.checked_sub(1) else { return true };
-    let Some(opened) = state.waves.get(last).and_then(|wave| wave.opened) else { return true };
+    let Some(begun) = state.waves.get(last).filter(|wave| wave.opened.is_some()).and_then(Wave::last_begun)
+    else {
+        return true;
+    };
     if members.is_empty() {
         return false;
     }
@@ -447,8 +482,12 @@ fn passed(
         // A person has.
         return true;
     }
+    if step.wave.of(Stage::Queued) > 0 {
+        state.well = None;
+        return false;
+    }
     let mut again = |wait: Duration| step.again = Some(step.again.map_or(wait, |known| known.min(wait)));
-    let (open_for, wave, sums) = (opened.elapsed(now.timestamp().into()), &step.wave, &step.sums);
+    let (open_for, wave, sums) = (begun.elapsed(now.timestamp().into()), &step.wave, &step.sums);
     let of =
         wave.all().filter(|(stage, _)| *stage != Stage::Unconcerned).map(|(_, count)| count).sum::<usize>();
     // Those that could speak are waited for as long as a cluster has to become well; after a restart anew.
@@ -539,6 +578,31 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
     true
 }
 
+/// Lets further clusters of the last wave that has begun have the change, where only so many may be changing at once. Whether there
+/// were such. Silent ones are passed over, and take it when they are back.
+fn widen(state: &mut State, members: &[Member<'_>], now: Time, sums: &Sums) -> bool {
+    let Some(last) = state.open.checked_sub(1).filter(|_| state.is_under_way()) else { return false };
+    let Some(wave) = state.waves.get_mut(last) else { return false };
+    let Some(max) = wave.max_concurrency else { return false };
+    let free = max.saturating_sub(sums.expected() + sums.of(Stage::Applied));
+    if free == 0 || sums.of(Stage::Queued) == 0 {
+        return false;
+    }
+    let waits = |member: &&Member<'_>| {
+        member.wave == last && member.fact == Fact::Old && member.silent.is_none() && !member.leaving
+    };
+    let places = members.iter().filter(waits).map(|member| Place::of(&state.seed, member.name));
+    let mut places: Vec<Place> =
+        places.filter(|place| wave.reach.is_none_or(|(reach, _)| *place > reach)).collect();
+    if places.is_empty() {
+        return false;
+    }
+    let nth = free.min(places.len()) - 1;
+    let (_, reach, _) = places.select_nth_unstable(nth);
+    wave.reach = Some((*reach, now));
+    true
+}
+
 /// It went everywhere; of some clusters nothing was heard.
 fn end(state: &mut State, silent: usize) {
     state.phase = Phase::Complete;
@@ -588,7 +652,7 @@ pub fn command(
         }
         (Command::Resume, Phase::Aborted | Phase::Returned) => {
             // From its first wave on, as if it were new.
-            state.waves.iter_mut().for_each(|wave| wave.opened = None);
+            state.waves.iter_mut().for_each(|wave| (wave.opened, wave.reach) = (None, None));
             (state.open, state.approved, state.began) = (0, 0, None);
             (state.accepted_failures, state.accepted_silent) = (0, 0);
             state.stopped.retain(|stopped| *stopped != state.revision);

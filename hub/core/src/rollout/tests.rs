@@ -41,6 +41,7 @@ struct Cluster {
     concerned: bool,
     leaving: bool,
     mute: bool,
+    copies: Option<Copies>,
 }
 
 impl Fleet {
@@ -54,6 +55,7 @@ impl Fleet {
             concerned: true,
             leaving: false,
             mute: false,
+            copies: None,
         };
         Self {
             state: State::first("one", "seed"),
@@ -93,6 +95,7 @@ impl Fleet {
                 silent: cluster.silent,
                 leaving: cluster.leaving,
                 mute: cluster.mute,
+                copies: cluster.copies,
             })
             .collect();
         self.last = step(&mut state, &self.asked.gate, &members, at(self.now), &mut self.clocks);
@@ -101,7 +104,10 @@ impl Fleet {
         let mut given = Vec::new();
         for (at, cluster) in self.clusters.iter_mut().enumerate().filter(|(_, c)| c.concerned && !c.leaving) {
             let wave = order.wave(&cluster.name, Some(&cluster.labels));
-            let gets = match self.state.gets(wave, cluster.has.as_deref()) {
+            let gets = match self
+                .state
+                .gets((wave, self.state.reaches(wave, &cluster.name)), cluster.has.as_deref())
+            {
                 Gets::Revision => self.state.revision.clone(),
                 Gets::Kept(kept) => kept.to_owned(),
                 Gets::Base => self.state.base.clone(),
@@ -330,6 +336,138 @@ fn a_soak_is_without_a_break_and_a_clock_stands_still_in_silence() {
         fleet.run(40, 10, well);
     }
     assert_eq!(fleet.state.phase, Phase::Running, "{}", fleet.said());
+}
+
+#[test]
+fn a_cluster_that_is_scaled_is_watched_on() {
+    let copies = |available, updated| Some(Copies { available, updated });
+    // What the pilot says when it is not well any more, and whether its soak began anew.
+    let rows = [
+        // Scaled from 3 to 10: those that were there are there, some of the new ones too.
+        (copies(3, true), false),
+        (copies(7, true), false),
+        // One of those that were there is gone.
+        (copies(2, true), true),
+        // Some are still of what was before.
+        (copies(3, false), true),
+        (copies(9, false), true),
+        // It does not tell.
+        (None, true),
+    ];
+    for (grown, anew) in rows {
+        let mut fleet = Fleet::new(20, "tier=pilot soak=1h; 100%", "deadline=2h");
+        fleet.clusters.iter_mut().for_each(|cluster| cluster.copies = copies(3, true));
+        fleet.change("two");
+        fleet.run(5, 60, well);
+        let before = fleet.state.well.unwrap();
+        // Again and again, as an autoscaler does.
+        for _ in 0..10 {
+            (fleet.clusters[0].copies, fleet.clusters[0].seen) = (grown, Seen::Unwell);
+            fleet.run(3, 60, |at| if at == 0 { Seen::Unwell } else { Seen::Well });
+            (fleet.clusters[0].copies, fleet.clusters[0].seen) = (copies(3, true), Seen::Well);
+            fleet.run(2, 60, well);
+        }
+        let is_anew = fleet.state.well.is_none_or(|since| since > before);
+        assert_eq!(is_anew, anew, "{grown:?}: {}", fleet.said());
+        fleet.run(20, 60, well);
+        assert_eq!(fleet.having("two"), if anew { 2 } else { 20 }, "{grown:?}: {}", fleet.said());
+    }
+}
+
+#[test]
+fn what_was_never_well_is_not_being_scaled() {
+    let mut fleet = Fleet::new(20, "tier=pilot; 100%", "deadline=10m");
+    fleet.change("two");
+    let sick = |_| Seen::Unwell;
+    for cluster in &mut fleet.clusters {
+        cluster.copies = Some(Copies { available: 0, updated: true });
+    }
+    fleet.run(20, 60, sick);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Breached, 2), "{}", fleet.said());
+}
+
+#[test]
+fn so_many_of_a_wave_change_at_once() {
+    let mut fleet = Fleet::new(40, "10% soak=0; 100% soak=0 maxConcurrency=3", "deadline=10m");
+    fleet.change("two");
+    fleet.run(2, 10, well);
+    assert_eq!((fleet.having("two"), fleet.state.open), (4, 1), "{}", fleet.said());
+    fleet.run(1, 10, well);
+    let changing = |fleet: &Fleet| {
+        fleet.clusters.iter().filter(|c| c.has.as_deref() == Some("two") && c.seen != Seen::Well).count()
+    };
+    // They take their time, but not more than they have.
+    fleet.run(5, 60, |_| Seen::Unwell);
+    assert_eq!(fleet.having("two"), 4 + 3, "{}", fleet.said());
+    assert!(fleet.said().contains("33 waiting for others of their wave"), "{}", fleet.said());
+    // Those of the wave before say the same, and are well again.
+    fleet.clusters.iter_mut().filter(|c| c.has.as_deref() == Some("two")).for_each(|c| c.seen = Seen::Well);
+    let mut looks = 0;
+    while fleet.state.phase == Phase::Running && looks < 100 {
+        fleet.look(well);
+        fleet.now += 300;
+        looks += 1;
+        assert!(changing(&fleet) <= 3, "{}", fleet.said());
+    }
+    // That is longer than the deadline: each has its own from its own turn on.
+    assert!((12..100).contains(&looks), "{looks}");
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Complete, 40), "{}", fleet.said());
+}
+
+#[test]
+fn a_wave_with_room_for_some_is_not_kept_by_those_that_say_nothing() {
+    let mut fleet = Fleet::new(20, "100% soak=0 maxConcurrency=2", "maxFailures=20 deadline=10m");
+    let order: Vec<usize> = {
+        let mut all: Vec<usize> = (0..20).collect();
+        all.sort_by_key(|at| Place::of("seed", &fleet.clusters[*at].name));
+        all
+    };
+    // The first ones in their order are away, the next hold it back, one never becomes well, and one says nothing.
+    for at in &order[..2] {
+        fleet.clusters[*at].silent = Some(self::at(-100));
+    }
+    fleet.change("two");
+    fleet.run(2, 10, well);
+    for at in &order[2..4] {
+        assert_eq!(fleet.clusters[*at].has.as_deref(), Some("two"), "{}", fleet.said());
+        fleet.clusters[*at].seen = Seen::Held;
+    }
+    let (sick, dumb) = (order[4], order[5]);
+    fleet.run(40, 60, |at| match at {
+        _ if at == sick => Seen::Unwell,
+        _ if at == dumb => Seen::Unsaid,
+        _ => Seen::Well,
+    });
+    assert_eq!((fleet.having("two"), fleet.state.phase), (20, Phase::Complete), "{}", fleet.said());
+    assert_eq!(words::reason(&fleet.state), "CompleteExceptSilent");
+}
+
+#[test]
+fn who_waits_for_others_of_its_wave_is_told_so_and_waits_while_it_is_stopped() {
+    let mut fleet = Fleet::new(10, "100% maxConcurrency=1", "");
+    fleet.change("two");
+    fleet.run(2, 10, |_| Seen::Unsaid);
+    let reached = |fleet: &Fleet| {
+        let names = fleet.clusters.iter().map(|c| fleet.state.reaches(0, &c.name));
+        names.filter(|reached| *reached).count()
+    };
+    assert_eq!(reached(&fleet), 1);
+    let told = words::of_wave(&fleet.state, 0, false);
+    assert_eq!(
+        told,
+        "wave 1 of 1 (100%) has begun, and changes 1 cluster at once: it waits for others of that wave"
+    );
+    assert_eq!(words::of_wave(&fleet.state, 0, true), "wave 1 of 1 (100%) has begun");
+    fleet.command(Command::Pause).unwrap();
+    fleet.run(10, 60, well);
+    assert_eq!((fleet.having("two"), reached(&fleet)), (1, 1));
+    fleet.command(Command::Resume).unwrap();
+    fleet.run(3, 10, well);
+    assert!(fleet.having("two") > 1, "{}", fleet.said());
+    // What begins anew begins with the first one.
+    fleet.command(Command::Abort).unwrap();
+    fleet.command(Command::Resume).unwrap();
+    assert!(fleet.state.waves[0].reach.is_none());
 }
 
 #[test]
@@ -608,7 +746,7 @@ fn what_nobody_knows_is_rolled_out_without_a_base() {
     fleet.change("two");
     fleet.look(well);
     assert_eq!((fleet.state.phase, fleet.state.base.as_str()), (Phase::Running, ""));
-    assert_eq!(fleet.state.gets(1, Some("")), Gets::Base);
+    assert_eq!(fleet.state.gets((1, true), Some("")), Gets::Base);
     assert!(fleet.state.kept == ["two"] && fleet.state.open == 1);
 }
 
@@ -672,12 +810,12 @@ fn clusters_that_come_take_what_the_others_of_their_wave_have() {
     fleet.change("two");
     fleet.look(well);
     for (wave, want) in [(0, Gets::Revision), (1, Gets::Base)] {
-        assert_eq!(fleet.state.gets(wave, None), want);
+        assert_eq!(fleet.state.gets((wave, true), None), want);
     }
     fleet.state.phase = Phase::Paused;
-    assert_eq!(fleet.state.gets(0, None), Gets::Base, "nothing goes out");
-    assert_eq!(fleet.state.gets(0, Some("two")), Gets::Revision);
-    assert_eq!(fleet.state.gets(0, Some("lost")), Gets::Base, "nobody knows what that was");
+    assert_eq!(fleet.state.gets((0, true), None), Gets::Base, "nothing goes out");
+    assert_eq!(fleet.state.gets((0, true), Some("two")), Gets::Revision);
+    assert_eq!(fleet.state.gets((0, true), Some("lost")), Gets::Base, "nobody knows what that was");
 }
 
 #[derive(Clone, Debug)]

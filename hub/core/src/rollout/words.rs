@@ -45,11 +45,16 @@ pub fn waits(state: &State) -> bool {
 }
 
 /// Why a cluster of a wave has the change, or waits for it.
-pub fn of_wave(state: &State, at: usize) -> String {
+pub fn of_wave(state: &State, at: usize, reached: bool) -> String {
+    let known = state.waves.get(at).and_then(|wave| wave.max_concurrency);
     let wave = wave(state, at);
     match state.phase {
         Phase::Complete => String::new(),
         Phase::Returned => format!("{wave}: the change was returned"),
+        Phase::Running | Phase::AwaitsApproval if at < state.open && !reached => format!(
+            "{wave} has begun, and changes {} at once: it waits for others of that wave",
+            clusters(known.unwrap_or_default())
+        ),
         _ if at < state.open => format!("{wave} has begun"),
         Phase::AwaitsApproval if at == state.open => format!("{wave} waits for an approval"),
         Phase::Running | Phase::AwaitsApproval => format!("waits for {wave}"),
@@ -262,6 +267,7 @@ pub fn said(stage: Stage) -> &'static str {
         Stage::Unconcerned => "unchanged by it",
         Stage::NotYet => "not changed yet",
         Stage::Due => "about to be changed",
+        Stage::Queued => "waiting for others of their wave",
         Stage::WaitingSilent => "silent since before",
         Stage::SilentAfterChange => "silent since they were changed",
         Stage::SilentLater => "silent",

@@ -1,7 +1,7 @@
 //! What an agent does about an offer.
 
 use super::{
-    About, Mode, Offer, Stands, Version, next_step,
+    About, Mode, Offer, Stands, Version, Way, next_step,
     trial::{Ended, Part, Trial},
 };
 
@@ -16,6 +16,8 @@ pub struct Own<'a> {
     pub held: Option<&'a str>,
     /// Whether the Cluster has maintenance windows.
     pub windows: bool,
+    /// How it is installed.
+    pub way: Way,
 }
 
 /// What it does.
@@ -84,6 +86,16 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
             "it had been taken, and somebody has put back another version since: abort and resume, or a new request, tries again",
         );
     }
+    let why = match (own.way, offer.programs.is_empty()) {
+        (Way::Deployment, true) | (Way::Program, false) => None,
+        (Way::Deployment, false) => Some("this agent is a Pod, and was offered a program"),
+        (Way::Program, true) => {
+            Some("this agent is a program on a machine, and was offered none (--program)")
+        }
+    };
+    if let Some(why) = why {
+        return say(Stands::Refused, why);
+    }
     if let Some(why) = next_step(own.version, &wanted) {
         return Act::Say(Stands::Refused, why);
     }
@@ -135,7 +147,10 @@ fn wait(own: Own<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::trial::tests::trial, *};
+    use super::{
+        super::{Program, trial::tests::trial},
+        *,
+    };
 
     #[test]
     fn an_agent_does_what_its_owner_and_the_time_allow() {
@@ -143,6 +158,7 @@ mod tests {
             version: version.to_owned(),
             begun: trial().begun,
             image: String::new(),
+            programs: Vec::new(),
             returns,
             spread: 0,
         };
@@ -277,7 +293,13 @@ mod tests {
         ];
         for (offer, version, mode, is_held, windows, trial, want) in rows {
             let version: Version = version.parse().unwrap();
-            let own = Own { version: &version, mode, held: is_held.then_some("held: fair"), windows };
+            let own = Own {
+                version: &version,
+                mode,
+                held: is_held.then_some("held: fair"),
+                windows,
+                way: Way::Deployment,
+            };
             assert_eq!(decide(offer, own, trial), want, "{offer:?} {version} {mode} {trial:?}");
         }
         for (version, trial, want) in [
@@ -318,9 +340,37 @@ mod tests {
         }
         let version: Version = "0.5.0".parse().unwrap();
         for (mode, want) in [(Mode::Off, "--upgrade=off"), (Mode::Windows, "the Cluster has none")] {
-            let own = Own { version: &version, mode, held: None, windows: false };
+            let own = Own { version: &version, mode, held: None, windows: false, way: Way::Deployment };
             let Act::Say(Stands::Waiting, why) = decide(Some(&new), own, None) else { panic!("{mode}") };
             assert!(why.contains(want), "{why}");
+        }
+    }
+
+    #[test]
+    fn an_offer_is_for_pods_or_for_programs() {
+        let of = |programs: Vec<Program>| Offer {
+            version: "0.6.0".to_owned(),
+            begun: trial().begun,
+            image: String::new(),
+            programs,
+            returns: false,
+            spread: 0,
+        };
+        let program = Program { arch: "x86_64".into(), url: "https://h/a".into(), sha256: "a".repeat(64) };
+        let (bare, programs) = (of(Vec::new()), of(vec![program]));
+        let version: Version = "0.5.0".parse().unwrap();
+        for (way, offer, want) in [
+            (Way::Deployment, &bare, None),
+            (Way::Program, &programs, None),
+            (Way::Deployment, &programs, Some("is a Pod, and was offered a program")),
+            (Way::Program, &bare, Some("and was offered none (--program)")),
+        ] {
+            let own = Own { version: &version, mode: Mode::On, held: None, windows: false, way };
+            match (decide(Some(offer), own, None), want) {
+                (Act::Begin, None) => {}
+                (Act::Say(Stands::Refused, why), Some(want)) => assert!(why.contains(want), "{why}"),
+                (act, _) => panic!("{way:?}: {act:?}"),
+            }
         }
     }
 }

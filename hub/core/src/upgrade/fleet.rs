@@ -4,7 +4,7 @@ use std::fmt;
 
 use karmada_meta::time::Time;
 
-use super::{Offer, Report, Stands, Version, next_step, request::Request};
+use super::{Offer, Report, Stands, Version, Way, next_step, request::Request};
 use crate::rollout::{Fact, Gets, Phase, Seen, State};
 
 /// What is known of a cluster.
@@ -33,6 +33,8 @@ pub enum Skip {
     Unknown,
     /// Its owner does not let the hub upgrade it.
     Off,
+    /// It is no Pod, and no programs are named.
+    NoProgram,
     /// It is newer.
     Newer,
     /// It has joined since, and gets it when all others have it.
@@ -48,6 +50,7 @@ impl fmt::Display for Skip {
             Self::Push => "have no agent (push mode)",
             Self::Unknown => "do not say which version their agent is",
             Self::Off => "take no versions from the hub (agent flag --upgrade)",
+            Self::NoProgram => "are programs on machines, and the request names none for them (--program)",
             Self::Newer => "are newer",
             Self::Joined => "joined later, and get it when the last wave is done",
             Self::TooFar(why) => return f.write_str(why),
@@ -108,8 +111,10 @@ impl Wanted<'_> {
         if has {
             return Err(Skip::Has);
         }
-        if known.report.is_none() {
-            return Err(Skip::Off);
+        match known.report.as_ref().map(|report| report.way) {
+            None => return Err(Skip::Off),
+            Some(Way::Program) if self.request.programs.is_empty() => return Err(Skip::NoProgram),
+            Some(Way::Program | Way::Deployment) => {}
         }
         let done = self.state.phase == Phase::Complete;
         if version > self.request.version && (done || !self.request.downgrade) {
@@ -124,8 +129,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// What a cluster of a wave is to be offered that stands so.
-    pub fn offer(&self, wave: usize, fact: Fact) -> Option<Offer> {
+    /// What a cluster of a wave is to be offered that stands so, and which that has reached or not.
+    pub fn offer(&self, (wave, reached): (usize, bool), fact: Fact, way: Option<Way>) -> Option<Offer> {
         let begun = self.begun()?;
         let began = match fact {
             Fact::Unconcerned => return None,
@@ -135,7 +140,7 @@ impl Wanted<'_> {
             Fact::New(Seen::Unwell | Seen::Well | Seen::Failed) => true,
         };
         let revision = self.state.revision.as_str();
-        let returns = match self.state.gets(wave, Some(if began { revision } else { "" })) {
+        let returns = match self.state.gets((wave, reached), Some(if began { revision } else { "" })) {
             Gets::Revision => false,
             // It goes back by itself, or has.
             _ if fact == Fact::New(Seen::Failed) => return None,
@@ -147,8 +152,12 @@ impl Wanted<'_> {
         let wave = waves.get(wave).filter(|_| self.state.phase != Phase::Complete);
         let together =
             wave.map_or_else(|| waves.iter().map(|wave| wave.clusters).sum(), |wave| wave.clusters);
-        let (version, image) = (revision.to_owned(), self.request.image.clone());
-        Some(Offer { version, begun, image, returns, spread: Offer::spread_of(together) })
+        let (version, request) = (revision.to_owned(), self.request);
+        let (image, programs) = match way {
+            Some(Way::Program) => (String::new(), request.programs.clone()),
+            Some(Way::Deployment) | None => (request.image.clone(), Vec::new()),
+        };
+        Some(Offer { version, begun, image, programs, returns, spread: Offer::spread_of(together) })
     }
 }
 
@@ -156,7 +165,7 @@ impl Wanted<'_> {
 mod tests {
     use super::*;
     use crate::upgrade::{
-        Mode, Way,
+        Mode, Program, Way,
         request::{REQUESTED, VERSION},
         told::About,
     };
@@ -202,6 +211,7 @@ mod tests {
             version: "0.6.0".into(),
             begun: at(BEGAN),
             image: String::new(),
+            programs: Vec::new(),
             returns,
             spread: 0,
         };
@@ -254,12 +264,13 @@ mod tests {
         let back = Known { report: Some(report(Some(Stands::Returned))), ..old("0.5.0") };
         let returned = state(Phase::Returned, 1);
         let wanted = Wanted { request: &request, state: &returned };
-        assert_eq!((wanted.fact(&back), wanted.offer(0, Fact::Old)), (Ok(Fact::Old), None));
+        assert_eq!((wanted.fact(&back), wanted.offer((0, true), Fact::Old, None)), (Ok(Fact::Old), None));
         // One that has not answered yet is asked until it does.
         let offered = Offer {
             version: "0.6.0".into(),
             begun: at(BEGAN),
             image: String::new(),
+            programs: Vec::new(),
             returns: true,
             spread: 0,
         };
@@ -272,7 +283,7 @@ mod tests {
         let wanted = Wanted { request: &request, state: &state };
         let later = Known { born: Some(at("2027-01-01T00:00:00Z")), ..old("0.5.0") };
         assert_eq!(wanted.fact(&later), Ok(Fact::Old));
-        assert!(wanted.offer(3, Fact::Old).is_some());
+        assert!(wanted.offer((3, true), Fact::Old, None).is_some());
     }
 
     #[test]
@@ -306,11 +317,35 @@ mod tests {
         for (phase, wave, fact, want) in rows {
             let state = state(phase, 1);
             let wanted = Wanted { request: &request, state: &state };
-            let offer = wanted.offer(wave, fact);
+            let offer = wanted.offer((wave, true), fact, None);
             assert_eq!(offer.as_ref().map(|offer| offer.returns), want, "{phase:?} {wave} {fact:?}");
             assert!(offer.is_none_or(|offer| offer.begun == at(BEGAN)));
         }
         let state = State { began: None, ..state(Phase::Running, 0) };
-        assert_eq!(Wanted { request: &request, state: &state }.offer(0, Fact::Old), None);
+        assert_eq!(Wanted { request: &request, state: &state }.offer((0, true), Fact::Old, None), None);
+    }
+
+    #[test]
+    fn a_program_is_offered_to_those_that_are_programs() {
+        let state = state(Phase::Running, 1);
+        let of = |programs: &str| Request {
+            programs: Program::read_all(programs).unwrap(),
+            ..request("0.6.0", false)
+        };
+        let named = format!("x86_64=https://h/a@sha256:{}", "a".repeat(64));
+        let (bare, both) = (of(""), of(&named));
+        let known = |way| Known { report: Some(Report { way, ..report(None) }), ..old("0.5.0") };
+        for (way, request, want) in [
+            (Way::Deployment, &bare, Ok(0)),
+            (Way::Deployment, &both, Ok(0)),
+            (Way::Program, &both, Ok(1)),
+            (Way::Program, &bare, Err(Skip::NoProgram)),
+        ] {
+            let wanted = Wanted { request, state: &state };
+            let got = wanted.fact(&known(way)).map(|fact| {
+                wanted.offer((0, true), fact, Some(way)).map_or(usize::MAX, |offer| offer.programs.len())
+            });
+            assert_eq!(got, want, "{way:?}");
+        }
     }
 }

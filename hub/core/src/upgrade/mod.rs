@@ -7,6 +7,7 @@
 //!
 //!   agent:   Offer, holds, windows, its owner's flag ─ agent ─▶ wait, begin, refuse, go back
 //!   beside:  Trial: what was there before stays until the new one has proven itself ─ trial ─▶ committed, or returned
+//!            Slots: the same for programs, of which one runs at a time ─ slots ─▶ which one is started
 //! ```
 //!
 //! The rules:
@@ -20,11 +21,15 @@
 //! - A version that is more than two minor versions away is not taken: what was kept by the old one may not be read by it.
 //! - What somebody at the cluster does to the agent's Deployment goes before what the hub wants: a trial gives way, and is no failure.
 //! - Those that may begin at the same moment spread their starts ([`Offer::turn`]).
+//! - An agent that is a program takes those from where its owner says, and by the digest that the request names. What is installed
+//!   starts it, and is never written; who installs another version is given way.
 //! - Whether a new version is well decides the member itself. The hub may be away, and is not asked.
 
 pub mod agent;
 pub mod fleet;
+mod program;
 pub mod request;
+pub mod slots;
 pub mod table;
 mod told;
 pub mod trial;
@@ -32,6 +37,7 @@ mod version;
 pub mod words;
 
 pub use self::{
+    program::{Program, is_digest, prefix},
     told::{About, Mode, Offer, Report, Stands, Way},
     version::{Unreadable, Version, next_step, with_hub},
 };

@@ -2,7 +2,7 @@
 
 use karmada_meta::time::Time;
 
-use super::Version;
+use super::{Program, Version};
 use crate::rollout::Asked;
 
 /// The version.
@@ -11,6 +11,8 @@ pub const VERSION: &str = "version";
 pub const REQUESTED: &str = "requested";
 /// The image.
 pub const IMAGE: &str = "image";
+/// The programs, for agents that are no Pods.
+pub const PROGRAMS: &str = "programs";
 /// The waves.
 pub const WAVES: &str = "waves";
 /// The gate between them.
@@ -36,6 +38,8 @@ pub struct Request {
     pub requested: Time,
     /// The image, if it is named.
     pub image: String,
+    /// The programs for agents that are no Pods; without them these do not get it.
+    pub programs: Vec<Program>,
     /// In which waves.
     pub asked: Asked,
     /// Newer agents get it, too.
@@ -54,6 +58,8 @@ impl Request {
         let requested = requested.parse::<Time>().map_err(|error| format!("{REQUESTED}: {error}"))?;
         let image = data(IMAGE).unwrap_or_default().trim();
         image_fits(image).map_err(|why| format!("{IMAGE}: {why}"))?;
+        let programs = Program::read_all(data(PROGRAMS).unwrap_or_default())
+            .map_err(|why| format!("{PROGRAMS}: {why}"))?;
         let gate = format!("{GATE_DEFAULT} {}", data(GATE).unwrap_or_default());
         let asked = Asked::parse(data(WAVES).unwrap_or(WAVES_DEFAULT), &gate)?;
         let downgrade = match data(DOWNGRADE) {
@@ -61,7 +67,7 @@ impl Request {
             Some("true") => true,
             Some(other) => return Err(format!("{DOWNGRADE}: {other:?} is neither true nor false")),
         };
-        Ok(Self { version, requested, image: image.to_owned(), asked, downgrade })
+        Ok(Self { version, requested, image: image.to_owned(), programs, asked, downgrade })
     }
 }
 
@@ -104,13 +110,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        let rows: [(&[(&str, &str)], &str); 7] = [
+        let rows: [(&[(&str, &str)], &str); 8] = [
             (&[BEGUN], "version is missing"),
             (&[(VERSION, "0.6.0")], "requested is missing"),
             (&[(VERSION, "new"), BEGUN], "version: \"new\" is no version"),
             (&[(VERSION, "0.6.0"), BEGUN, (WAVES, "10%")], "waves: the last wave must be 100%"),
             (&[(VERSION, "0.6.0"), BEGUN, (GATE, "soon")], "gate: \"soon\" has no value"),
             (&[(VERSION, "0.6.0"), BEGUN, (IMAGE, "a b")], "image: \"a b\" is no image"),
+            (&[(VERSION, "0.6.0"), BEGUN, (PROGRAMS, "x86_64")], "programs: \"x86_64\" names no kind"),
             (&[(VERSION, "0.6.0"), BEGUN, (DOWNGRADE, "yes")], "downgrade: \"yes\" is neither"),
         ];
         for (data, want) in rows {

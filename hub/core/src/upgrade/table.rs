@@ -20,7 +20,7 @@ use super::{
     request::Request,
     words::Beside,
 };
-use crate::rollout::{Clocks, Fact, Member, Order, Phase, Seen, State};
+use crate::rollout::{Clocks, Fact, Member, Order, Phase, Place, Seen, State};
 
 /// What is known of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,6 +74,8 @@ struct Basis {
     phase: Phase,
     open: usize,
     began: Option<Time>,
+    /// How far the last wave that has begun has come, where only so many may be changing at once.
+    reach: Option<Place>,
 }
 
 /// See the module.
@@ -132,6 +134,17 @@ impl Table {
                 && basis.seed == state.seed
                 && (basis.phase, basis.open, basis.began) == (state.phase, state.open, state.began)
         });
+        let last = state.open.checked_sub(1).and_then(|last| state.waves.get(last));
+        let reach = last.and_then(|wave| wave.reach).map(|(place, _)| place);
+        if let Some(basis) = self.basis.as_mut().filter(|basis| same && basis.reach != reach) {
+            // Only those are otherwise that it has come to since.
+            let since = |name: &&String| {
+                let place = Place::of(&state.seed, name);
+                basis.reach.is_none_or(|before| place > before) && reach.is_none_or(|reach| place <= reach)
+            };
+            self.stale.extend(self.busy.iter().filter(since).cloned());
+            basis.reach = reach;
+        }
         if !same {
             self.stale = self.entries.keys().cloned().collect();
             self.basis = Some(Basis {
@@ -141,6 +154,7 @@ impl Table {
                 phase: state.phase,
                 open: state.open,
                 began: state.began,
+                reach,
             });
         }
         let order = Order::of(state);
@@ -157,7 +171,9 @@ impl Table {
         let row = &entry.row;
         let wave = order.wave(&name, row.labels.as_ref());
         let fact = wanted.fact(&row.known());
-        let offer = fact.as_ref().ok().and_then(|fact| wanted.offer(wave, *fact));
+        let turn = (wave, wanted.state.reaches(wave, &name));
+        let way = row.report.as_ref().map(|report| report.way);
+        let offer = fact.as_ref().ok().and_then(|fact| wanted.offer(turn, *fact, way));
         if row.odd || is_another(offer.as_ref(), row.offer.as_ref()) {
             self.due.insert(name.clone());
         }
@@ -234,8 +250,11 @@ impl Table {
     /// Some of the clusters whose offer is to be another one, with that.
     pub fn due(&self, wanted: Wanted<'_>, limit: usize) -> Vec<(String, Option<Offer>)> {
         let due = self.due.iter().filter_map(|name| {
-            let ((wave, fact, _), skip) = self.entries.get(name)?.judged.as_ref()?;
-            let offer = if skip.is_some() { None } else { wanted.offer(*wave, *fact) };
+            let entry = self.entries.get(name)?;
+            let ((wave, fact, _), skip) = entry.judged.as_ref()?;
+            let way = entry.row.report.as_ref().map(|report| report.way);
+            let turn = (*wave, wanted.state.reaches(*wave, name));
+            let offer = if skip.is_some() { None } else { wanted.offer(turn, *fact, way) };
             Some((name.clone(), offer))
         });
         due.take(limit).collect()
@@ -271,7 +290,7 @@ fn less(crowd: &mut BTreeMap<Crowd, usize>, of: Crowd) {
 }
 
 fn member(name: &str, count: usize, (wave, fact, silent): Crowd) -> Member<'_> {
-    Member { name, count, wave, fact, silent, leaving: false, mute: false }
+    Member { name, count, wave, fact, silent, leaving: false, mute: false, copies: None }
 }
 
 #[cfg(test)]
@@ -336,6 +355,51 @@ mod tests {
         let seen = step(state, &request.asked.gate, &table.members(clocks), at(now), clocks);
         assert!(table.judge(Wanted { request, state }, ALL));
         seen
+    }
+
+    #[test]
+    fn where_so_many_may_change_at_once_others_wait_for_them() {
+        let data = |key: &str| match key {
+            VERSION => Some("0.6.0"),
+            REQUESTED => Some("2026-11-26T01:00:00Z"),
+            WAVES => Some("100% soak=0 maxConcurrency=2"),
+            _ => None,
+        };
+        let request = Request::read(data).unwrap();
+        let (mut table, mut clocks) = (Table::default(), Clocks::default());
+        for n in 0..8 {
+            table.put(&format!("m{n}"), Some(row(None, None)));
+        }
+        let mut state = started(&table, &request);
+        let mut had = BTreeSet::new();
+        for minute in 0..9 {
+            let now = format!("2026-11-26T02:{minute:02}:00Z");
+            look(&mut table, &request, &mut state, &mut clocks, &now);
+            let due = table.due(Wanted { request: &request, state: &state }, ALL);
+            let mut whole = Table::default();
+            table.entries.iter().for_each(|(name, entry)| whole.put(name, Some(entry.row.clone())));
+            assert!(whole.judge(Wanted { request: &request, state: &state }, ALL));
+            assert_eq!(table.due, whole.due);
+            if minute == 8 {
+                assert_eq!((due.len(), state.phase), (0, Phase::Complete), "{had:?}");
+                break;
+            }
+            for (name, offer) in due {
+                assert!(had.insert(name.clone()), "{name}");
+                table.offered(&name, offer);
+            }
+            assert!(had.len() <= 2 * (minute / 2 + 1), "{minute}: {had:?}");
+            if minute % 2 == 1 {
+                // Those that began are through.
+                for name in &had {
+                    let stays = Row {
+                        offer: table.entries[name].row.offer.clone(),
+                        ..row(Some(Stands::Committed), state.began)
+                    };
+                    table.put(name, Some(stays));
+                }
+            }
+        }
     }
 
     /// Whatever changes one by one is in the end what a table has that is filled at once.
@@ -446,6 +510,8 @@ mod tests {
             soak: 0,
             approve: false,
             opened: Some(at("2026-11-26T02:00:00Z")),
+            max_concurrency: None,
+            reach: None,
         };
         let state = State {
             revision: "0.6.0".to_owned(),
@@ -460,6 +526,7 @@ mod tests {
             version: "0.6.0".to_owned(),
             begun: at("2026-11-26T02:00:00Z"),
             image: String::new(),
+            programs: Vec::new(),
             returns: false,
             spread: Offer::spread_of(100),
         });

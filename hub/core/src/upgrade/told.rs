@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use karmada_meta::{text, time::Time};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::Program;
 use crate::names::fnv64a;
 
 /// No annotation is longer.
@@ -28,6 +29,10 @@ pub struct Offer {
     /// The image. Without it: the agent's own image with the version as its tag.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
+    /// The programs, for an agent that is no Pod: it takes the one for its machine. They are none for an agent that is a Pod, which
+    /// is given an image alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<Program>,
     /// The agent is to go back from the version to what was before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returns: bool,
@@ -82,6 +87,8 @@ impl fmt::Display for Mode {
 pub enum Way {
     /// It is a Pod of a Deployment, whose image it changes.
     Deployment,
+    /// It is a program on a machine, which an installed one starts in its stead.
+    Program,
 }
 
 /// How an agent stands to an offer.
@@ -204,8 +211,14 @@ mod tests {
     #[test]
     fn what_is_said_is_read_back_and_bounded() {
         let begun: Time = "2026-11-26T01:00:00Z".parse().unwrap();
-        let offer =
-            Offer { version: "0.6.0".to_owned(), begun, image: String::new(), returns: false, spread: 0 };
+        let offer = Offer {
+            version: "0.6.0".to_owned(),
+            begun,
+            image: String::new(),
+            programs: Vec::new(),
+            returns: false,
+            spread: 0,
+        };
         assert!(!offer.write().contains("spread"));
         assert_eq!(Offer::read(&offer.write()), Ok(offer));
         let about =
@@ -235,8 +248,14 @@ mod tests {
             assert_eq!(Offer::spread_of(clusters), seconds);
         }
         let begun = "2026-11-26T01:00:00Z".parse().unwrap();
-        let offer =
-            Offer { version: "0.6.0".into(), begun, image: String::new(), returns: false, spread: 500 };
+        let offer = Offer {
+            version: "0.6.0".into(),
+            begun,
+            image: String::new(),
+            programs: Vec::new(),
+            returns: false,
+            spread: 500,
+        };
         let mut in_each = [0; 50];
         for cluster in 0..5_000 {
             let turn = offer.turn(&format!("member{cluster}"));

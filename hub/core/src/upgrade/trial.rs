@@ -65,6 +65,9 @@ pub struct Trial {
     /// What else was changed for the trial, as it was.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub kept: Value,
+    /// The generation of what was changed for the trial, once it was; where that is not known, nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// When it was begun here.
     pub since: Time,
     /// Seconds before it has started in which the old version was at work, and heard the hub.
@@ -200,6 +203,7 @@ pub(super) mod tests {
             old: "x/karmada-agent:0.5.0".into(),
             new: "x/karmada-agent:0.6.0".into(),
             kept: Value::Null,
+            generation: None,
             since: "2026-11-26T02:00:00Z".parse().unwrap(),
             waited: 0,
             taken: None,

@@ -62,6 +62,7 @@ mod tests {
                 silent: None,
                 leaving: false,
                 mute: false,
+                copies: None,
             };
             ["m0", "m1", "m2", "m3"].into_iter().enumerate().map(member).collect()
         };

@@ -126,6 +126,7 @@ impl Waves {
         let state = &self.state;
         let name = cluster.cluster.metadata.name.as_deref().unwrap_or_default();
         let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
+        let turn = (wave, state.reaches(wave, name));
         let says = work.and_then(|work| work.revision.as_deref());
         let now = || Choice::Now(Some(state.revision.clone()));
         if self.is_whole() {
@@ -133,7 +134,7 @@ impl Waves {
         }
         if work.is_some() && says.is_none() {
             // A hub that knows no waves may have written it. What is older than that is not put in its place.
-            return match state.gets(wave, Some("")) {
+            return match state.gets(turn, Some("")) {
                 Gets::Revision => now(),
                 Gets::Kept(_) | Gets::Base => Choice::Same(state.revision.clone()),
             };
@@ -145,7 +146,7 @@ impl Waves {
                 .filter(|says| *says == has)
                 .map_or_else(now, |says| Choice::Now(Some(says.to_owned())));
         }
-        let older = match state.gets(wave, work.map(|_| has)) {
+        let older = match state.gets(turn, work.map(|_| has)) {
             Gets::Revision => return now(),
             Gets::Kept(kept) => kept,
             Gets::Base => state.base.as_str(),

@@ -328,7 +328,8 @@ impl Rollouts {
             };
             let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
             let leaving = leaving.contains(name) && !wanted.contains(name);
-            Some(Member { name, count: 1, wave, fact, silent: silent_since(&cluster), leaving, mute })
+            let (silent, copies) = (silent_since(&cluster), work.as_ref().and_then(|head| head.copies));
+            Some(Member { name, count: 1, wave, fact, silent, leaving, mute, copies })
         };
         wanted.union(&leaving).filter_map(|name| member(name)).collect()
     }

@@ -46,6 +46,8 @@ pub(crate) struct WorkHead {
     pub of_generation: i64,
     /// How its cluster stands to that.
     pub seen: rollout::Seen,
+    /// How many copies it says that there are, where changes go out in waves.
+    pub copies: Option<rollout::Copies>,
     /// Whether that names the generation of the Work.
     pub named: bool,
     /// Whether it has a deletion timestamp.
@@ -116,6 +118,7 @@ impl WorkHead {
         let quota = Self::quota_of(value);
         let gathered = binding.is_some() || quota.is_some();
         let said = if gathered { Said::of(&value["status"]) } else { Said::Nothing };
+        let revision = rollout::marked(value);
         let owner = object::owner_references(value).into_iter().find(|o| o.controller == Some(true));
         Self {
             uid: object::uid(value).to_owned(),
@@ -126,7 +129,8 @@ impl WorkHead {
             owner: owner.map(|o| o.uid).unwrap_or_default(),
             stage: stage::of(value).0,
             fence: fence::of_work(value).map(|after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
-            revision: rollout::marked(value).map(Into::into),
+            copies: revision.and_then(|_| rollout::copies(value)),
+            revision: revision.map(Into::into),
             of_generation: Self::generation_of(value),
             seen: rollout::seen(value),
             named: rollout::is_named(value),
