@@ -41,7 +41,7 @@ use crate::{
     listener::{RemoteAddr, Standing},
     metrics::{FrontFigures, Metrics},
     negotiate::{self, Encoding, Endpoint},
-    paths::Paths,
+    paths::{Paths, Turn},
     registry::Caller,
     request::{Class, Query, RequestInfo},
     respond,
@@ -103,6 +103,8 @@ pub(crate) struct Exchange<'a> {
     way: Option<Way>,
     /// What is open of it then.
     open: OnceLock<Arc<Open>>,
+    /// Its turn, where its path has its own.
+    turn: OnceLock<Turn>,
 }
 
 /// Who answers requests that may be made.
@@ -117,6 +119,12 @@ pub(crate) trait Answers: Sync {
 
     /// Whether there is what a request is about.
     fn knows(&self, info: &RequestInfo) -> bool;
+
+    /// A turn for a user's request, where its path has its own.
+    ///
+    /// # Errors
+    /// 429 where there is none now.
+    fn turn(&self, info: &RequestInfo, user: &UserInfo) -> Result<Option<Turn>, Status>;
 
     /// The largest body that is read.
     fn body_limit(&self, info: &RequestInfo) -> usize;
@@ -328,6 +336,7 @@ impl Front {
             shown: Shown { by, hold: hold.clone() },
             way,
             open: OnceLock::new(),
+            turn: OnceLock::new(),
         };
         let outcome = match may {
             Ok(()) => {
@@ -461,6 +470,9 @@ impl Front {
         }
         let reads = matches!(exchange.parts.method, Method::GET | Method::HEAD);
         let deadline = self.gate.limits().deadline(exchange.query.get("timeout"), !reads)?;
+        if !reads && let Some(turn) = answers.turn(info, exchange.caller.user)? {
+            let _ = exchange.turn.set(turn);
+        }
         let limit = answers.body_limit(info);
         // Where nobody wants a body it is not looked at. One that comes slowly has its own time.
         let received = match reads || limit == 0 {
@@ -469,7 +481,10 @@ impl Front {
         };
         let work = async {
             let patience = Limits::patience(deadline);
-            let _seat = self.gate.enter(&exchange.guest, info, &received, patience).await?;
+            let _seat = match exchange.turn.get() {
+                Some(_) => None,
+                None => Some(self.gate.enter(&exchange.guest, info, &received, patience).await?),
+            };
             let received = received.decoded(&self.gate, &self.pool, &exchange.parts.headers, limit).await?;
             answers.answer(exchange, received.bytes.clone()).await
         };
@@ -587,6 +602,9 @@ impl Exchange<'_> {
         *request.headers_mut() = parts.headers.clone();
         request.extensions_mut().insert(self.caller.user.clone());
         request.extensions_mut().insert(self.shown.clone());
+        if let Some(turn) = self.turn.get() {
+            request.extensions_mut().insert(turn.clone());
+        }
         Some(found.answer(request).await)
     }
 }
@@ -612,6 +630,10 @@ impl Answers for Paths {
 
     fn knows(&self, _: &RequestInfo) -> bool {
         false
+    }
+
+    fn turn(&self, info: &RequestInfo, user: &UserInfo) -> Result<Option<Turn>, Status> {
+        Self::turn(self, &info.path, user)
     }
 
     fn body_limit(&self, info: &RequestInfo) -> usize {
@@ -645,9 +667,65 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use tokio_util::sync::CancellationToken;
+    use tower::ServiceExt as _;
 
     use super::*;
+    use crate::authz::Decision;
+
+    #[derive(Debug)]
+    struct Everyone;
+
+    impl Authorizer for Everyone {
+        fn authorize(&self, _: &Attributes<'_>) -> Decision {
+            Decision::Allow
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_no_turn_is_sent_away_before_the_body_and_who_has_one_takes_no_seat() {
+        let is_free = Arc::new(AtomicBool::new(false));
+        let turns = is_free.clone();
+        let holds = Arc::new(());
+        let held = holds.clone();
+        let paths = Paths::default()
+            .with("/seat", &[Method::POST], async |_| {
+                std::future::pending::<()>().await;
+                Err(Status::internal("never"))
+            })
+            .with("/tell", &[Method::POST], async |request: Request<Body>| {
+                let has_turn = request.extensions().get::<Turn>().is_some();
+                Ok(respond::text(StatusCode::OK, has_turn.to_string()))
+            })
+            .in_turn(move |user| match turns.load(Ordering::Relaxed) && user.name == "agent" {
+                true => Ok(Turn::new(held.clone())),
+                false => Err(Status::too_many_requests("later", 3)),
+            });
+        // One seat for Leases, and one for all other writes.
+        let limits = Limits { writing: 2, ..Limits::default() };
+        let service =
+            PathService::new(Arc::new(Front::new(Arc::new(Everyone), limits, Env::system())), paths);
+        let ask = |path: &str, body: Body| {
+            let mut request = Request::post(path).body(body).expect("a request");
+            request.extensions_mut().insert(UserInfo::new("agent", ["g"]));
+            service.clone().oneshot(request)
+        };
+        let full = tokio::spawn(ask("/seat", Body::from("{}")));
+        tokio::task::yield_now().await;
+        let slow = Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>());
+        let begun = tokio::time::Instant::now();
+        let answer = ask("/tell", slow).await.expect("an answer");
+        assert_eq!((answer.status().as_u16(), begun.elapsed()), (429, Duration::ZERO));
+        assert_eq!(answer.headers()["retry-after"], "3");
+        is_free.store(true, Ordering::Relaxed);
+        let answer = ask("/tell", Body::from("{}")).await.expect("an answer");
+        assert_eq!((answer.status().as_u16(), begun.elapsed()), (200, Duration::ZERO));
+        let told = axum::body::to_bytes(answer.into_body(), 16).await.expect("a body");
+        assert_eq!((&told[..], Arc::strong_count(&holds)), (&b"true"[..], 2), "the turn is over");
+        full.abort();
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_lasts_no_longer_than_what_was_shown_for_it() {

@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows who asks: a path is judged like any other request before it is looked up ([`crate::front`]).
 
-use std::{convert::Infallible, fmt, sync::Arc};
+use std::{any::Any, convert::Infallible, fmt, sync::Arc};
 
 use axum::body::Body;
 use futures::future::BoxFuture;
@@ -11,6 +11,7 @@ use karmada_meta::status::Status;
 use karmada_telemetry::metrics::negotiated;
 
 use crate::{
+    authn::UserInfo,
     body::LIMIT,
     request::{Class, Query, probe},
     respond,
@@ -34,6 +35,28 @@ pub const SEARCHED: &str = "/karmada-hub/searched";
 type Judge = Arc<dyn Fn() -> Health + Send + Sync>;
 type Answering =
     Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Status>> + Send + Sync>;
+
+type InTurn = Arc<dyn Fn(&UserInfo) -> Result<Turn, Status> + Send + Sync>;
+
+/// A place among those that a path answers at a time. It is held until the last clone is dropped: whoever goes on with a request
+/// that nobody waits for any more takes the one in its extensions along.
+#[derive(Clone)]
+pub struct Turn {
+    _held: Arc<dyn Any + Send + Sync>,
+}
+
+impl Turn {
+    /// One that is held with this.
+    pub fn new(held: impl Any + Send + Sync) -> Self {
+        Self { _held: Arc::new(held) }
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").finish_non_exhaustive()
+    }
+}
 
 /// What is answered at paths that are no resources. Cheap to clone.
 #[derive(Clone)]
@@ -59,6 +82,7 @@ struct Endpoint {
     methods: &'static [Method],
     class: Class,
     body: usize,
+    turns: Option<InTurn>,
     answer: Answering,
 }
 
@@ -134,7 +158,8 @@ impl Paths {
         F: Future<Output = Result<Response<Body>, Status>> + Send + 'static,
     {
         let answer: Answering = Arc::new(move |request| Box::pin(answer(request)));
-        self.endpoints.push(Endpoint { path, prefix, methods, class: Class::Short, body: LIMIT, answer });
+        let (class, body, turns) = (Class::Short, LIMIT, None);
+        self.endpoints.push(Endpoint { path, prefix, methods, class, body, turns, answer });
         self
     }
 
@@ -185,6 +210,25 @@ impl Paths {
             last.body = bytes;
         }
         self
+    }
+
+    /// The path that was added last has its own turns instead of the seats of all requests. Who has none is sent away before the
+    /// body is read.
+    #[must_use]
+    pub fn in_turn(
+        mut self,
+        turns: impl Fn(&UserInfo) -> Result<Turn, Status> + Send + Sync + 'static,
+    ) -> Self {
+        if let Some(last) = self.endpoints.last_mut() {
+            last.turns = Some(Arc::new(turns));
+        }
+        self
+    }
+
+    /// A turn for a user's request, where the path has its own.
+    pub(crate) fn turn(&self, path: &str, user: &UserInfo) -> Result<Option<Turn>, Status> {
+        let turns = self.endpoint_at(path).and_then(|endpoint| endpoint.turns.as_ref());
+        turns.map(|turns| turns(user)).transpose()
     }
 
     /// The largest body that is read at a path.

@@ -38,6 +38,7 @@ use crate::{
     front::{Answers, Exchange},
     heavy::HEAVY,
     identify, openapi,
+    paths::Turn,
     request::{Class, RequestInfo},
     respond,
 };
@@ -172,6 +173,10 @@ impl Answers for Inner {
         let kinds = self.registry.kinds();
         kinds.by_resource(&info.group, &info.version, &info.resource).is_some()
             || self.groups().iter().any(|group| group.is_meant(info) && group.fixed(info).is_some())
+    }
+
+    fn turn(&self, info: &RequestInfo, user: &UserInfo) -> Result<Option<Turn>, Status> {
+        if info.is_resource { Ok(None) } else { self.paths.load().turn(&info.path, user) }
     }
 
     fn body_limit(&self, info: &RequestInfo) -> usize {

@@ -22,6 +22,7 @@ pub struct Figures {
     tunnels: Family<2, Counter>,
     calls: Family<1, Counter>,
     searched: Family<1, Counter>,
+    told: Family<1, Counter>,
     open: AtomicUsize,
 }
 
@@ -32,6 +33,7 @@ impl Default for Figures {
             tunnels: Family::new(["cluster", "direction"], 2 * CLUSTERS, Counter::default),
             calls: Family::new(["outcome"], OUTCOMES, Counter::default),
             searched: Family::new(["from"], 2, Counter::default),
+            told: Family::new(["cluster"], CLUSTERS, Counter::default),
             open: AtomicUsize::new(0),
         }
     }
@@ -58,6 +60,11 @@ impl Figures {
         if parts > 0 {
             self.searched.get([from]).inc_by(parts as u64);
         }
+    }
+
+    /// What a cluster's agent has told of what is searched on its member.
+    pub fn told(&self, cluster: &str) -> Counter {
+        self.told.get([cluster])
     }
 
     /// One more is open, until this is dropped.
@@ -93,6 +100,12 @@ impl Source for Figures {
         sheet.counter(
             "karmada_hub_search_parts_total",
             "Parts of lists of search.karmada.io, each of one cluster, by whether it is from the member or from what the hub keeps of it.",
+            rows,
+        )?;
+        let rows = self.told.rows().into_iter().map(|(labels, counter)| (labels, value(&counter)));
+        sheet.counter(
+            "karmada_hub_search_told_bytes_total",
+            "Bytes of reports in which clusters' agents told the hub what is searched on their members.",
             rows,
         )?;
         let open = self.open.load(Ordering::Relaxed) as f64;

@@ -117,6 +117,7 @@ impl Embedded {
         let reach = members::reach(&server, &searched, (&copies, &reported), env);
         server.add_paths(&reported.paths());
         let reaching = reach.figures().clone();
+        reported.count_in(&reaching);
         server.carry_path(&reach.tunnels());
         reach.metrics().iter().for_each(|group| server.carry_group(group));
         reach.subresources().iter().for_each(|carried| server.carry(carried));

@@ -2,6 +2,9 @@
 //!
 //! Asked are those that say that they tell, and no Cluster is written that asks for the right kinds already. What is expected of an
 //! agent is known here before it is asked.
+//!
+//! What an agent says of itself stays when another is installed in its place that knows nothing of it. So one that is heard and tells
+//! nothing for hours ([`Reported::mute`]) is taken for such, and what its predecessor said goes. One that tells says it again.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -27,6 +30,8 @@ const WORKERS: usize = 4;
 const TOGETHER: Duration = Duration::from_secs(1);
 /// They mean all Clusters, which are written one after another, and whose agents all begin: no more than these in a second.
 const A_SECOND: u32 = 50;
+/// How often it is looked whether agents tell at all.
+const LOOK: Duration = Duration::from_secs(3600);
 
 /// See the module.
 pub(crate) struct Asking {
@@ -44,6 +49,23 @@ fn tells(head: &ClusterHead) -> bool {
         && matches!(wanted, None | Some("read-only" | "full"))
 }
 
+/// Whether nothing has changed of what it is asked for.
+fn is_same(old: Option<&Arc<ClusterHead>>, new: Option<&Arc<ClusterHead>>) -> bool {
+    fn looked_at(head: &ClusterHead) -> impl PartialEq + '_ {
+        let meta = &head.cluster.metadata;
+        (
+            (&meta.uid, &meta.labels, &head.cluster.spec),
+            [extension::SEARCHED, extension::SEARCH_COPIES, extension::TUNNEL_WANTED]
+                .map(|key| head.annotation(key)),
+            (head.deleting, head.reporting()),
+        )
+    }
+    match (old, new) {
+        (Some(old), Some(new)) => looked_at(old) == looked_at(new),
+        (old, new) => old.is_none() && new.is_none(),
+    }
+}
+
 impl Asking {
     /// One that hears of the context's Clusters from now on.
     pub(crate) fn new(context: &Context, reported: &Arc<Reported>) -> Self {
@@ -53,7 +75,9 @@ impl Asking {
         writer.known.clusters.listen(move |change| {
             let is_asked =
                 |head: &Arc<ClusterHead>| head.annotation(extension::SEARCHED).is_some() || tells(head);
-            if change.old.is_some_and(is_asked) || change.new.is_some_and(is_asked) {
+            if (change.old.is_some_and(is_asked) || change.new.is_some_and(is_asked))
+                && !is_same(change.old, change.new)
+            {
                 clusters.add(change.key.name.clone());
             }
         });
@@ -72,6 +96,7 @@ impl Asking {
             biased;
             () = work("searched", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)) => {}
             () = self.follow() => {}
+            () = self.watch_mute() => {}
         }
         self.reported.clear();
     }
@@ -93,24 +118,43 @@ impl Asking {
         std::future::pending().await
     }
 
+    /// Looks now and then whether agents tell at all.
+    async fn watch_mute(&self) {
+        loop {
+            sleep(LOOK).await;
+            self.reported.mute().into_iter().for_each(|name| self.queue.add(name));
+        }
+    }
+
     async fn reconcile(&self, name: String) -> Result<Next, Error> {
         let Some(head) = self.writer.known.clusters.get(&Key::cluster_scoped(name.as_str())) else {
             self.reported.expect(&name, "", BTreeSet::new(), false);
             return Ok(Next::Done);
         };
-        let wanted = match tells(&head) {
+        let is_mute = self.reported.is_mute(&name);
+        if is_mute {
+            tracing::info!(
+                cluster = name,
+                "its agent tells nothing of what is searched on its member, and is asked no more"
+            );
+        }
+        let wanted = match tells(&head) && !is_mute {
             true => self.reported.searched.followed_on(&head.cluster),
             false => BTreeSet::new(),
         };
         let question = told::question(&wanted);
         let uid = head.cluster.metadata.uid.as_deref().unwrap_or_default();
         self.reported.expect(&name, uid, wanted, head.reporting());
-        if head.annotation(extension::SEARCHED) == question.as_deref() {
+        if head.annotation(extension::SEARCHED) == question.as_deref() && !is_mute {
             return Ok(Next::Done);
         }
         let change = |live: &mut Value| {
-            if object::annotation(live, extension::SEARCHED) == question.as_deref() {
+            let says_too_much = is_mute && object::annotation(live, extension::SEARCH_COPIES).is_some();
+            if object::annotation(live, extension::SEARCHED) == question.as_deref() && !says_too_much {
                 return false;
+            }
+            if says_too_much {
+                drop(object::remove_annotation(live, extension::SEARCH_COPIES));
             }
             match &question {
                 Some(question) => object::set_annotation(live, extension::SEARCHED, question.as_str()),

@@ -13,14 +13,17 @@
 //!
 //! What is kept is current as long as its agent says so ([`Kept::hear`]), and until its Cluster is not heard. Then it has an age.
 //!
-//! A report is somebody else's. One of a cluster is read at a time, and few of all: what waits for a turn is sent away. Of what
-//! nobody asked for nothing is read.
+//! A report is somebody else's. One of a cluster comes at a time, and so many of all: whoever has no turn is sent away before a byte
+//! of it is read. Few of them are taken apart at a time. They take no seats from other requests. Of what nobody asked for nothing is
+//! read.
+//!
+//! Half of the room is everybody's, in equal shares, and what is left of the other half is for who comes first, by halves.
 
 mod asking;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -29,15 +32,15 @@ use http::{Method, Request, Response, StatusCode};
 use karmada_api::consts::extension;
 use karmada_apiserver::{
     authn::{UserInfo, agent_cluster},
-    paths::{Paths, text},
+    paths::{self, Paths, text},
 };
 use karmada_core::search::{
     Followed,
-    told::{Answer, Kept, REPORT, Read, Report, Verdict},
+    told::{Answer, KEPT, Kept, REPORT, Read, Report, Verdict},
 };
 use karmada_env::Env;
 use karmada_meta::{gvk::GroupResource, status::Status};
-use karmada_reach::{Copied, Place};
+use karmada_reach::{Copied, Figures, Place};
 use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -48,13 +51,17 @@ pub(crate) use self::asking::Asking;
 use crate::known::searched::Searched;
 
 /// What is kept of one cluster at most, and of all, in bytes.
-const EACH: usize = 32 << 20;
+const EACH: usize = KEPT;
 const ALL: usize = 256 << 20;
-/// Reports that are read at a time, and after how many seconds others come again.
+/// Reports that come at a time, and within how many seconds others come again.
+const COMING: usize = 32;
+const AGAIN: u32 = 10;
+/// Reports that are taken apart at a time.
 const READ: usize = 4;
-const AGAIN: u32 = 2;
 /// For so long what is current counts as that at most.
 const HOLDS: Duration = Duration::from_secs(2 * 3600);
+/// An agent that tells says something more often than this, whatever its link costs.
+const MUTE: Duration = Duration::from_secs(6 * 3600);
 
 /// See the module.
 #[derive(Debug)]
@@ -62,14 +69,17 @@ pub(crate) struct Reported {
     searched: Arc<Searched>,
     all: Mutex<All>,
     turns: Arc<Turns>,
+    read: Arc<Semaphore>,
+    figures: OnceLock<Arc<Figures>>,
     env: Env,
 }
 
-/// Whose report is read.
+/// Whose report comes.
 #[derive(Debug)]
 struct Turns {
     all: Arc<Semaphore>,
     clusters: Mutex<HashSet<String>>,
+    env: Env,
 }
 
 /// For as long as one is read, whether anybody waits for the answer or not.
@@ -88,7 +98,9 @@ impl Drop for Turn {
 
 impl Turns {
     fn of(self: &Arc<Self>, cluster: &str) -> Result<Turn, Status> {
-        let busy = |why: String| Status::too_many_requests(why, AGAIN);
+        // Not all of them again at once.
+        let seconds = || u32::try_from(1 + self.env.below(AGAIN.into())).unwrap_or(AGAIN);
+        let busy = |why: String| Status::too_many_requests(why, seconds());
         let one = self.all.clone().try_acquire_owned();
         let one =
             one.map_err(|_| busy("too many agents tell what is searched on their members".to_owned()))?;
@@ -113,6 +125,17 @@ struct Member {
     kept: Kept,
     /// Of the last report.
     number: u64,
+    /// Whether its agent is heard.
+    heard: bool,
+    /// When it has told something, was heard again, or was asked.
+    told: Duration,
+}
+
+impl Member {
+    /// Whether its agent is heard, and has told nothing for very long.
+    fn is_mute(&self, now: Duration) -> bool {
+        self.heard && now.saturating_sub(self.told) >= MUTE
+    }
 }
 
 /// A report whose objects were read, as far as they were asked for.
@@ -136,22 +159,51 @@ fn read(body: &[u8], wanted: &BTreeSet<Followed>) -> Result<Told, String> {
     Ok(Told { report, parts, unwanted })
 }
 
+/// What one of so many clusters may take where the others take so much.
+fn room(clusters: usize, others: usize) -> usize {
+    let share = ALL / 2 / clusters.max(1);
+    let first = (ALL / 2).saturating_sub(others) / 2;
+    EACH.min(share.max(first)).min(ALL.saturating_sub(others))
+}
+
+/// Whose agent tells something.
+fn speaks_for(user: Option<&UserInfo>) -> Result<&str, Status> {
+    user.and_then(agent_cluster).ok_or_else(|| {
+        let why = "what is on a member is told by its agent alone";
+        Status::forbidden(&GroupResource::default(), "", why)
+    })
+}
+
 impl Reported {
     /// Of nothing yet.
     pub(crate) fn new(searched: &Arc<Searched>, env: &Env) -> Self {
-        let turns = Turns { all: Arc::new(Semaphore::new(READ)), clusters: Mutex::default() };
-        Self { searched: searched.clone(), all: Mutex::default(), turns: Arc::new(turns), env: env.clone() }
+        let all = Arc::new(Semaphore::new(COMING));
+        let turns = Turns { all, clusters: Mutex::default(), env: env.clone() };
+        Self {
+            searched: searched.clone(),
+            all: Mutex::default(),
+            turns: Arc::new(turns),
+            read: Arc::new(Semaphore::new(READ)),
+            figures: OnceLock::new(),
+            env: env.clone(),
+        }
+    }
+
+    /// Counts what agents tell in these figures from now on.
+    pub(crate) fn count_in(&self, figures: &Arc<Figures>) {
+        let _ = self.figures.set(figures.clone());
     }
 
     /// Where agents tell.
     pub(crate) fn paths(self: &Arc<Self>) -> Paths {
-        let reported = self.clone();
+        let (reported, turns) = (self.clone(), self.clone());
         Paths::default()
             .with(extension::SEARCHED_PATH, &[Method::POST], move |request| {
                 let reported = reported.clone();
                 async move { reported.answer(request).await }
             })
             .bodies_up_to(REPORT)
+            .in_turn(move |user| turns.turn(user).map(paths::Turn::new))
     }
 
     /// What the agent of a Cluster is asked for, and whether it is heard: if not, nothing is current until it says so again. Where
@@ -165,17 +217,37 @@ impl Reported {
         if wanted.is_empty() {
             return;
         }
-        let member = clusters.entry(cluster.to_owned()).or_default();
+        let now = self.env.now();
+        let member = clusters.entry(cluster.to_owned());
+        let member = member.or_insert_with(|| Member { told: now, ..Member::default() });
         uid.clone_into(&mut member.uid);
         if !heard {
             member.kept.doubt();
         }
+        if heard && !member.heard {
+            member.told = now;
+        }
+        member.heard = heard;
         if *member.wanted != wanted {
             *bytes -= member.kept.bytes();
             member.kept.retain(&wanted);
             *bytes += member.kept.bytes();
             member.wanted = Arc::new(wanted);
         }
+    }
+
+    /// Those that are heard and asked, and have told nothing for very long: agents that know nothing of it.
+    fn mute(&self) -> Vec<String> {
+        let now = self.env.now();
+        let all = self.all.lock();
+        let mute = all.clusters.iter().filter(|(_, member)| member.is_mute(now));
+        mute.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether one is.
+    fn is_mute(&self, cluster: &str) -> bool {
+        let all = self.all.lock();
+        all.clusters.get(cluster).is_some_and(|member| member.is_mute(self.env.now()))
     }
 
     /// Nothing is asked of anybody any more.
@@ -203,22 +275,27 @@ impl Reported {
         })
     }
 
+    /// A turn for a user's report.
+    fn turn(&self, user: &UserInfo) -> Result<Turn, Status> {
+        self.turns.of(speaks_for(Some(user))?)
+    }
+
     async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, Status> {
-        let user = request.extensions().get::<UserInfo>();
-        let cluster = user.and_then(agent_cluster).ok_or_else(|| {
-            let why = "what is on a member is told by its agent alone";
-            Status::forbidden(&GroupResource::default(), "", why)
-        })?;
-        let cluster = cluster.to_owned();
+        let cluster = speaks_for(request.extensions().get())?.to_owned();
+        let turn = request.extensions().get::<paths::Turn>().cloned();
         let wanted = self.all.lock().clusters.get(&cluster).map(|member| member.wanted.clone());
         let wanted = wanted.ok_or_else(|| {
             let why = format!("cluster {cluster} is not asked what is searched on it, or not yet");
             Status::service_unavailable(why)
         })?;
-        let turn = self.turns.of(&cluster)?;
         let body = to_bytes(request.into_body(), REPORT).await.map_err(Status::internal)?;
-        let read = spawn_blocking(move || (read(&body, &wanted), turn));
-        let (told, _turn) = read.await.map_err(Status::internal)?;
+        if let Some(figures) = self.figures.get() {
+            figures.told(&cluster).inc_by(body.len() as u64);
+        }
+        let one = self.read.clone().acquire_owned().await.map_err(Status::internal)?;
+        // It is read whether anybody waits for the answer or not.
+        let read = spawn_blocking(move || (read(&body, &wanted), turn, one));
+        let (told, _turn, _one) = read.await.map_err(Status::internal)?;
         let answer = self.take(&cluster, told.map_err(Status::bad_request)?)?;
         let answer = serde_json::to_string(&answer).map_err(Status::internal)?;
         Ok(text(StatusCode::OK, "application/json", answer))
@@ -231,6 +308,7 @@ impl Reported {
         let now = self.env.now();
         let mut all = self.all.lock();
         let All { clusters, bytes } = &mut *all;
+        let asked = clusters.len();
         let Some(member) = clusters.get_mut(cluster) else {
             return Err(Status::service_unavailable(format!(
                 "cluster {cluster} is asked for nothing any more"
@@ -239,7 +317,7 @@ impl Reported {
         if report.number <= member.number {
             return Ok(Answer { behind: Some(member.number), ..Answer::default() });
         }
-        member.number = report.number;
+        (member.number, member.told) = (report.number, now);
         let others = *bytes - member.kept.bytes();
         report.withdrawn.iter().for_each(|what| member.kept.withdraw(what));
         for part in parts {
@@ -248,8 +326,8 @@ impl Reported {
                 answer.unwanted.push(what);
                 continue;
             }
-            // Nobody has more than is left then, so that something is left for everybody. What is there may stay.
-            let most = EACH.min(ALL.saturating_sub(others) / 2).max(member.kept.bytes());
+            // What is there may stay.
+            let most = room(asked, others).max(member.kept.bytes());
             match member.kept.take(part, most) {
                 Verdict::Taken => {}
                 Verdict::Again => answer.again.push(what),

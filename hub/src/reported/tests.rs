@@ -1,4 +1,5 @@
 use karmada_core::search::told::{Named, Outgoing};
+use karmada_env::ManualClock;
 use serde_json::json;
 
 use super::*;
@@ -189,12 +190,69 @@ fn of_what_is_not_wanted_nothing_is_read() {
     assert_eq!(read(body(&pods, named).as_bytes(), &wanted).expect("a report").parts.len(), 1);
 }
 
+/// A course begins in front of one that is known: what comes late of the former changes nothing.
+#[test]
+fn what_is_late_of_a_former_course_replaces_nothing() {
+    let reported = reported();
+    let pods = kind("Pod", "");
+    reported.expect("m", "1", BTreeSet::from([pods.clone()]), true);
+    let mut former = course(&pods, "pods", "a", &["old"]);
+    let mut late = report(&mut former, true);
+    late.report.number = 7;
+    let mut present = report(&mut course(&pods, "pods", "b", &["new", "newer"]), true);
+    present.report.number = 8;
+    assert_eq!(reported.take("m", present).expect("taken"), Answer::default());
+    let behind = Answer { behind: Some(8), ..Answer::default() };
+    assert_eq!(reported.take("m", late).expect("an answer"), behind);
+    assert_eq!(names(reported.of("m", &place("pods", ""))), Some(2));
+}
+
+#[test]
+fn each_has_a_share_of_the_room() {
+    for (clusters, others, most) in [
+        (1, 0, EACH),
+        (8, 0, EACH),
+        // Who comes first has taken the half of it.
+        (8, ALL / 2, ALL / 16),
+        (8, ALL - 1, 1),
+        (8, ALL + 1, 0),
+        (1024, ALL / 2, ALL / 2048),
+        (1024, 0, EACH),
+    ] {
+        assert_eq!(room(clusters, others), most, "{clusters} {others}");
+    }
+}
+
+#[test]
+fn an_agent_that_tells_nothing_for_hours_is_mute() {
+    let clock = ManualClock::new(std::time::SystemTime::UNIX_EPOCH);
+    let reported = Reported::new(&Arc::default(), &Env::seeded(clock.clone(), 1));
+    let pods = kind("Pod", "");
+    let expect = |heard| reported.expect("m", "1", BTreeSet::from([pods.clone()]), heard);
+    expect(true);
+    clock.advance(MUTE - Duration::from_secs(1));
+    expect(true);
+    assert_eq!((reported.mute(), reported.is_mute("m")), (vec![], false));
+    take(&reported, "m", Told::default()).expect("taken");
+    clock.advance(MUTE - Duration::from_secs(1));
+    assert!(!reported.is_mute("m"), "it has told something");
+    // As long as it is not heard it cannot tell.
+    expect(false);
+    clock.advance(2 * MUTE);
+    assert!(!reported.is_mute("m"));
+    expect(true);
+    assert!(!reported.is_mute("m"));
+    clock.advance(MUTE);
+    assert_eq!((reported.mute(), reported.is_mute("m")), (vec!["m".to_owned()], true));
+    assert!(!reported.is_mute("other"));
+}
+
 #[test]
 fn few_reports_are_read_at_a_time_and_one_of_each() {
     let reported = reported();
     let code = |cluster: &str| reported.turns.of(cluster).map(drop).map_err(|status| status.code());
     let mut turns: Vec<Turn> =
-        (1..READ).map(|n| reported.turns.of(&n.to_string()).expect("a turn")).collect();
+        (1..COMING).map(|n| reported.turns.of(&n.to_string()).expect("a turn")).collect();
     assert_eq!((code("1"), code("other")), (Err(429), Ok(())));
     turns.push(reported.turns.of("last").expect("a turn"));
     assert_eq!(code("other"), Err(429));

@@ -29,5 +29,6 @@ mod pushing;
 mod quotas;
 mod scaling;
 mod scheduling;
+mod searching;
 mod services;
 mod telling;

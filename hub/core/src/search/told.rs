@@ -9,6 +9,9 @@
 //! The parts of a course are numbered, and one is sent until it is answered: what comes twice is taken once, and where one is
 //! missing, or the hub has begun anew, the agent begins a new course. What stood before stands until that is current, too.
 //!
+//! The first part says how much there is of the kind. Where that is more than one part it says nothing else: what the hub has no room
+//! for is not sent.
+//!
 //! With each report the agent says which kinds are current ([`Word`]), and for how long that counts. What it does not say again is
 //! as old as the last time at which it did: nothing is taken for current because nobody has said otherwise.
 //!
@@ -37,6 +40,8 @@ use super::{FOLLOWED, Followed};
 pub const REPORT: usize = 1 << 20;
 /// The largest object that is told. A kind that has a larger one is not kept.
 pub const LARGEST: usize = REPORT / 2;
+/// What a hub keeps of one cluster at most, in bytes.
+pub const KEPT: usize = 32 << 20;
 /// What an object takes beside its text and its name, about.
 const AROUND: usize = 128;
 /// The longest text by which an agent is asked, in bytes.
@@ -111,6 +116,9 @@ pub struct Part {
     /// There no longer.
     #[serde(default)]
     pub gone: Vec<Named>,
+    /// What all objects of the kind take, in bytes, with the first part, and where that is known; if not, 0.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub total: u64,
 }
 
 /// What the hub answers to a report.
@@ -125,6 +133,12 @@ pub struct Answer {
     /// Nothing of it was taken: there was a report of this number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
+}
+
+/// Whether nothing is known of a size.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_none(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// Reads a list of no more than there are kinds.
@@ -216,7 +230,7 @@ pub fn essence(text: &str, what: &Followed) -> Result<(Named, Arc<str>), String>
 }
 
 /// An object's place and its text, in bytes.
-fn size(named: &Named, text: &str) -> usize {
+pub fn size(named: &Named, text: &str) -> usize {
     AROUND + named.namespace.len() + named.name.len() + text.len()
 }
 
@@ -233,6 +247,8 @@ pub struct Outgoing {
     plural: String,
     course: String,
     next: u64,
+    /// What all of them take.
+    total: u64,
     /// What was told of each.
     told: BTreeMap<Named, u64>,
     /// What is to be told: a text, or that it is gone.
@@ -249,13 +265,14 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// A course that has told nothing.
+    /// A course that has told nothing, of a kind whose objects take nobody knows how much.
     pub fn new(what: Followed, plural: &str, course: String) -> Self {
         Self {
             what,
             plural: plural.to_owned(),
             course,
             next: 0,
+            total: 0,
             told: BTreeMap::new(),
             waiting: BTreeMap::new(),
             bytes: 0,
@@ -264,6 +281,12 @@ impl Outgoing {
             whole: false,
             under_way: None,
         }
+    }
+
+    /// All there is takes so many bytes.
+    #[must_use]
+    pub fn of_bytes(self, total: u64) -> Self {
+        Self { total, ..self }
     }
 
     /// Bytes of what waits.
@@ -366,8 +389,10 @@ impl Outgoing {
                 return None;
             }
             let mut part = self.part(self.next, revision);
+            // More than a part: the hub says first whether it has room.
+            let goes_along = usize::try_from(part.total).is_ok_and(|total| total <= room);
             let mut left = room;
-            while let Some(entry) = self.waiting.first_entry() {
+            while goes_along && let Some(entry) = self.waiting.first_entry() {
                 let bytes = size(entry.key(), entry.get().as_deref().unwrap_or_default());
                 if bytes > left && left < room {
                     break;
@@ -422,6 +447,7 @@ impl Outgoing {
             revision: revision.to_owned(),
             objects: Vec::new(),
             gone: Vec::new(),
+            total: if number == 0 { self.total } else { 0 },
         }
     }
 }
@@ -607,6 +633,12 @@ impl Kept {
             Some(number) if number == read.part.number => return Verdict::Taken,
             Some(number) if number.checked_add(1) == Some(read.part.number) => {}
             None if read.part.number == 0 => {
+                let others = self.bytes - self.kinds.get(&what).map_or(0, Course::bytes);
+                let total = usize::try_from(read.part.total).unwrap_or(usize::MAX);
+                if others.saturating_add(total) > most {
+                    self.withdraw(&what);
+                    return Verdict::NoRoom;
+                }
                 let new = Course { course: read.part.course.clone(), ..Course::default() };
                 let old = self.kinds.insert(what.clone(), new).unwrap_or_default();
                 if let Some(course) = self.kinds.get_mut(&what) {

@@ -126,6 +126,11 @@ where
 }
 
 impl Kept {
+    /// This was taken, too.
+    pub(super) fn and(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
     /// One more; why its member has not answered, if it was asked.
     pub(super) fn adds(&mut self, cluster: &str, copy: &Copy, why: Option<&str>) {
         let age = copy.copied.age.unwrap_or_default();

@@ -267,6 +267,18 @@ struct Portions {
 }
 
 impl Portions {
+    /// These, too, which were left before.
+    fn and(&mut self, more: Self) {
+        self.silent.retain(|(_, missing)| !matches!(missing, Missing::Left));
+        self.all.extend(more.all);
+        self.held.extend(more.held);
+        self.silent.extend(more.silent);
+        self.kept.and(more.kept);
+        self.left.extend(more.left);
+        self.all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.silent.sort_by(|(a, _), (b, _)| a.cmp(b));
+    }
+
     /// Those of clusters before this one.
     fn before(&mut self, first: &str) {
         let is_before = |name: &str| name < first;
@@ -304,10 +316,14 @@ async fn portions(
     let question = Question::new(shared, asker, among, path.to_owned(), accept);
     let question = Question { query, stands: true, ..question };
     let mut names = page.of_these(question.names().await?);
+    if !page.limited {
+        return all(&question, names, decoded).await;
+    }
+    let (room, clusters) = (|| Arc::new(Semaphore::new(shared.room.each())), names.len());
     let mut silent = Silent::new();
     let until = Instant::now() + WHOLE;
     loop {
-        let mut portions = some(&question, names.clone(), page.limited, decoded).await?;
+        let mut portions = some(&question, names.clone(), (&room(), clusters, true), decoded).await?;
         portions.form.clone_from(&page.form);
         let first = portions.left.first().cloned();
         if let Some(first) = &first {
@@ -320,7 +336,7 @@ async fn portions(
         };
         // Others were quicker: so it has a page to itself.
         drop(portions);
-        let mut portions = some(&question, vec![alone.clone()], false, decoded).await?;
+        let mut portions = some(&question, vec![alone.clone()], (&room(), clusters, false), decoded).await?;
         portions.form.clone_from(&page.form);
         silent.append(&mut portions.silent);
         names.retain(|name| *name > alone);
@@ -331,11 +347,31 @@ async fn portions(
     }
 }
 
-/// The same of these clusters. On a page that may be followed by others whoever has no room is left.
+/// The same of all at once. Some may answer what is of no use, and only take room while it is read: so those for whom there was none
+/// are asked again. Where there is none for the first of them alone, it is too much.
+async fn all(
+    question: &Question<'_>,
+    names: Vec<String>,
+    decoded: Option<&Decoded>,
+) -> Result<Portions, Status> {
+    let (room, clusters) = (&Arc::new(Semaphore::new(question.shared.room.each())), names.len());
+    let until = Instant::now() + WHOLE;
+    let mut whole = some(question, names, (room, clusters, true), decoded).await?;
+    while let Some(first) = whole.left.pop_first() {
+        let others = std::mem::take(&mut whole.left);
+        whole.and(some(question, vec![first], (room, clusters, false), decoded).await?);
+        let keeps = until <= Instant::now();
+        whole.and(some(question, others.into_iter().collect(), (room, clusters, !keeps), decoded).await?);
+    }
+    Ok(whole)
+}
+
+/// The same of these clusters, as far as there is room for all of it. Whoever has none may be left. How many are asked in all says
+/// what one of them may take.
 async fn some(
     question: &Question<'_>,
     names: Vec<String>,
-    limited: bool,
+    (room, clusters, leaves): (&Arc<Semaphore>, usize, bool),
     decoded: Option<&Decoded>,
 ) -> Result<Portions, Status> {
     let Question { shared, asker, among, .. } = question;
@@ -343,8 +379,7 @@ async fn some(
         Among::All => annotation::QUERY_FROM_CLUSTER,
         Among::These(..) => annotation::CACHED_FROM_CLUSTER,
     };
-    let (most, clusters) = (shared.room.each(), names.len());
-    let room = Arc::new(Semaphore::new(most));
+    let most = shared.room.each();
     *question.full.lock() = None;
     let read = |cluster: String, answer: Response<Body>| {
         let (room, all) = (room.clone(), asker.share.clone());
@@ -352,7 +387,7 @@ async fn some(
         async move {
             let body = within(answer.into_body(), Most::Of(&room, most, clusters), &all).await;
             let (bytes, held) = body.map_err(|missing| match missing {
-                Missing::TooMuch(status) if limited && status.code == 413 => {
+                Missing::TooMuch(status) if leaves && status.code == 413 => {
                     let mut full = question.full.lock();
                     if full.as_ref().is_none_or(|full| cluster < *full) {
                         *full = Some(cluster.clone());

@@ -472,6 +472,46 @@ async fn what_is_too_much_for_one_page_comes_in_several() {
     assert_eq!(code, 400);
 }
 
+/// Members whose answers are of no use take room while these are read, and no more.
+#[tokio::test]
+async fn rubbish_does_not_make_what_others_answer_too_much() {
+    let log = Log::default();
+    let mut members = BTreeMap::new();
+    // They end when all four have taken their parts of the room.
+    let met = Arc::new(tokio::sync::Barrier::new(PART));
+    for name in ["a", "b", "c", "d"] {
+        let met = met.clone();
+        let address = serve(move |_| {
+            let met = met.clone();
+            let rubbish = stream::once(async { Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 2 << 10])) });
+            let end = stream::once(async move {
+                met.wait().await;
+                // What the others send is read in the meantime.
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                Ok(Bytes::new())
+            });
+            Box::pin(ready(Response::new(Body::from_stream(rubbish.chain(end)))))
+        })
+        .await;
+        members.insert(name, format!("http://{address}"));
+    }
+    for name in ["e", "f"] {
+        members.insert(name, member(name, Some(&["web"]), &log).await);
+    }
+    let mut reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
+    Arc::get_mut(&mut reach.0).unwrap().room = Room::of(100, 8);
+    let hub = answering(Arc::new(reach), ALL).await;
+    let (code, said) = ask(hub, request("GET", "/api/v1/pods")).await;
+    assert_eq!(code, StatusCode::OK, "{said}");
+    let from = |one: &Value| one["metadata"]["annotations"][annotation::QUERY_FROM_CLUSTER].clone();
+    let all: Vec<Value> = said["body"]["items"].as_array().unwrap().iter().map(from).collect();
+    assert_eq!(all, ["e", "f"]);
+    let warnings = said["warnings"].as_str().unwrap();
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(warnings.matches(&format!("cluster {name} is missing")).count(), 1, "{warnings}");
+    }
+}
+
 #[tokio::test]
 async fn a_page_that_is_full_asks_nobody_beyond() {
     let log = Log::default();

@@ -105,6 +105,42 @@ fn all_of_it_once_and_then_what_changes() {
 }
 
 #[test]
+fn what_has_no_room_is_not_sent() {
+    let objects: Vec<(String, u64)> = (0..20).map(|n| (format!("o{n:02}"), n)).collect();
+    let objects: Vec<(&str, u64)> = objects.iter().map(|(name, of)| (name.as_str(), *of)).collect();
+    let total: usize = objects.iter().map(|(name, of)| object(name, *of)).map(|(n, t)| size(&n, &t)).sum();
+    let course = |id: &str| {
+        let mut outgoing =
+            Outgoing::new(pods(), "pods", id.to_owned()).of_bytes(u64::try_from(total).unwrap());
+        listed(&mut outgoing, &objects);
+        outgoing
+    };
+    // More than a part is said before it is sent.
+    let (mut outgoing, mut kept) = (course("a"), Kept::default());
+    let first = outgoing.next(total - 1, "9").unwrap().clone();
+    assert_eq!((first.total, first.objects.len(), first.bytes()), (total as u64, 0, 0));
+    assert!(!outgoing.is_told());
+    assert_eq!(kept.take(carried(&first), total - 1), Verdict::NoRoom);
+    assert_eq!((kept.bytes(), seen(&kept)), (0, None));
+    assert_eq!(kept.take(carried(&first), total), Verdict::Taken);
+    outgoing.taken(&first);
+    let verdicts = tell(&mut outgoing, &mut kept, total - 1);
+    assert!(verdicts.len() == 2 && verdicts.iter().all(|verdict| *verdict == Verdict::Taken), "{verdicts:?}");
+    assert_eq!((seen(&kept).unwrap().len(), kept.bytes()), (20, total));
+    // What goes in one part goes at once.
+    let mut another = course("b");
+    let whole = another.next(total, "9").unwrap().clone();
+    assert_eq!((whole.total, whole.objects.len()), (total as u64, 20));
+    // Of what is kept already as much again is none too much.
+    assert_eq!(kept.take(carried(&whole), total), Verdict::Taken);
+    // What goes on says no more of it.
+    another.taken(&whole);
+    let (named, text) = object("more", 30);
+    another.heard(named, text);
+    assert_eq!(another.next(total, "9").unwrap().total, 0);
+}
+
+#[test]
 fn an_answer_that_was_lost_and_a_hub_that_has_begun_anew() {
     let (mut outgoing, mut kept) = (Outgoing::new(pods(), "pods", "c".to_owned()), Kept::default());
     listed(&mut outgoing, &[("a", 1)]);
