@@ -17,7 +17,8 @@ pub const SOON: Duration = Duration::from_secs(60);
 /// How long a process may take to end that was asked to; it gives itself ten seconds.
 pub const END: Duration = Duration::from_secs(60);
 
-/// How often a condition is looked at. Cheap enough for a busy machine, short beside every deadline.
+/// How often a condition is looked at, until it has been waited for long: then a hundredth of that. Cheap enough for a
+/// busy machine, also where hours pass in paused time, and short beside every deadline.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Looks until `probe` answers `Ok`, and returns what it answered. Each `Err` says what is still missing.
@@ -29,14 +30,16 @@ pub async fn eventually<T, E: Debug, F: Future<Output = Result<T, E>>>(
     limit: Duration,
     mut probe: impl FnMut() -> F,
 ) -> T {
-    let end = Instant::now() + limit;
+    let begun = Instant::now();
+    let end = begun + limit;
     loop {
         let missing = match probe().await {
             Ok(found) => return found,
             Err(missing) => missing,
         };
-        assert!(Instant::now() < end, "{what}: not within {limit:?}; last seen: {missing:?}");
-        sleep(LOOK).await;
+        let now = Instant::now();
+        assert!(now < end, "{what}: not within {limit:?}; last seen: {missing:?}");
+        sleep(LOOK.max((now - begun) / 100).min(end - now)).await;
     }
 }
 

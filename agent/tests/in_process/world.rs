@@ -505,12 +505,15 @@ impl World {
     }
 }
 
-/// Waits, in paused time, until something is so.
+/// Waits, in paused time, until something is so. Who has waited for long looks less often: hours pass here, and every look costs.
 pub(crate) async fn eventually(limit: Duration, what: &str, mut is: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + limit;
+    let begun = Instant::now();
+    let end = begun + limit;
     while !is().await {
-        assert!(Instant::now() < end, "not within {limit:?}: {what}");
-        sleep(Duration::from_millis(20)).await;
+        let now = Instant::now();
+        assert!(now < end, "not within {limit:?}: {what}");
+        let look = Duration::from_millis(20).max((now - begun) / 100);
+        sleep(look.min(end - now)).await;
     }
 }
 

@@ -342,11 +342,12 @@ impl World {
         mut find: impl FnMut() -> F,
     ) -> T {
         let found = async {
+            let begun = Instant::now();
             loop {
                 if let Some(found) = find().await {
                     return found;
                 }
-                sleep(Duration::from_millis(20)).await;
+                sleep(Duration::from_millis(20).max(begun.elapsed() / 100)).await;
             }
         };
         match timeout(limit, found).await {
