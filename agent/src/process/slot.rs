@@ -59,7 +59,7 @@ fn watch(folder: &Folder, slot: String) {
     if !is_tried(folder) {
         return;
     }
-    let (folder, slot) = (folder.clone(), slot.clone());
+    let folder = folder.clone();
     let clock = std::thread::Builder::new().name("trial".to_owned());
     let runs = clock.spawn(move || {
         #[expect(clippy::disallowed_methods, reason = "a thread of its own: the reactor may be what hangs")]
