@@ -14,6 +14,8 @@
 mod browser;
 mod issuer;
 mod pictures;
+mod played;
+mod thousands;
 
 use std::path::{Path, PathBuf};
 
