@@ -7,10 +7,15 @@ use std::{sync::Arc, time::Duration};
 use axum::body::{Body, to_bytes};
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use karmada_apiserver::authn::{Authenticator, Peer, Tokens, oidc};
-use karmada_client::Rest;
-use karmada_env::Env;
+use karmada_apiserver::{
+    authn::{Authenticator, Peer, PeerCertificate, Tokens, oidc},
+    pki::Pki,
+};
+use karmada_client::{Patch, Rest};
+use karmada_env::{Env, ManualClock};
+use karmada_meta::time::Time;
 use karmada_store::engine::Memory;
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -71,6 +76,12 @@ impl World {
             .expect("an answer")
     }
 
+    /// A cluster's agent says this of it.
+    async fn say(&self, cluster: &str, status: &Value) {
+        let path = format!("{CLUSTERS_PATH}/{cluster}/status");
+        self.admin.patch(&path, Patch::Merge, status).await.expect("its status");
+    }
+
     /// Logs in by a token; the cookie.
     async fn log_in(&self, token: &str) -> String {
         let answer = self.send("POST", "/ui/session", &PAGE, json!({"token": token})).await;
@@ -98,7 +109,7 @@ impl World {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        timeout(LIMIT, looking).await.expect("in time")
+        timeout(LIMIT, looking).await.unwrap_or_else(|_| panic!("{uri}: not in time"))
     }
 }
 
@@ -325,6 +336,63 @@ async fn people_log_in_at_their_issuer() {
     assert!(cookies.iter().any(|cookie| cookie.starts_with("__Host-ui-login=;")), "{cookies:?}");
     let session = session.split(';').next().unwrap();
     assert_eq!(world.get("/ui/session", session).await.1["user"], "ada");
+    world.stop.cancel();
+}
+
+/// What somebody shows to whom a certificate was given so long ago, for so long.
+fn certified(user: &str, group: &str, ago: Duration, validity: Duration) -> Peer {
+    let dir = tempfile::tempdir().expect("a folder");
+    let then = Env::seeded(ManualClock::new(Env::system().wall() - ago), 1);
+    let pki = Pki::open_or_create(dir.path(), &[], &then).expect("an authority");
+    let credential = pki.issue_client(user, group, validity).expect("a certificate");
+    let der = CertificateDer::from_pem_slice(credential.certificate_pem.as_bytes()).expect("a certificate");
+    Peer::Certificate(Arc::new(PeerCertificate::from_der(&der).expect("a user's")))
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Whose browser shows a certificate is offered to log in as who it says; the session is theirs, and ends with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn people_log_in_by_their_certificate() {
+    let mut world = World::start().await;
+    world.peer = certified("grace", "system:masters", Duration::ZERO, HOUR);
+    let (code, who) = world.get("/ui/session", "").await;
+    assert_eq!((code, &who["user"], &who["session"]), (200, &json!("grace"), &json!(false)));
+
+    // As "Log in as grace" does it: the page says nothing, and is who it is.
+    let answer = world.send("POST", "/ui/session", &PAGE, json!({})).await;
+    let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let (code, who) = read(answer).await;
+    assert_eq!((code, &who["user"], &who["session"]), (200, &json!("grace"), &json!(true)));
+    let (_, who) = world.get("/ui/session", &cookie).await;
+    assert_eq!((&who["user"], &who["session"]), (&json!("grace"), &json!(true)));
+    let until: Time = serde_json::from_value(who["until"].clone()).expect("a time");
+    let left = until.timestamp().as_second() - Time::now(&Env::system()).timestamp().as_second();
+    assert!(left > 3000 && left <= 3600, "it ends with the certificate, in {left} s");
+    assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 200);
+
+    // No page of somebody else's begins one, though the browser shows the certificate there as well.
+    for headers in [
+        &[HOST][..],
+        &PAGE[..2],
+        &[HOST, ("sec-fetch-site", "cross-site"), ("x-karmada-ui", "1")],
+        &[("host", "evil.example"), PAGE[1], PAGE[2]],
+    ] {
+        let answer = world.send("POST", "/ui/session", headers, json!({})).await;
+        assert!(
+            answer.status().as_u16() == 400 && !answer.headers().contains_key("set-cookie"),
+            "{headers:?}: {}",
+            answer.status()
+        );
+    }
+
+    // Who logs in as somebody else is somebody else, whatever certificate is shown.
+    let guest = world.log_in("guest").await;
+    assert_eq!(world.get("/ui/session", &guest).await.1["user"], "guest");
+    // Without the certificate the session goes on; nobody else gets one.
+    world.peer = Peer::None;
+    assert_eq!(world.get("/ui/session", &cookie).await.1["user"], "grace");
+    assert_eq!(world.send("POST", "/ui/session", &PAGE, json!({})).await.status().as_u16(), 401);
     world.stop.cancel();
 }
 

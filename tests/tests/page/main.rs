@@ -16,6 +16,7 @@ mod issuer;
 mod pictures;
 mod played;
 mod thousands;
+mod tiles;
 
 use std::path::{Path, PathBuf};
 
