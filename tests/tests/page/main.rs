@@ -15,6 +15,7 @@ mod browser;
 mod issuer;
 mod pictures;
 mod played;
+mod rules;
 mod thousands;
 mod tiles;
 
