@@ -495,7 +495,7 @@ impl Drop for Share<'_> {
     }
 }
 
-fn target_of(resource: &Resource) -> ResourceTarget<'_> {
+pub(super) fn target_of(resource: &Resource) -> ResourceTarget<'_> {
     ResourceTarget { group: &resource.group, resource: &resource.plural, ..ResourceTarget::default() }
 }
 
@@ -535,16 +535,21 @@ fn scope(asked: &Asked) -> Result<Scope, Status> {
     }
 }
 
+/// Which binding is asked for.
+pub(super) fn which(asked: &Asked) -> Result<(Scope, Key), Status> {
+    let (scope, name) = (scope(asked)?, asked.wanted("binding")?);
+    let key = match scope {
+        Scope::Namespaced => Key::new(asked.wanted("namespace")?, name),
+        Scope::Cluster => Key::cluster_scoped(name),
+    };
+    Ok((scope, key))
+}
+
 /// The binding that is asked for.
 async fn binding(asked: &Asked, objects: &Objects) -> Result<Value, Status> {
-    let scope = scope(asked)?;
-    let name = asked.wanted("binding")?;
-    let key = match scope {
-        Scope::Namespaced => Key::new(asked.wanted("namespace")?, name.as_str()),
-        Scope::Cluster => Key::cluster_scoped(name.as_str()),
-    };
+    let (scope, key) = which(asked)?;
     let found = objects.get(bindings::resource(scope), &key).await.map_err(|error| refused(&error))?;
-    found.ok_or_else(|| missing("binding", &name))
+    found.ok_or_else(|| missing("binding", &key.name))
 }
 
 /// The template of a binding, if it is there.

@@ -527,6 +527,144 @@ async fn everybody_sees_what_they_may_read() {
     world.stop.cancel();
 }
 
+/// Lines of an answer that goes on.
+struct Lines(axum::body::BodyDataStream, String);
+
+impl Lines {
+    async fn of(world: &World, uri: &str, cookie: &str) -> Self {
+        let headers: Vec<_> = PAGE.iter().copied().chain([("cookie", cookie)]).collect();
+        let answer = world.send("GET", uri, &headers, Value::Null).await;
+        assert_eq!(answer.status().as_u16(), 200, "{uri}");
+        Self(answer.into_body().into_data_stream(), String::new())
+    }
+
+    async fn next(&mut self) -> Value {
+        let reading = async {
+            loop {
+                if let Some((line, rest)) = self.1.split_once('\n') {
+                    let line = serde_json::from_str(line).expect("a line of JSON");
+                    self.1 = rest.to_owned();
+                    return line;
+                }
+                let piece =
+                    futures::StreamExt::next(&mut self.0).await.expect("it goes on").expect("a piece");
+                self.1.push_str(&String::from_utf8_lossy(&piece));
+            }
+        };
+        timeout(LIMIT, reading).await.expect("in time")
+    }
+
+    /// Whether something has changed, before so many times of the hub's have been told.
+    async fn changes_within(&mut self, mut beats: u32) -> bool {
+        loop {
+            let line = self.next().await;
+            if line["changed"] == true {
+                return true;
+            }
+            beats -= u32::from(!line["now"].is_null());
+            if beats == 0 {
+                return false;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_shows_one_thing_whole_is_told_that_it_has_changed() {
+    let world = World::start().await;
+    let mut tokens = Tokens::new();
+    tokens.insert("root", UserInfo::new("root", ["system:masters"]));
+    tokens.insert("looker", UserInfo::new("looker", ["lookers"]));
+    world.embedded.server().authenticate_by(Authenticator::new(tokens, Env::system()));
+    let (kind, rbac) = ("ClusterRole", "/apis/rbac.authorization.k8s.io/v1");
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "look"},
+        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list"]}]});
+    world.admin.post(&format!("{rbac}/clusterroles"), &role).await.expect("a role");
+    let bound = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "look"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "look"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "lookers"}]});
+    world.admin.post(&format!("{rbac}/clusterrolebindings"), &bound).await.expect("a binding of it");
+    for name in ["m1", "m2"] {
+        let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"syncMode": "Pull"}});
+        world.admin.post(CLUSTERS_PATH, &cluster).await.expect("a cluster");
+        let ready = json!({"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+            "lastTransitionTime": Time::now(&Env::system())});
+        let status = json!({"status": {"conditions": [ready],
+            "apiEnablements": [{"groupVersion": "v1", "resources": [{"name": "configmaps", "kind": "ConfigMap"}]}]}});
+        world.say(name, &status).await;
+    }
+    let (map, policy) = (
+        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
+        |name: &str| {
+            json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": name},
+            "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": name}],
+                "placement": {"clusterAffinity": {"clusterNames": ["m1"]}}}})
+        },
+    );
+    let policies = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies";
+    for name in ["till", "other"] {
+        world.admin.post("/api/v1/namespaces/default/configmaps", &map(name)).await.expect("a template");
+        world.admin.post(policies, &policy(name)).await.expect("a policy");
+    }
+    let root = world.log_in("root").await;
+    let all = world.until("/ui/api/apps", &root, |found| found["of"] == 2).await;
+    let binding = |name: &str| -> String {
+        let apps = all["apps"].as_array().expect("a list");
+        let app = apps.iter().find(|app| app["name"] == name).expect("it is there");
+        app["binding"].as_str().expect("a name").to_owned()
+    };
+    // Both are placed, and nothing moves any more.
+    for name in ["till", "other"] {
+        let uri = format!("/ui/api/app?scope=namespaced&namespace=default&binding={}", binding(name));
+        world.until(&uri, &root, |app| app["scheduled"] == true && app["copies"][0]["cluster"] == "m1").await;
+    }
+    let touch = async |name: &str, to: &str| {
+        let bindings = "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings";
+        let path = format!("{bindings}/{}", binding(name));
+        let note = json!({"metadata": {"annotations": {"example.com/note": to}}});
+        world.admin.patch(&path, Patch::Merge, &note).await.expect("a change");
+    };
+
+    let number = world.get("/ui/api/fleet", &root).await.1["number"].clone();
+    let own = format!("scope=namespaced&namespace=default&binding={}&since={number}", binding("till"));
+    let mut app = Lines::of(&world, &format!("/ui/live?{own}"), &root).await;
+    // It may have changed since it was read; then it rests.
+    assert!(app.changes_within(2).await);
+    while app.changes_within(1).await {}
+    touch("other", "a").await;
+    assert!(!app.changes_within(1).await, "another's change is none of it");
+    touch("till", "a").await;
+    assert!(app.changes_within(3).await);
+
+    // Who may list Clusters, and read no binding, hears nothing of one.
+    let looker = world.log_in("looker").await;
+    let mut not_theirs = Lines::of(&world, &format!("/ui/live?{own}"), &looker).await;
+    touch("till", "b").await;
+    assert!(!not_theirs.changes_within(2).await);
+
+    // A cluster, by its own object and by what is meant to run there.
+    let mut cluster = Lines::of(&world, &format!("/ui/live?cluster=m1&since={number}"), &root).await;
+    let mut beside = Lines::of(&world, &format!("/ui/live?cluster=m2&since={number}"), &root).await;
+    assert!(cluster.changes_within(2).await && beside.changes_within(2).await);
+    while cluster.changes_within(1).await {}
+    while beside.changes_within(1).await {}
+    let data = json!({"data": {"a": "b"}});
+    let template = "/api/v1/namespaces/default/configmaps/till";
+    world.admin.patch(template, Patch::Merge, &data).await.expect("a change");
+    assert!(cluster.changes_within(3).await, "a Work of its has changed");
+    let labels = json!({"metadata": {"labels": {"tier": "edge"}}});
+    let m2 = format!("{CLUSTERS_PATH}/m2");
+    world.admin.patch(&m2, Patch::Merge, &labels).await.expect("a change");
+    assert!(beside.changes_within(3).await, "it has changed itself");
+
+    // What cannot be meant is refused.
+    for uri in ["/ui/live?scope=other&binding=b", "/ui/live?scope=namespaced&binding=b"] {
+        assert_eq!(world.get(uri, &root).await.0, 400, "{uri}");
+    }
+    world.stop.cancel();
+}
+
 #[test]
 fn queries_are_read() {
     for (query, key, want) in [

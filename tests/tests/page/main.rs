@@ -18,6 +18,7 @@ mod played;
 mod rules;
 mod thousands;
 mod tiles;
+mod waves;
 
 use std::path::{Path, PathBuf};
 
