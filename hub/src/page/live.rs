@@ -34,6 +34,7 @@ use karmada_objects::{bindings, key::Key, kinds::CLUSTERS, scope::Scope};
 use karmada_ui::{
     assets,
     board::{Board, News, Since},
+    rows::Row,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -60,6 +61,9 @@ const LINGER: Duration = Duration::from_secs(30);
 const CLOSELY: usize = 64;
 /// So many keys of labels are named.
 const KEYS: usize = 100;
+/// So many classes of links are counted for the hub's view, and so many clusters named that are silent.
+const LINKS: usize = 20;
+const SILENT: usize = 5;
 
 /// All clusters, written.
 #[derive(Clone, Debug, Default)]
@@ -283,9 +287,20 @@ impl Live {
         .await
     }
 
-    /// How many clusters are in each state.
-    pub(super) async fn counts(self: &Arc<Self>) -> BTreeMap<&'static str, usize> {
-        self.looking(|looker| looker.board.counts()).await
+    /// How many clusters are in each state, how many are heard by the class of their link, and who has been silent for longest.
+    pub(super) async fn standing(self: &Arc<Self>) -> Value {
+        self.looking(|looker| {
+            let board = &looker.board;
+            let link = |(link, heard, of): &(Arc<str>, usize, usize)| json!({"link": **link, "heard": heard, "of": of});
+            let silent = |row: &&Row| {
+                json!({"name": *row.name, "at": row.told.at.timestamp().as_second(), "template": row.told.template})
+            };
+            json!({
+                "counts": board.counts(), "links": board.links(LINKS).iter().map(link).collect::<Vec<_>>(),
+                "silent": board.silent(SILENT).iter().map(silent).collect::<Vec<_>>(),
+            })
+        })
+        .await
     }
 
     /// The value that each cluster has of one label; without a key those that there are, with how many clusters have each.

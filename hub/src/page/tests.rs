@@ -444,6 +444,17 @@ async fn everybody_sees_what_they_may_read() {
     let held = hub["brake"]["held"].as_array().expect("a list of reasons");
     assert!(held.len() == 1 && held[0].as_str().is_some_and(|why| why.contains("just started")), "{held:?}");
     assert_eq!((&hub["counts"]["new"], &hub["changes"]), (&json!(2), &Value::Null));
+    assert_eq!((&hub["links"], &hub["silent"]), (&json!([{"link": "", "heard": 0, "of": 2}]), &json!([])));
+    assert_eq!(hub["figures"]["karmada_store_accounts_nearly_full"], 0.0);
+    let quota = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",
+        "metadata": {"name": "most", "namespace": "default"}, "spec": {"overall": {"cpu": "4"}}});
+    let quotas = "/apis/policy.karmada.io/v1alpha1/namespaces/default/federatedresourcequotas";
+    world.admin.post(quotas, &quota).await.expect("a quota");
+    let shown = world.get("/ui/api/quotas", &root).await.1;
+    assert_eq!(
+        (&shown["of"], &shown["items"][0]["quota"], &shown["items"][0]["hard"]),
+        (&json!(1), &json!("default/most"), &json!("4"))
+    );
     let supposed = world.get("/ui/api/what-if?drain=m1", &root).await;
     assert_eq!((supposed.0, &supposed.1["drained"]), (200, &json!(["m1"])));
 
@@ -475,6 +486,7 @@ async fn everybody_sees_what_they_may_read() {
         "/ui/api/apps",
         "/ui/api/app?scope=namespaced&namespace=a&binding=b",
         "/ui/api/hub",
+        "/ui/api/quotas",
     ] {
         let (code, why) = world.get(uri, &guest).await;
         assert!(
