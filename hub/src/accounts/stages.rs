@@ -16,6 +16,8 @@ pub(crate) struct Count {
     pub(crate) fenced: u32,
     /// The shortest fence that any of them has had since there were none.
     pub(crate) fence: u32,
+    /// How often any of them has changed since there were none, whatever of it.
+    pub(crate) changes: u32,
 }
 
 /// Counts by cluster. Those without Works are not kept.
@@ -50,12 +52,12 @@ impl Stages {
     /// The index shows another state of a Work.
     pub(crate) fn heard(&self, change: &Change<'_, WorkHead>) {
         let Some(cluster) = names::cluster_of_namespace(&change.key.namespace) else { return };
-        let same = |a: &WorkHead, b: &WorkHead| (a.stage, a.fence) == (b.stage, b.fence);
-        if change.old.zip(change.new).is_some_and(|(old, new)| same(old, new)) {
-            return;
-        }
         let mut all = self.0.lock();
-        let count = all.entry(cluster.to_owned()).or_default();
+        let count = match all.get_mut(cluster) {
+            Some(count) => count,
+            None => all.entry(cluster.to_owned()).or_default(),
+        };
+        count.changes = count.changes.wrapping_add(1);
         change.new.iter().for_each(|work| count.add(work));
         change.old.iter().for_each(|work| count.take(work));
         if count.applied + count.waiting + count.failed == 0 {
@@ -102,6 +104,15 @@ mod tests {
         assert_eq!(heard("a", None, Some(&well)), (1, 0, 0, 0));
         assert_eq!(heard("b", None, Some(&fenced)), (2, 0, 1, 120));
         assert_eq!(heard("a", Some(&well), Some(&bad)), (1, 1, 1, 120));
+        let changes = || {
+            let mut found = Count::default();
+            stages.of(["m"], |count| found = count);
+            found.changes
+        };
+        // What else changes of a Work counts, too.
+        let before = changes();
+        assert_eq!(heard("a", Some(&bad), Some(&bad)), (1, 1, 1, 120));
+        assert_eq!(changes(), before + 1);
         assert_eq!(heard("b", Some(&fenced), None), (0, 1, 0, 120));
         assert_eq!(heard("a", Some(&bad), None), (0, 0, 0, 0));
         assert!(stages.0.lock().is_empty());

@@ -15,7 +15,7 @@ use karmada_objects::{
     Objects, bindings,
     discovery::Lookup,
     key::Key,
-    kinds::{CLUSTERS, CONFIG_MAPS, EVENTS, WORKLOAD_REBALANCERS, WORKS},
+    kinds::{CLUSTERS, CONFIG_MAPS, EVENTS, FEDERATED_RESOURCE_QUOTAS, WORKLOAD_REBALANCERS, WORKS},
     scope::Scope,
 };
 use karmada_telemetry::metrics::{CONTENT_TYPE, read};
@@ -43,10 +43,11 @@ pub(super) enum Question {
     Labels,
     Drain,
     Failback,
+    Quotas,
 }
 
 /// Where they are asked.
-pub(super) const ANSWERS: [(&str, &[Method], Question); 11] = [
+pub(super) const ANSWERS: [(&str, &[Method], Question); 12] = [
     ("/ui/api/cluster", super::READ, Question::Cluster),
     ("/ui/api/apps", super::READ, Question::Apps),
     ("/ui/api/app", super::READ, Question::App),
@@ -58,6 +59,7 @@ pub(super) const ANSWERS: [(&str, &[Method], Question); 11] = [
     ("/ui/api/labels", super::READ, Question::Labels),
     ("/ui/api/drain", super::WRITE, Question::Drain),
     ("/ui/api/failback", super::WRITE, Question::Failback),
+    ("/ui/api/quotas", super::READ, Question::Quotas),
 ];
 
 /// So many large answers are packed at a time, and from so many bytes one is large.
@@ -118,9 +120,15 @@ impl Asking {
         let objects = asked.objects(&page.handle);
         // One user's many questions are no reason for others to wait.
         let _share = self.open.take(&asked.user.name)?;
-        let gathers =
-            [Question::Cluster, Question::Apps, Question::App, Question::Difference, Question::Labels]
-                .contains(&which);
+        let gathers = [
+            Question::Cluster,
+            Question::Apps,
+            Question::App,
+            Question::Difference,
+            Question::Labels,
+            Question::Quotas,
+        ]
+        .contains(&which);
         let _turn = if gathers { Some(turn(&self.gathering).await?) } else { None };
         match which {
             Question::Cluster => self.cluster(page, asked, &objects).await,
@@ -167,6 +175,15 @@ impl Asking {
                     .map_err(failed)
             }
             Question::Hub => self.hub(page, asked, &objects).await,
+            Question::Quotas => {
+                let mut quotas = views::Quotas::default();
+                let add = |page: Vec<Value>| quotas.add(&page);
+                objects
+                    .list(&FEDERATED_RESOURCE_QUOTAS, None, "", add)
+                    .await
+                    .map_err(|error| refused(&error))?;
+                Ok(quotas.shown())
+            }
             Question::Labels => {
                 asked.may_list_clusters(&page.handle)?;
                 Ok(page.live.labels(asked.query("key").as_deref()).await)
@@ -355,8 +372,12 @@ impl Asking {
         asked.may_list_clusters(&page.handle)?;
         let mut view = json!({
             "now": Time::now(&page.env), "hubBegan": page.live.hub_began(), "hub": env!("CARGO_PKG_VERSION"),
-            "counts": page.live.counts().await, "watching": page.live.readers(),
+            "watching": page.live.readers(),
         });
+        let standing = page.live.standing().await;
+        for part in ["counts", "links", "silent"] {
+            view[part] = standing[part].clone();
+        }
         if let Some(context) = self.eyes.context() {
             let judgement = &context.accounts.judgement;
             let settings = judgement.settings();
@@ -439,7 +460,7 @@ impl Asking {
 type Shown = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// The figures that are shown.
-const SHOWN: [Shown; 16] = [
+const SHOWN: [Shown; 17] = [
     ("process_resident_memory_bytes", &[]),
     ("process_cpu_seconds_total", &[]),
     ("process_open_fds", &[]),
@@ -454,6 +475,7 @@ const SHOWN: [Shown; 16] = [
     ("karmada_hub_evictions_postponed_total", &[]),
     ("karmada_hub_fence_waits", &[]),
     ("karmada_store_failed", &[]),
+    ("karmada_store_accounts_nearly_full", &[]),
     ("karmada_store_bytes", &[]),
     ("karmada_store_quota_bytes", &[]),
 ];
@@ -495,7 +517,7 @@ impl Drop for Share<'_> {
     }
 }
 
-fn target_of(resource: &Resource) -> ResourceTarget<'_> {
+pub(super) fn target_of(resource: &Resource) -> ResourceTarget<'_> {
     ResourceTarget { group: &resource.group, resource: &resource.plural, ..ResourceTarget::default() }
 }
 
@@ -535,16 +557,21 @@ fn scope(asked: &Asked) -> Result<Scope, Status> {
     }
 }
 
+/// Which binding is asked for.
+pub(super) fn which(asked: &Asked) -> Result<(Scope, Key), Status> {
+    let (scope, name) = (scope(asked)?, asked.wanted("binding")?);
+    let key = match scope {
+        Scope::Namespaced => Key::new(asked.wanted("namespace")?, name),
+        Scope::Cluster => Key::cluster_scoped(name),
+    };
+    Ok((scope, key))
+}
+
 /// The binding that is asked for.
 async fn binding(asked: &Asked, objects: &Objects) -> Result<Value, Status> {
-    let scope = scope(asked)?;
-    let name = asked.wanted("binding")?;
-    let key = match scope {
-        Scope::Namespaced => Key::new(asked.wanted("namespace")?, name.as_str()),
-        Scope::Cluster => Key::cluster_scoped(name.as_str()),
-    };
+    let (scope, key) = which(asked)?;
     let found = objects.get(bindings::resource(scope), &key).await.map_err(|error| refused(&error))?;
-    found.ok_or_else(|| missing("binding", &name))
+    found.ok_or_else(|| missing("binding", &key.name))
 }
 
 /// The template of a binding, if it is there.

@@ -195,9 +195,7 @@ impl Rows {
         let known = fixed.known(sighting, blind, self.hub_began);
         let told = words::tell(&known, now);
         let certificate = self.certificates.get(name);
-        let fenced = told.state == State::Silent
-            && count.fenced > 0
-            && views::fenced_at(told.at, count.fence) <= Time::from_system(now);
+        let fenced = has_stopped(&told, Some(told.at), count, Time::from_system(now));
         let flags = fixed.flags
             | if sighting.held_until.is_some() { flag::HELD } else { 0 }
             | if fenced { flag::FENCED } else { 0 }
@@ -215,6 +213,13 @@ impl Rows {
             failed: count.failed,
         }
     }
+}
+
+/// Whether what may run in one place only has stopped there by the cluster's own clock: it is silent, and was heard as long ago
+/// as its fence is.
+fn has_stopped(told: &Told, heard: Option<Time>, count: Count, now: Time) -> bool {
+    let passed = |heard| views::fenced_at(heard, count.fence) <= now;
+    told.state == State::Silent && count.fenced > 0 && heard.is_some_and(passed)
 }
 
 /// What the hub itself knows of one cluster, beside its object.
@@ -239,7 +244,7 @@ pub(super) fn of_cluster(context: &Context, name: &str, hub_began: Time) -> Opti
     });
     let fence = (count.fenced > 0).then(|| {
         let at = shown.map(|heard| views::fenced_at(heard, count.fence));
-        let stopped = told.state == State::Silent && at.is_some_and(|at| at <= Time::from_system(now));
+        let stopped = has_stopped(&told, shown, count, Time::from_system(now));
         json!({"works": count.fenced, "seconds": count.fence, "at": at, "stopped": stopped})
     });
     Some(json!({
@@ -270,4 +275,53 @@ pub(super) fn heard(context: &Context, names: &[String]) -> Value {
         }
     });
     times.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Time {
+        format!("2026-01-03T{text}Z").parse().unwrap()
+    }
+
+    #[test]
+    fn conditions_are_flags_while_they_hold() {
+        for (type_, bit) in [
+            (extension::EVICTIONS_HELD, flag::EVICTIONS_HELD),
+            (extension::REMOVALS_HELD, flag::REMOVALS_HELD),
+            (extension::CHANGES_HELD, flag::CHANGES_HELD),
+            (condition::READY, 0),
+        ] {
+            for (status, flags) in [("True", bit), ("False", 0), ("Unknown", 0)] {
+                let condition = json!({"type": type_, "status": status, "reason": "R", "message": "",
+                    "lastTransitionTime": "2026-01-03T14:00:00Z"});
+                let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m"},
+                    "spec": {"syncMode": "Pull"}, "status": {"conditions": [condition]}});
+                let fixed = Fixed::of(&Arc::new(ClusterHead::project(&cluster)));
+                assert_eq!(fixed.flags, flags, "{type_} is {status}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_fenced_has_stopped_when_it_was_silent_for_long_enough() {
+        let heard = time("14:00:00");
+        for (state, fenced, seconds, now, stopped) in [
+            (State::Silent, 1, 120, "14:01:59", false),
+            (State::Silent, 1, 120, "14:02:00", true),
+            (State::Silent, 0, 120, "15:00:00", false),
+            (State::Quiet, 1, 120, "15:00:00", false),
+            (State::Ready, 1, 120, "15:00:00", false),
+        ] {
+            let told = Told { state, at: heard, template: "" };
+            let count = Count { fenced, fence: seconds, ..Count::default() };
+            assert_eq!(
+                has_stopped(&told, Some(heard), count, time(now)),
+                stopped,
+                "{state:?} {fenced} {now}"
+            );
+            assert!(!has_stopped(&told, None, count, time(now)), "nobody knows when it was heard");
+        }
+    }
 }

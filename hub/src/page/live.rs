@@ -3,6 +3,9 @@
 //! It is brought up to date once a second by one task, however many look, and goes half a minute after the last has gone.
 //! Whoever reads slowly holds nothing: they take the batches that there are when they come for them, or all of it anew.
 //!
+//! Whoever shows one cluster or one application whole is told when something of it has changed, and reads it anew: once a second
+//! it is looked whether the hub's index holds the same of it as before, by its name alone.
+//!
 //! What passes over all clusters is done by one at a time, beside everybody's work; the news have a lock of their own that
 //! nobody holds for long.
 
@@ -19,13 +22,19 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
-use karmada_apiserver::{Handle, heavy};
+use karmada_apiserver::{
+    Handle,
+    authz::{Attributes, ResourceTarget, Target},
+    heavy,
+};
 use karmada_client::latest;
 use karmada_env::Env;
 use karmada_meta::{status::Status, time::Time};
+use karmada_objects::{bindings, key::Key, kinds::CLUSTERS, scope::Scope};
 use karmada_ui::{
     assets,
     board::{Board, News, Since},
+    rows::Row,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -33,10 +42,14 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Asked,
+    Asked, ask,
     eyes::{self, Eyes, Rows},
 };
-use crate::controllers::context::Context;
+use crate::{
+    accounts::stages::Count,
+    controllers::context::Context,
+    known::heads::{BindingHead, ClusterHead},
+};
 
 /// How often all clusters are looked at while anybody is there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -48,6 +61,9 @@ const LINGER: Duration = Duration::from_secs(30);
 const CLOSELY: usize = 64;
 /// So many keys of labels are named.
 const KEYS: usize = 100;
+/// So many classes of links are counted for the hub's view, and so many clusters named that are silent.
+const LINKS: usize = 20;
+const SILENT: usize = 5;
 
 /// All clusters, written.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +100,59 @@ pub(super) struct Live {
     keeping: Mutex<Keeping>,
     changed: latest::Sender<u64>,
     readers: Arc<AtomicUsize>,
+}
+
+/// One thing that somebody shows whole.
+#[derive(Clone, Debug)]
+enum Subject {
+    Cluster(Key),
+    App(Scope, Key),
+}
+
+/// What the hub holds of it. Another object, or another number of changes, is other news of it.
+#[derive(Clone, Debug)]
+enum Held {
+    Cluster(Option<Arc<ClusterHead>>, u32),
+    App(Option<Arc<BindingHead>>),
+}
+
+impl Subject {
+    fn of(asked: &Asked) -> Result<Option<Self>, Status> {
+        if let Some(name) = asked.query("cluster") {
+            return Ok(Some(Self::Cluster(Key::cluster_scoped(name))));
+        }
+        if asked.query("binding").is_none() {
+            return Ok(None);
+        }
+        ask::which(asked).map(|(scope, key)| Some(Self::App(scope, key)))
+    }
+
+    fn held(&self, context: &Context) -> Held {
+        match self {
+            Self::Cluster(key) => {
+                let mut works = Count::default();
+                context.accounts.stages.of([key.name.as_str()], |count| works = count);
+                Held::Cluster(context.known.clusters.get(key), works.changes)
+            }
+            Self::App(scope, key) => Held::App(context.known.bindings.of(*scope).get(key)),
+        }
+    }
+}
+
+impl Held {
+    fn is(&self, other: &Self) -> bool {
+        fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+            match (a, b) {
+                (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                (a, b) => a.is_none() && b.is_none(),
+            }
+        }
+        match (self, other) {
+            (Self::Cluster(a, m), Self::Cluster(b, n)) => m == n && same(a.as_ref(), b.as_ref()),
+            (Self::App(a), Self::App(b)) => same(a.as_ref(), b.as_ref()),
+            _ => false,
+        }
+    }
 }
 
 /// Somebody who listens.
@@ -218,9 +287,20 @@ impl Live {
         .await
     }
 
-    /// How many clusters are in each state.
-    pub(super) async fn counts(self: &Arc<Self>) -> BTreeMap<&'static str, usize> {
-        self.looking(|looker| looker.board.counts()).await
+    /// How many clusters are in each state, how many are heard by the class of their link, and who has been silent for longest.
+    pub(super) async fn standing(self: &Arc<Self>) -> Value {
+        self.looking(|looker| {
+            let board = &looker.board;
+            let link = |(link, heard, of): &(Arc<str>, usize, usize)| json!({"link": **link, "heard": heard, "of": of});
+            let silent = |row: &&Row| {
+                json!({"name": *row.name, "at": row.told.at.timestamp().as_second(), "template": row.told.template})
+            };
+            json!({
+                "counts": board.counts(), "links": board.links(LINKS).iter().map(link).collect::<Vec<_>>(),
+                "silent": board.silent(SILENT).iter().map(silent).collect::<Vec<_>>(),
+            })
+        })
+        .await
     }
 
     /// The value that each cluster has of one label; without a key those that there are, with how many clusters have each.
@@ -237,6 +317,7 @@ impl Live {
         if closely.len() > CLOSELY {
             return Err(Status::bad_request(format!("watch: names {CLOSELY} clusters at most")));
         }
+        let subject = Subject::of(asked)?;
         let since = asked.query("since").and_then(|since| since.parse().ok());
         self.readers.fetch_add(1, Ordering::Relaxed);
         self.want();
@@ -247,6 +328,9 @@ impl Live {
             user: asked.user.clone(),
             handle: handle.clone(),
             closely,
+            subject,
+            held: None,
+            looked: None,
             lines: VecDeque::new(),
             beat: None,
             over: false,
@@ -296,6 +380,10 @@ struct Listener {
     user: karmada_apiserver::authn::UserInfo,
     handle: Handle,
     closely: Vec<String>,
+    /// What is shown whole, what was held of it when it was last looked at, and when that was.
+    subject: Option<Subject>,
+    held: Option<Held>,
+    looked: Option<Duration>,
     lines: VecDeque<Bytes>,
     beat: Option<Duration>,
     over: bool,
@@ -326,6 +414,9 @@ impl Listener {
                     self.since = number;
                 }
             }
+            if self.has_changed(now) {
+                self.lines.push_back(line(&json!({"changed": true})));
+            }
             if due || !self.lines.is_empty() {
                 // Whoever may not any more hears no more.
                 let asked = self.may();
@@ -349,6 +440,7 @@ impl Listener {
             }
             if self.lines.is_empty() {
                 let left = BEAT.saturating_sub(self.beat.map_or(BEAT, |beat| now.saturating_sub(beat)));
+                let left = if self.subject.is_some() { left.min(LOOK) } else { left };
                 let stop = self.live.stop.clone();
                 tokio::select! {
                     () = stop.cancelled() => return None,
@@ -358,16 +450,36 @@ impl Listener {
         }
     }
 
+    /// Whether something of what is shown whole has changed since it was last asked, or may have: it is asked once a second.
+    /// Who may not read it is not told.
+    fn has_changed(&mut self, now: Duration) -> bool {
+        let Some(subject) = &self.subject else { return false };
+        if self.looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK) {
+            return false;
+        }
+        let Some(context) = self.live.eyes.context() else { return false };
+        self.looked = Some(now);
+        let held = subject.held(&context);
+        if self.held.as_ref().is_some_and(|before| before.is(&held)) {
+            return false;
+        }
+        self.held = Some(held);
+        match subject {
+            Subject::Cluster(_) => true,
+            Subject::App(scope, key) => {
+                let resource = bindings::resource(*scope);
+                let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+                self.allows("get", ResourceTarget { namespace, name, ..ask::target_of(resource) })
+            }
+        }
+    }
+
     fn may(&self) -> bool {
-        use karmada_apiserver::authz::{Attributes, ResourceTarget, Target};
-        use karmada_objects::kinds::CLUSTERS;
-        let target = ResourceTarget {
-            group: &CLUSTERS.group,
-            resource: &CLUSTERS.plural,
-            ..ResourceTarget::default()
-        };
-        let attributes = Attributes { user: &self.user, verb: "list", target: Target::Resource(target) };
-        self.handle.allows(&attributes)
+        self.allows("list", ask::target_of(&CLUSTERS))
+    }
+
+    fn allows(&self, verb: &str, target: ResourceTarget<'_>) -> bool {
+        self.handle.allows(&Attributes { user: &self.user, verb, target: Target::Resource(target) })
     }
 }
 

@@ -7,10 +7,15 @@ use std::{sync::Arc, time::Duration};
 use axum::body::{Body, to_bytes};
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use karmada_apiserver::authn::{Authenticator, Peer, Tokens, oidc};
-use karmada_client::Rest;
-use karmada_env::Env;
+use karmada_apiserver::{
+    authn::{Authenticator, Peer, PeerCertificate, Tokens, oidc},
+    pki::Pki,
+};
+use karmada_client::{Patch, Rest};
+use karmada_env::{Env, ManualClock};
+use karmada_meta::time::Time;
 use karmada_store::engine::Memory;
+use rustls_pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -71,6 +76,12 @@ impl World {
             .expect("an answer")
     }
 
+    /// A cluster's agent says this of it.
+    async fn say(&self, cluster: &str, status: &Value) {
+        let path = format!("{CLUSTERS_PATH}/{cluster}/status");
+        self.admin.patch(&path, Patch::Merge, status).await.expect("its status");
+    }
+
     /// Logs in by a token; the cookie.
     async fn log_in(&self, token: &str) -> String {
         let answer = self.send("POST", "/ui/session", &PAGE, json!({"token": token})).await;
@@ -98,7 +109,7 @@ impl World {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        timeout(LIMIT, looking).await.expect("in time")
+        timeout(LIMIT, looking).await.unwrap_or_else(|_| panic!("{uri}: not in time"))
     }
 }
 
@@ -328,6 +339,63 @@ async fn people_log_in_at_their_issuer() {
     world.stop.cancel();
 }
 
+/// What somebody shows to whom a certificate was given so long ago, for so long.
+fn certified(user: &str, group: &str, ago: Duration, validity: Duration) -> Peer {
+    let dir = tempfile::tempdir().expect("a folder");
+    let then = Env::seeded(ManualClock::new(Env::system().wall() - ago), 1);
+    let pki = Pki::open_or_create(dir.path(), &[], &then).expect("an authority");
+    let credential = pki.issue_client(user, group, validity).expect("a certificate");
+    let der = CertificateDer::from_pem_slice(credential.certificate_pem.as_bytes()).expect("a certificate");
+    Peer::Certificate(Arc::new(PeerCertificate::from_der(&der).expect("a user's")))
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Whose browser shows a certificate is offered to log in as who it says; the session is theirs, and ends with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn people_log_in_by_their_certificate() {
+    let mut world = World::start().await;
+    world.peer = certified("grace", "system:masters", Duration::ZERO, HOUR);
+    let (code, who) = world.get("/ui/session", "").await;
+    assert_eq!((code, &who["user"], &who["session"]), (200, &json!("grace"), &json!(false)));
+
+    // As "Log in as grace" does it: the page says nothing, and is who it is.
+    let answer = world.send("POST", "/ui/session", &PAGE, json!({})).await;
+    let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let (code, who) = read(answer).await;
+    assert_eq!((code, &who["user"], &who["session"]), (200, &json!("grace"), &json!(true)));
+    let (_, who) = world.get("/ui/session", &cookie).await;
+    assert_eq!((&who["user"], &who["session"]), (&json!("grace"), &json!(true)));
+    let until: Time = serde_json::from_value(who["until"].clone()).expect("a time");
+    let left = until.timestamp().as_second() - Time::now(&Env::system()).timestamp().as_second();
+    assert!(left > 3000 && left <= 3600, "it ends with the certificate, in {left} s");
+    assert_eq!(world.get("/ui/api/fleet", &cookie).await.0, 200);
+
+    // No page of somebody else's begins one, though the browser shows the certificate there as well.
+    for headers in [
+        &[HOST][..],
+        &PAGE[..2],
+        &[HOST, ("sec-fetch-site", "cross-site"), ("x-karmada-ui", "1")],
+        &[("host", "evil.example"), PAGE[1], PAGE[2]],
+    ] {
+        let answer = world.send("POST", "/ui/session", headers, json!({})).await;
+        assert!(
+            answer.status().as_u16() == 400 && !answer.headers().contains_key("set-cookie"),
+            "{headers:?}: {}",
+            answer.status()
+        );
+    }
+
+    // Who logs in as somebody else is somebody else, whatever certificate is shown.
+    let guest = world.log_in("guest").await;
+    assert_eq!(world.get("/ui/session", &guest).await.1["user"], "guest");
+    // Without the certificate the session goes on; nobody else gets one.
+    world.peer = Peer::None;
+    assert_eq!(world.get("/ui/session", &cookie).await.1["user"], "grace");
+    assert_eq!(world.send("POST", "/ui/session", &PAGE, json!({})).await.status().as_u16(), 401);
+    world.stop.cancel();
+}
+
 /// A browser shows the certificate that it was once told to, whatever has become of that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_certificate_keeps_nobody_from_logging_in() {
@@ -376,6 +444,17 @@ async fn everybody_sees_what_they_may_read() {
     let held = hub["brake"]["held"].as_array().expect("a list of reasons");
     assert!(held.len() == 1 && held[0].as_str().is_some_and(|why| why.contains("just started")), "{held:?}");
     assert_eq!((&hub["counts"]["new"], &hub["changes"]), (&json!(2), &Value::Null));
+    assert_eq!((&hub["links"], &hub["silent"]), (&json!([{"link": "", "heard": 0, "of": 2}]), &json!([])));
+    assert_eq!(hub["figures"]["karmada_store_accounts_nearly_full"], 0.0);
+    let quota = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",
+        "metadata": {"name": "most", "namespace": "default"}, "spec": {"overall": {"cpu": "4"}}});
+    let quotas = "/apis/policy.karmada.io/v1alpha1/namespaces/default/federatedresourcequotas";
+    world.admin.post(quotas, &quota).await.expect("a quota");
+    let shown = world.get("/ui/api/quotas", &root).await.1;
+    assert_eq!(
+        (&shown["of"], &shown["items"][0]["quota"], &shown["items"][0]["hard"]),
+        (&json!(1), &json!("default/most"), &json!("4"))
+    );
     let supposed = world.get("/ui/api/what-if?drain=m1", &root).await;
     assert_eq!((supposed.0, &supposed.1["drained"]), (200, &json!(["m1"])));
 
@@ -407,6 +486,7 @@ async fn everybody_sees_what_they_may_read() {
         "/ui/api/apps",
         "/ui/api/app?scope=namespaced&namespace=a&binding=b",
         "/ui/api/hub",
+        "/ui/api/quotas",
     ] {
         let (code, why) = world.get(uri, &guest).await;
         assert!(
@@ -456,6 +536,144 @@ async fn everybody_sees_what_they_may_read() {
         assert_eq!(world.send("POST", &uri, &theirs, Value::Null).await.status().as_u16(), 403);
     }
     assert_eq!(world.page.logged_in.sessions.users().len(), 2);
+    world.stop.cancel();
+}
+
+/// Lines of an answer that goes on.
+struct Lines(axum::body::BodyDataStream, String);
+
+impl Lines {
+    async fn of(world: &World, uri: &str, cookie: &str) -> Self {
+        let headers: Vec<_> = PAGE.iter().copied().chain([("cookie", cookie)]).collect();
+        let answer = world.send("GET", uri, &headers, Value::Null).await;
+        assert_eq!(answer.status().as_u16(), 200, "{uri}");
+        Self(answer.into_body().into_data_stream(), String::new())
+    }
+
+    async fn next(&mut self) -> Value {
+        let reading = async {
+            loop {
+                if let Some((line, rest)) = self.1.split_once('\n') {
+                    let line = serde_json::from_str(line).expect("a line of JSON");
+                    self.1 = rest.to_owned();
+                    return line;
+                }
+                let piece =
+                    futures::StreamExt::next(&mut self.0).await.expect("it goes on").expect("a piece");
+                self.1.push_str(&String::from_utf8_lossy(&piece));
+            }
+        };
+        timeout(LIMIT, reading).await.expect("in time")
+    }
+
+    /// Whether something has changed, before so many times of the hub's have been told.
+    async fn changes_within(&mut self, mut beats: u32) -> bool {
+        loop {
+            let line = self.next().await;
+            if line["changed"] == true {
+                return true;
+            }
+            beats -= u32::from(!line["now"].is_null());
+            if beats == 0 {
+                return false;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_shows_one_thing_whole_is_told_that_it_has_changed() {
+    let world = World::start().await;
+    let mut tokens = Tokens::new();
+    tokens.insert("root", UserInfo::new("root", ["system:masters"]));
+    tokens.insert("looker", UserInfo::new("looker", ["lookers"]));
+    world.embedded.server().authenticate_by(Authenticator::new(tokens, Env::system()));
+    let (kind, rbac) = ("ClusterRole", "/apis/rbac.authorization.k8s.io/v1");
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "look"},
+        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list"]}]});
+    world.admin.post(&format!("{rbac}/clusterroles"), &role).await.expect("a role");
+    let bound = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "look"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "look"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "lookers"}]});
+    world.admin.post(&format!("{rbac}/clusterrolebindings"), &bound).await.expect("a binding of it");
+    for name in ["m1", "m2"] {
+        let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"syncMode": "Pull"}});
+        world.admin.post(CLUSTERS_PATH, &cluster).await.expect("a cluster");
+        let ready = json!({"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+            "lastTransitionTime": Time::now(&Env::system())});
+        let status = json!({"status": {"conditions": [ready],
+            "apiEnablements": [{"groupVersion": "v1", "resources": [{"name": "configmaps", "kind": "ConfigMap"}]}]}});
+        world.say(name, &status).await;
+    }
+    let (map, policy) = (
+        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
+        |name: &str| {
+            json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": name},
+            "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": name}],
+                "placement": {"clusterAffinity": {"clusterNames": ["m1"]}}}})
+        },
+    );
+    let policies = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies";
+    for name in ["till", "other"] {
+        world.admin.post("/api/v1/namespaces/default/configmaps", &map(name)).await.expect("a template");
+        world.admin.post(policies, &policy(name)).await.expect("a policy");
+    }
+    let root = world.log_in("root").await;
+    let all = world.until("/ui/api/apps", &root, |found| found["of"] == 2).await;
+    let binding = |name: &str| -> String {
+        let apps = all["apps"].as_array().expect("a list");
+        let app = apps.iter().find(|app| app["name"] == name).expect("it is there");
+        app["binding"].as_str().expect("a name").to_owned()
+    };
+    // Both are placed, and nothing moves any more.
+    for name in ["till", "other"] {
+        let uri = format!("/ui/api/app?scope=namespaced&namespace=default&binding={}", binding(name));
+        world.until(&uri, &root, |app| app["scheduled"] == true && app["copies"][0]["cluster"] == "m1").await;
+    }
+    let touch = async |name: &str, to: &str| {
+        let bindings = "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings";
+        let path = format!("{bindings}/{}", binding(name));
+        let note = json!({"metadata": {"annotations": {"example.com/note": to}}});
+        world.admin.patch(&path, Patch::Merge, &note).await.expect("a change");
+    };
+
+    let number = world.get("/ui/api/fleet", &root).await.1["number"].clone();
+    let own = format!("scope=namespaced&namespace=default&binding={}&since={number}", binding("till"));
+    let mut app = Lines::of(&world, &format!("/ui/live?{own}"), &root).await;
+    // It may have changed since it was read; then it rests.
+    assert!(app.changes_within(2).await);
+    while app.changes_within(1).await {}
+    touch("other", "a").await;
+    assert!(!app.changes_within(1).await, "another's change is none of it");
+    touch("till", "a").await;
+    assert!(app.changes_within(3).await);
+
+    // Who may list Clusters, and read no binding, hears nothing of one.
+    let looker = world.log_in("looker").await;
+    let mut not_theirs = Lines::of(&world, &format!("/ui/live?{own}"), &looker).await;
+    touch("till", "b").await;
+    assert!(!not_theirs.changes_within(2).await);
+
+    // A cluster, by its own object and by what is meant to run there.
+    let mut cluster = Lines::of(&world, &format!("/ui/live?cluster=m1&since={number}"), &root).await;
+    let mut beside = Lines::of(&world, &format!("/ui/live?cluster=m2&since={number}"), &root).await;
+    assert!(cluster.changes_within(2).await && beside.changes_within(2).await);
+    while cluster.changes_within(1).await {}
+    while beside.changes_within(1).await {}
+    let data = json!({"data": {"a": "b"}});
+    let template = "/api/v1/namespaces/default/configmaps/till";
+    world.admin.patch(template, Patch::Merge, &data).await.expect("a change");
+    assert!(cluster.changes_within(3).await, "a Work of its has changed");
+    let labels = json!({"metadata": {"labels": {"tier": "edge"}}});
+    let m2 = format!("{CLUSTERS_PATH}/m2");
+    world.admin.patch(&m2, Patch::Merge, &labels).await.expect("a change");
+    assert!(beside.changes_within(3).await, "it has changed itself");
+
+    // What cannot be meant is refused.
+    for uri in ["/ui/live?scope=other&binding=b", "/ui/live?scope=namespaced&binding=b"] {
+        assert_eq!(world.get(uri, &root).await.0, 400, "{uri}");
+    }
     world.stop.cancel();
 }
 

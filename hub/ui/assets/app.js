@@ -119,6 +119,8 @@ document.addEventListener("click", (event) => {
   scrollTo(0, 0);
 });
 addEventListener("popstate", route);
+// What was not drawn while nobody saw it.
+document.addEventListener("visibilitychange", () => { if (!document.hidden && current?.again) current.again(); });
 listen(news);
 setInterval(() => { if (fleet.live || !fleet.loaded) tick(main); if (current && current.tick) current.tick(); news(); }, 1000);
 // Whoever uses the page uses their session; whoever has only left it open does not.

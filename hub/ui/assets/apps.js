@@ -1,7 +1,7 @@
 // Applications: a list of all, and one from its template to every cluster.
 
 import { address, go } from "./app.js";
-import { fleet, get, watch } from "./data.js";
+import { fleet, get, listen, single, watch } from "./data.js";
 import { facts, h, link, put, s, section, table } from "./dom.js";
 import { GLYPHS, next, stands, waves } from "./waves.js";
 import { many, time } from "./words.js";
@@ -142,9 +142,13 @@ async function one(main, parameters) {
   const explained = h("div");
   const differs = h("div");
   const head = h("div");
-  const load = async () => {
+  const asked = { scope: parameters.scope, namespace: parameters.namespace, binding: parameters.binding };
+  let clusters = [];
+  let left = false;
+  const load = single(async () => {
     try {
-      const view = await get("/ui/api/app", { scope: parameters.scope, namespace: parameters.namespace, binding: parameters.binding });
+      const view = await get("/ui/api/app", asked);
+      if (left) return null;
       const full = view.namespace ? `${view.namespace}/${view.name}` : view.name;
       const ready = view.copies.filter((copy) => standing(copy).tone === "well").length;
       const last = view.copies.filter((copy) => standing(copy).whole && copy.health !== "Unhealthy").length;
@@ -158,23 +162,35 @@ async function one(main, parameters) {
           view.copies.map((copy) => {
             const { tone, word } = standing(copy);
             const heard = view.heard?.[copy.cluster];
+            const reported = heard ? time(heard) : null;
+            if (reported) reported.dataset.of = copy.cluster;
             return [link(address({ view: "cluster", name: copy.cluster }), {}, copy.cluster),
               h("span", { class: tone }, `${GLYPHS[tone]} ${word}`), copy.desired ?? "", copy.has ?? "", copy.ready ?? "",
-              copy.leaving ? `leaving: ${copy.leaving.reason}` : copy.message || "", heard ? time(heard) : "",
+              copy.leaving ? `leaving: ${copy.leaving.reason}` : copy.message || "", reported || "",
               h("button", { onclick: () => difference({ ...view, ...parameters }, copy.cluster, differs), "aria-label": `Compare with the template: ${copy.cluster}` }, "compare")];
           }), "It is on no cluster.")));
-      watch(view.copies.map((copy) => copy.cluster));
+      clusters = view.copies.map((copy) => copy.cluster);
+      watch(clusters, asked, again);
       return view;
     } catch (why) {
       put(head, h("h1", {}, parameters.binding), h("p", { class: "acts", role: "alert" }, why.message));
       return null;
     }
-  };
+  });
+  const again = () => { if (!document.hidden) load(); };
   put(main, head, differs, section("Why it is there, and not elsewhere", explained));
   const view = await load();
   if (view) explain(view, explained);
-  const timer = setInterval(() => { if (!document.hidden) load(); }, 5000);
-  return { leave: () => { clearInterval(timer); watch([]); } };
+  const stop = listen((names) => {
+    for (const element of head.querySelectorAll("time[data-of]")) {
+      const heard = fleet.heard[element.dataset.of];
+      if (heard) element.dataset.at = heard;
+    }
+    if (names === null || clusters.some((name) => names.includes(name))) again();
+  });
+  // Who misses the news sees it a little later.
+  const timer = setInterval(again, 30000);
+  return { again, leave: () => { left = true; stop(); clearInterval(timer); watch([]); } };
 }
 
 /** Opens the list, or one application. */

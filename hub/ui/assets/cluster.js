@@ -1,7 +1,7 @@
 // One cluster.
 
 import { address } from "./app.js";
-import { ask, fleet, get, listen, watch } from "./data.js";
+import { ask, fleet, get, listen, single, watch } from "./data.js";
 import { confirm, facts, h, link, put, s, say, section, table } from "./dom.js";
 import { bytes, clock, many, now, seconds, time, until } from "./words.js";
 
@@ -174,7 +174,7 @@ export async function open(main, { name }) {
   let last = "";
   // What was begun, and what was refused, stays in sight while the rest is drawn anew.
   const kept = { done: h("div", { id: "done" }), problem: h("p", { id: "problem", class: "acts", role: "alert" }) };
-  const load = async () => {
+  const load = single(async () => {
     try {
       const view = await get("/ui/api/cluster", { name });
       last = JSON.stringify([view.told?.state, view.told?.cordoned]);
@@ -182,9 +182,10 @@ export async function open(main, { name }) {
     } catch (why) {
       put(main, h("h1", {}, name), h("p", { class: "acts", role: "alert" }, why.message));
     }
-  };
+  });
+  const again = () => { if (!document.hidden && !document.querySelector("dialog")) load(); };
   await load();
-  watch([name]);
+  watch([name], { cluster: name }, again);
   const stop = listen((names) => {
     const heard = fleet.heard[name];
     for (const element of main.querySelectorAll("#heard time")) if (heard) element.dataset.at = heard;
@@ -192,7 +193,7 @@ export async function open(main, { name }) {
     if (heard && shown && /heard/.test(shown.dataset.shows)) shown.dataset.at = heard;
     if (names === null || names.includes(name)) load();
   });
-  // Works and events come without a change of its state.
-  const timer = setInterval(() => { if (!document.hidden && !document.querySelector("dialog")) load(); }, 15000);
-  return { leave: () => { stop(); clearInterval(timer); watch([]); }, last };
+  // Events come without anything else, and who misses the news sees it a little later.
+  const timer = setInterval(again, 15000);
+  return { again, leave: () => { stop(); clearInterval(timer); watch([]); }, last };
 }

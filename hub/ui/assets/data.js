@@ -49,6 +49,26 @@ export async function get(path, parameters = {}, options) {
   return (await ask(query ? `${path}?${query}` : path, options)).json();
 }
 
+/** Does something when it is asked to, and once more if it is asked meanwhile: never twice at a time. */
+export function single(work) {
+  let running = null;
+  let more = false;
+  const run = () => {
+    if (running) {
+      more = true;
+      return running;
+    }
+    running = work().finally(() => {
+      running = null;
+      if (!more) return null;
+      more = false;
+      return run();
+    });
+    return running;
+  };
+  return run;
+}
+
 /** One cluster, from a row of the hub's. */
 function cluster(fleet, row) {
   const [name, told, at, flags, region, linked, kubernetes, agent, certificate, waiting, failed] = row;
@@ -73,17 +93,24 @@ export function listen(listener) {
 const tell = (names) => listeners.forEach((listener) => listener(names));
 
 let closely = [];
+// What one view shows whole, by the parameters of its question, and who hears that something of it has changed.
+let subject = "";
+let changed = null;
 let abort = null;
 // Which loop follows the fleet; 0 for none. One that was ended finds that it is another's turn.
 let turns = 0;
 let running = 0;
 let denied = null;
 
-/** These clusters are shown closely: when they are heard is told. */
-export function watch(names) {
+/** These clusters are shown closely: when they are heard is told. And this one thing is shown whole: `hear` is told that something
+ * of it has changed, once a second at most. */
+export function watch(names, of = {}, hear = null) {
   const wanted = names.slice(0, 64).sort();
-  if (wanted.join() === closely.join()) return;
+  const about = new URLSearchParams(Object.entries(of).filter(([, value]) => value)).toString();
+  changed = hear;
+  if (wanted.join() === closely.join() && about === subject) return;
   closely = wanted;
+  subject = about;
   if (abort) abort.abort();
 }
 
@@ -119,6 +146,7 @@ function take(line) {
     beat();
     tell([]);
   }
+  if (line.changed && changed) changed();
   if (line.number) {
     const names = [];
     for (const row of line.rows || []) {
@@ -139,7 +167,8 @@ function take(line) {
 
 async function follow(mine) {
   abort = new AbortController();
-  const parameters = new URLSearchParams({ since: fleet.number });
+  const parameters = new URLSearchParams(subject);
+  parameters.set("since", fleet.number);
   if (closely.length) parameters.set("watch", closely.join());
   const answer = await ask(`/ui/live?${parameters}`, { signal: abort.signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

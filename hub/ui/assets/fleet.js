@@ -93,6 +93,8 @@ function draw() {
     put(grid, h("p", { class: "quiet" }, refusal() || "Loading the fleet …"));
     return;
   }
+  // Whoever is on a tile stays on it.
+  const here = grid.contains(document.activeElement) ? document.activeElement.dataset.name : null;
   tiles = new Map();
   const groups = new Map();
   for (const cluster of [...fleet.clusters.values()].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }))) {
@@ -129,7 +131,8 @@ function draw() {
   put(grid, drawn.length ? drawn : h("p", { class: "quiet" },
     fleet.clusters.size ? "No cluster is like that." : "No cluster has joined. Make a token for one: karmada-hub token create --cluster NAME"));
   roving = null;
-  rove(grid.querySelector(".tile"));
+  const kept = here && tiles.get(here);
+  rove(kept || grid.querySelector(".tile"));
   summarise();
   watch(tiles.size <= 64 ? [...tiles.keys()] : []);
 }

@@ -1,7 +1,8 @@
 // The hub itself.
 
+import { address } from "./app.js";
 import { fleet, get } from "./data.js";
-import { facts, h, put, s, section, table } from "./dom.js";
+import { facts, h, link, put, s, section, table } from "./dom.js";
 import { GLYPHS, next, stands, waves } from "./waves.js";
 import { age, bytes, many, now, seconds, since, time } from "./words.js";
 
@@ -31,6 +32,30 @@ function quantile(buckets, earlier, share) {
   if (all <= 0) return 0;
   const found = rows.find(([, n]) => n >= all * share);
   return found[0] === Infinity ? rows[rows.length - 2][0] : found[0];
+}
+
+/** Of what most is used, namespace by namespace. */
+function quotas(found) {
+  if (!found) return null;
+  if (found.denied) return section("Quotas", h("p", { class: "quiet" }, found.denied));
+  const tone = (share) => (share >= 1 ? "acts" : share >= 0.8 ? "waits" : "well");
+  return section("Quotas",
+    table("FederatedResourceQuotas", ["Quota", "Resource", "Used", "Hard", "Share"], found.items.map((one) => [
+      one.quota, one.resource, one.used, one.hard,
+      h("span", { class: tone(one.share) }, `${GLYPHS[tone(one.share)]} ${Math.round(one.share * 100)} %`)]), "There is no FederatedResourceQuota."),
+    found.items.length ? h("p", { class: "quiet" }, `Of ${many(found.of, "quota")}, those first of which most is used.`) : null);
+}
+
+/** Who is connected, and who has been silent for longest. */
+function connected(view, heard, sum) {
+  return section("Who is connected", facts([
+    ["Clusters heard of", `${heard.toLocaleString()} of ${sum.toLocaleString()}`],
+    ["By link class", view.links.length > 1 || view.links[0]?.link
+      ? view.links.map((one) => `${one.link || "not said"}: ${one.heard.toLocaleString()} of ${one.of.toLocaleString()}`).join(", ") : null],
+    ["Silent for longest", view.silent.length
+      ? view.silent.map((one, at) => [at ? ", " : null, link(address({ view: "cluster", name: one.name }), {}, one.name), " ", time(one.at, "{age}")]) : "none"],
+    ["Pages that follow the fleet", view.watching],
+  ]), view.users ? table("Logged in here", ["User", "Sessions"], Object.entries(view.users).map(([user, n]) => [user, n]), "Nobody.") : null);
 }
 
 /** How far the agents' last upgrade is. */
@@ -82,12 +107,13 @@ function draw(into, view) {
       ])) : null,
     upgrade(view.upgrade),
     section("Figures", charts),
-    section("Who is connected", facts([
-      ["Clusters heard of", `${heard.toLocaleString()} of ${sum.toLocaleString()}`],
-      ["Pages that follow the fleet", view.watching],
-    ]), view.users ? table("Logged in here", ["User", "Sessions"], Object.entries(view.users).map(([user, n]) => [user, n]), "Nobody.") : null),
+    connected(view, heard, sum),
+    quotas(view.quotas),
     section("Store", facts([
       ["Used", figures.denied ? null : `${bytes(figures.karmada_store_bytes || 0)}${figures.karmada_store_quota_bytes ? ` of ${bytes(figures.karmada_store_quota_bytes)}` : ""}`],
+      ["Agents", figures.denied ? null : figures.karmada_store_accounts_nearly_full
+        ? h("span", { class: "waits" }, `◆ ${many(figures.karmada_store_accounts_nearly_full, "agent")} nearly at the limit of --agent-storage-quota`)
+        : "● none is near the limit of --agent-storage-quota"],
       ["State", figures.karmada_store_failed ? "▲ its disk fails; it takes no writes" : figures.denied ? null : "● takes writes"],
     ])),
     section("Last changes by people", !view.changes ? h("p", { class: "quiet" }, "This hub has no audit log (--audit-policy-file).")
@@ -102,9 +128,14 @@ function draw(into, view) {
 export async function open(main) {
   const body = h("div");
   put(main, h("h1", {}, "Hub"), body);
+  let found = null;
+  let turn = 0;
   const load = async () => {
+    // They are many, and change seldom.
+    if (turn % 6 === 0) found = await get("/ui/api/quotas").catch((why) => ({ denied: why.message }));
+    turn += 1;
     try {
-      draw(body, await get("/ui/api/hub"));
+      draw(body, { ...(await get("/ui/api/hub")), quotas: found });
     } catch (why) {
       put(body, h("p", { class: "acts", role: "alert" }, why.message));
     }

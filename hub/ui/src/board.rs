@@ -125,6 +125,29 @@ impl Board {
         }
         counts
     }
+
+    /// Of each class of link how many clusters are heard and how many there are, those of most clusters first.
+    pub fn links(&self, most: usize) -> Vec<(Arc<str>, usize, usize)> {
+        let mut links = BTreeMap::<Arc<str>, (usize, usize)>::new();
+        for row in self.rows.values() {
+            let (heard, of) = links.entry(row.link.clone()).or_default();
+            *heard += usize::from(row.told.state.is_heard());
+            *of += 1;
+        }
+        let mut links: Vec<_> = links.into_iter().map(|(link, (heard, of))| (link, heard, of)).collect();
+        links.sort_by(|(a, _, many), (b, _, more)| more.cmp(many).then_with(|| a.cmp(b)));
+        links.truncate(most);
+        links
+    }
+
+    /// The clusters that have been silent for longest.
+    pub fn silent(&self, most: usize) -> Vec<&Row> {
+        let silent = |row: &&Row| matches!(row.told.state, State::Silent | State::Expected | State::Quiet);
+        let mut rows: Vec<_> = self.rows.values().filter(silent).collect();
+        rows.sort_by_key(|row| row.told.at);
+        rows.truncate(most);
+        rows
+    }
 }
 
 impl News {
@@ -162,6 +185,8 @@ impl News {
 
 #[cfg(test)]
 mod tests {
+    use karmada_core::judge::words::Told;
+
     use super::*;
     use crate::rows::tests::row;
 
@@ -182,6 +207,31 @@ mod tests {
     fn lines(since: Since) -> Vec<Value> {
         let Since::Batches(lines, _) = since else { panic!("all of it") };
         lines.iter().map(|line| serde_json::from_slice(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn who_is_connected_is_counted_by_link() {
+        let since = |row: Row, at: &str| Row {
+            told: Told { at: format!("2026-01-03T{at}:00Z").parse().unwrap(), ..row.told },
+            ..row
+        };
+        let by = |row: Row, link: &str| Row { link: link.into(), ..row };
+        let mut board = Board::new(1);
+        board.update(vec![
+            by(row("a", State::Ready), "lan"),
+            by(row("b", State::Api), "lan"),
+            since(by(row("c", State::Silent), "lan"), "14:00"),
+            since(row("d", State::Expected), "13:00"),
+            since(row("e", State::Quiet), "14:01"),
+            since(row("f", State::New), "12:00"),
+        ]);
+        let links: Vec<_> =
+            board.links(9).iter().map(|(link, heard, of)| (link.to_string(), *heard, *of)).collect();
+        assert_eq!(links, [("cellular".to_owned(), 1, 3), ("lan".to_owned(), 2, 3)]);
+        assert_eq!(board.links(1).len(), 1);
+        let names = |rows: Vec<&Row>| rows.iter().map(|row| row.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(board.silent(9)), ["d", "c", "e"]);
+        assert_eq!(names(board.silent(1)), ["d"]);
     }
 
     #[test]

@@ -15,6 +15,8 @@ use serde_json::{Map, Value, json};
 
 /// So many Works are shown of a cluster, those first that are not as they should be.
 pub const WORKS: usize = 200;
+/// So many resources of quotas, those first of which most is used.
+pub const QUOTAS: usize = 50;
 /// So many events.
 pub const EVENTS: usize = 30;
 /// The longest text that is shown of anybody's words.
@@ -212,6 +214,52 @@ pub fn copies(binding: &Value) -> Vec<Value> {
     rows.into_values().collect()
 }
 
+/// The FederatedResourceQuotas, resource by resource, those first of which most is used. They come some at a time.
+#[derive(Debug, Default)]
+pub struct Quotas {
+    rows: Vec<(f64, String, Value)>,
+    of: usize,
+}
+
+impl Quotas {
+    /// These are there, too.
+    pub fn add(&mut self, quotas: &[Value]) {
+        let read = |text: &str| Quantity::parse(text).map_or(0.0, |quantity| quantity.as_f64());
+        for quota in quotas {
+            self.of += 1;
+            let hard = quota.pointer("/spec/overall").and_then(Value::as_object).into_iter().flatten();
+            for (resource, hard) in hard {
+                let hard = hard.as_str().unwrap_or("0");
+                let used = quota["status"]["overallUsed"][resource].as_str().unwrap_or("0");
+                // Who may have nothing and has something has all of it.
+                let share = match (read(used), read(hard)) {
+                    (used, _) if used <= 0.0 => 0.0,
+                    (_, hard) if hard <= 0.0 => 1.0,
+                    (used, hard) => used / hard,
+                };
+                let row = json!({
+                    "quota": object::key(quota), "resource": resource, "used": used, "hard": hard, "share": share,
+                });
+                self.rows.push((share, format!("{} {resource}", object::key(quota)), row));
+            }
+            if self.rows.len() >= 2 * QUOTAS {
+                self.sort();
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        self.rows.sort_by(|(a, one, _), (b, other, _)| b.total_cmp(a).then_with(|| one.cmp(other)));
+        self.rows.truncate(QUOTAS);
+    }
+
+    /// As the page shows them.
+    pub fn shown(mut self) -> Value {
+        self.sort();
+        json!({"of": self.of, "items": self.rows.into_iter().map(|(.., row)| row).collect::<Vec<_>>()})
+    }
+}
+
 /// How far a change is that goes out in waves: in words, and wave by wave. Nothing where no waves are asked for.
 pub fn rollout(binding: &Value) -> Value {
     let state = match State::read(binding) {
@@ -371,6 +419,47 @@ pub fn fenced_at(heard: Time, seconds: u32) -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotas_that_are_nearly_used_up_come_first() {
+        let quota = |name: &str, hard: &str, used: &str| {
+            json!({"metadata": {"namespace": "shop", "name": name}, "spec": {"overall": {"cpu": hard}},
+                "status": {"overall": {"cpu": hard}, "overallUsed": {"cpu": used}}})
+        };
+        let mut quotas = Quotas::default();
+        quotas.add(&[quota("half", "4", "2000m"), quota("none", "0", "0"), quota("over", "0", "1")]);
+        quotas.add(&[
+            quota("full", "2", "2"),
+            json!({"metadata": {"namespace": "shop", "name": "new"}, "spec": {"overall": {"memory": "1Gi"}}}),
+        ]);
+        let shown = quotas.shown();
+        let rows = shown["items"].as_array().unwrap();
+        let of: Vec<_> =
+            rows.iter().map(|row| (row["quota"].as_str().unwrap(), row["share"].as_f64().unwrap())).collect();
+        assert_eq!(
+            of,
+            [
+                ("shop/full", 1.0),
+                ("shop/over", 1.0),
+                ("shop/half", 0.5),
+                ("shop/new", 0.0),
+                ("shop/none", 0.0)
+            ]
+        );
+        assert_eq!(
+            (&rows[2]["used"], &rows[2]["hard"], &shown["of"]),
+            (&json!("2000m"), &json!("4"), &json!(5))
+        );
+        // However many there are, so many are held and shown.
+        let mut many = Quotas::default();
+        for n in 0..(5 * QUOTAS) {
+            many.add(&[quota(&format!("q{n:03}"), "1000", &n.to_string())]);
+            assert!(many.rows.len() <= 2 * QUOTAS);
+        }
+        let shown = many.shown();
+        assert_eq!((&shown["of"], shown["items"].as_array().unwrap().len()), (&json!(5 * QUOTAS), QUOTAS));
+        assert_eq!(shown["items"][0]["quota"], format!("shop/q{:03}", 5 * QUOTAS - 1));
+    }
 
     fn work(conditions: &Value) -> Value {
         json!({

@@ -29,8 +29,15 @@ pub(crate) struct Browser {
     number: u64,
     env: Env,
     /// What it has told without being asked.
-    pub(crate) events: VecDeque<Value>,
+    events: VecDeque<Value>,
+    answers: Option<Answers>,
 }
+
+/// What answers requests in place of the hub: from an address its kind of content, further headers and the body.
+pub(crate) type Answers = Box<dyn FnMut(&str) -> Answer>;
+
+/// Content type, a further header, body.
+pub(crate) type Answer = (&'static str, Option<(&'static str, String)>, Vec<u8>);
 
 /// Where Chromium is, if anywhere.
 fn program() -> Option<PathBuf> {
@@ -101,7 +108,8 @@ impl Browser {
             }
         });
         let (session, env) = (String::new(), Env::system());
-        let mut browser = Self { process, to, from, session, number: 0, env, events: VecDeque::new() };
+        let mut browser =
+            Self { process, to, from, session, number: 0, env, events: VecDeque::new(), answers: None };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
         let target = json!({"targetId": target["targetId"], "flatten": true});
         let attached = browser.call("Target.attachToTarget", target);
@@ -123,6 +131,12 @@ impl Browser {
 
     /// Calls a method and waits for its answer.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.try_call(method, params);
+        assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+        answer["result"].clone()
+    }
+
+    fn try_call(&mut self, method: &str, params: Value) -> Value {
         self.number += 1;
         let id = self.number;
         let mut message = json!({"id": id, "method": method, "params": params});
@@ -138,8 +152,7 @@ impl Browser {
             let answer =
                 self.receive(left).unwrap_or_else(|| panic!("{method}: no answer within {PATIENCE:?}"));
             if answer["id"] == id {
-                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
-                return answer["result"].clone();
+                return answer;
             }
             self.note(answer);
         }
@@ -179,10 +192,39 @@ impl Browser {
                 panic!("{what}: not within {PATIENCE:?}; the page says: {text}");
             }
             // Its events are read meanwhile.
-            if let Some(event) = self.receive(LOOK) {
-                self.note(event);
-            }
+            self.hear();
         }
+    }
+
+    /// Answers requests for these addresses in place of the hub from now on, whenever something is waited for.
+    pub(crate) fn answer(&mut self, patterns: &[&str], answers: Answers) {
+        let patterns: Vec<Value> =
+            patterns.iter().map(|pattern| json!({"urlPattern": format!("*{pattern}")})).collect();
+        self.call("Fetch.enable", json!({"patterns": patterns}));
+        self.answers = Some(answers);
+    }
+
+    /// Waits a little for what it tells by itself, and answers what it asks.
+    pub(crate) fn hear(&mut self) {
+        if let Some(event) = self.receive(LOOK) {
+            self.note(event);
+        }
+        let Some(mut answers) = self.answers.take() else { return };
+        while let Some(at) = self.events.iter().position(|event| event["method"] == "Fetch.requestPaused") {
+            let asked = self.events.remove(at).expect("it is there");
+            let (content, header, body) =
+                answers(asked["params"]["request"]["url"].as_str().expect("an address"));
+            let header = header.map(|(name, value)| json!({"name": name, "value": value}));
+            let headers: Vec<_> =
+                [json!({"name": "content-type", "value": content})].into_iter().chain(header).collect();
+            let answer = json!({
+                "requestId": asked["params"]["requestId"], "responseCode": 200, "responseHeaders": headers,
+                "body": STANDARD.encode(body),
+            });
+            // Whoever asked may have gone meanwhile.
+            self.try_call("Fetch.fulfillRequest", answer);
+        }
+        self.answers = Some(answers);
     }
 
     /// The size of its window.
@@ -222,24 +264,10 @@ impl Browser {
         }
     }
 
-    /// Keeps a picture of the window.
-    pub(crate) fn picture(&mut self, file: &Path) {
+    /// A picture of the window, as PNG in base64.
+    pub(crate) fn picture(&mut self) -> String {
         let answer = self.call("Page.captureScreenshot", json!({"format": "png"}));
-        let bytes = STANDARD.decode(answer["data"].as_str().expect("a picture")).expect("base64");
-        std::fs::write(file, bytes).expect("a file");
-    }
-
-    /// Waits for an event that is so.
-    pub(crate) fn event(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-        let end = self.env.now() + PATIENCE;
-        loop {
-            if let Some(at) = self.events.iter().position(&is) {
-                return self.events.remove(at).expect("it is there");
-            }
-            let left = end.saturating_sub(self.env.now());
-            let event = self.receive(left).unwrap_or_else(|| panic!("{what}: not within {PATIENCE:?}"));
-            self.note(event);
-        }
+        answer["data"].as_str().expect("a picture").to_owned()
     }
 
     /// Errors that the page has had: exceptions, and what its policy has forbidden.

@@ -128,6 +128,11 @@ impl State {
         }
     }
 
+    /// Whether its agent is heard of, as far as is known: it says nothing for no longer than it may.
+    pub fn is_heard(self) -> bool {
+        matches!(self, Self::Ready | Self::Quiet | Self::Api | Self::Held)
+    }
+
     /// How it is to look.
     pub fn tone(self) -> Tone {
         match self {

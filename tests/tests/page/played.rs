@@ -1,0 +1,120 @@
+//! A fleet of rows alone: the page is a real hub's, and what it hears of clusters is written here by the hub's own board.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use karmada_core::judge::words::{State, TEMPLATES, Told};
+use karmada_env::Env;
+use karmada_ui::{board::Board, rows::Row};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+
+/// What time it is there in the beginning, in milliseconds since 1970: 2026-01-03T14:03:20Z.
+const BEGAN: u64 = 1_767_449_000_000;
+
+/// Clusters as they are told of. Clones are of the same.
+#[derive(Clone)]
+pub(crate) struct Played(Arc<Mutex<Inner>>);
+
+struct Inner {
+    board: Board,
+    /// What has not been told yet.
+    news: Vec<Bytes>,
+    /// The values of the label `tier`.
+    tiers: BTreeMap<String, String>,
+    env: Env,
+    began: Duration,
+}
+
+impl Inner {
+    fn now(&self) -> u64 {
+        let passed = self.env.now().saturating_sub(self.began);
+        BEGAN + u64::try_from(passed.as_millis()).expect("a test is short")
+    }
+}
+
+impl Played {
+    /// These clusters.
+    pub(crate) fn new(rows: Vec<Row>) -> Self {
+        let env = Env::system();
+        let mut board = Board::new(1 << 40);
+        board.update(rows);
+        let began = env.now();
+        Self(Arc::new(Mutex::new(Inner { board, news: Vec::new(), tiers: BTreeMap::new(), env, began })))
+    }
+
+    /// With these values of the label `tier`.
+    pub(crate) fn with_tiers<'a>(self, tiers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let own = |(name, tier): (&str, &str)| (name.to_owned(), tier.to_owned());
+        self.0.lock().tiers = tiers.into_iter().map(own).collect();
+        self
+    }
+
+    /// They are so from now on.
+    pub(crate) fn update(&self, rows: Vec<Row>) {
+        let mut inner = self.0.lock();
+        let line = inner.board.update(rows);
+        inner.news.extend(line);
+    }
+
+    /// Whether all that has changed was told.
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.lock().news.is_empty()
+    }
+
+    /// What the page asks of all clusters is answered from here.
+    pub(crate) fn on(&self, browser: &mut Browser) {
+        let played = self.clone();
+        browser.answer(
+            &["/ui/api/fleet", "/ui/live*", "/ui/api/labels*"],
+            Box::new(move |url| {
+                let mut inner = played.0.lock();
+                let now = inner.now();
+                if url.contains("/ui/live") {
+                    let mut lines = json!({"now": now, "synced": true}).to_string().into_bytes();
+                    lines.push(b'\n');
+                    inner.news.drain(..).for_each(|line| lines.extend_from_slice(&line));
+                    return ("application/x-ndjson", None, lines);
+                }
+                let document = if url.contains("key=tier") {
+                    json!({"key": "tier", "values": inner.tiers}).to_string().into_bytes()
+                } else if url.contains("/ui/api/labels") {
+                    json!({"keys": [["tier", inner.tiers.len()]]}).to_string().into_bytes()
+                } else {
+                    inner.news.clear();
+                    inner.board.whole(json!({"hub": "0.1.0"}))
+                };
+                ("application/json", Some(("x-karmada-now", now.to_string())), document)
+            }),
+        );
+    }
+}
+
+/// A cluster in this state, told by the first sentence for it, since 14:02.
+pub(crate) fn row(name: &str, state: State) -> Row {
+    let (_, template) = *TEMPLATES.iter().find(|(of, _)| *of == state).unwrap();
+    Row {
+        name: name.into(),
+        told: Told { state, at: "2026-01-03T14:02:00Z".parse().unwrap(), template },
+        flags: 0,
+        region: "eu-west".into(),
+        link: "lan".into(),
+        kubernetes: "v1.36.2".into(),
+        agent: "0.1.0".into(),
+        certificate: None,
+        waiting: 0,
+        failed: 0,
+    }
+}
+
+/// A script that comes to what is in a list of elements.
+pub(crate) fn texts(selector: &str) -> String {
+    format!("[...document.querySelectorAll({selector:?})].map((one) => one.textContent.trim())")
+}
+
+/// As a list of texts.
+pub(crate) fn list(value: &Value) -> Vec<String> {
+    value.as_array().expect("a list").iter().map(|one| one.as_str().expect("a text").to_owned()).collect()
+}
