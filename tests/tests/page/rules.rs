@@ -68,7 +68,7 @@ async fn people_log_in_by_the_form() {
     assert_eq!(browser.eval("window.asked[0]"), json!(["/ui/session", "POST", "{}"]));
 }
 
-/// A server elsewhere that lets everybody use what it has; how many have come.
+/// A server elsewhere that lets everybody use what it has; how often somebody has asked for something.
 fn elsewhere() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let (port, came) = (listener.local_addr().unwrap().port(), Arc::<AtomicUsize>::default());
@@ -76,17 +76,26 @@ fn elsewhere() -> (u16, Arc<AtomicUsize>) {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            count.fetch_add(1, Ordering::SeqCst);
+            let count = count.clone();
             // A browser connects before it asks: nobody waits for that one.
             thread::spawn(move || {
                 let mut asked = [0; 4096];
                 if stream.read(&mut asked).unwrap_or_default() == 0 {
                     return;
                 }
-                let body = "window.foreign = true";
+                // Of what a page shows, and not of the browser's own wish for an icon.
+                if !asked.starts_with(b"GET /favicon.ico") {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+                let (kind, body) = match asked.starts_with(b"GET /page") {
+                    true => ("text/html", "<!doctype html><script src=\"/s.js\"></script>"),
+                    false => ("text/javascript", "window.foreign = true"),
+                };
                 let head = "HTTP/1.1 200 OK\r\naccess-control-allow-origin: *\r\ncross-origin-resource-policy: cross-origin\r\n\
-                            content-type: text/javascript\r\nconnection: close\r\n";
-                let _ = write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len());
+                            connection: close\r\n";
+                let length = body.len();
+                let _ =
+                    write!(stream, "{head}content-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}");
             });
         }
     });
@@ -104,13 +113,10 @@ async fn the_policy_keeps_out_what_is_not_the_pages() {
     };
     let browser = &mut browser;
     let (port, came) = elsewhere();
-    let foreign = format!("http://localhost:{port}");
+    let foreign = format!("http://127.0.0.1:{port}");
 
-    // The server elsewhere is there, and would do it: a page without a policy runs its script.
-    browser.go("about:blank");
-    browser.eval(&format!(
-        "{{ const script = document.createElement('script'); script.src = '{foreign}/'; document.documentElement.append(script); }} 0"
-    ));
+    // The server elsewhere is there, and would do it: a page of its own runs its script.
+    browser.go(&format!("{foreign}/page"));
     browser.until("a script from elsewhere", "window.foreign === true");
     let before = came.load(Ordering::SeqCst);
     assert!(before > 0);
