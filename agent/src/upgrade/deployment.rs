@@ -88,21 +88,9 @@ impl Deployment {
         let kept: Map<String, Value> =
             CHANGED.iter().map(|field| ((*field).to_owned(), live["spec"][*field].clone())).collect();
         let trial = Trial {
-            version: offer.version.clone(),
-            begun: offer.begun,
-            was: version.to_string(),
-            old: old.to_owned(),
-            new: new.clone(),
             kept: kept.into(),
             generation: Some(object::generation(live)).filter(|known| *known > 0).map(|before| before + 1),
-            since: now,
-            waited: 0,
-            taken: None,
-            linked: 0,
-            lifeless: 0,
-            ended: None,
-            gave_way: false,
-            why: String::new(),
+            ..Trial::of(offer, version, old, &new, now)
         };
         let written = self.write(live, &trial, beside(), Some(&new)).await?;
         if let Some(why) = replaced(&written, &trial)? {

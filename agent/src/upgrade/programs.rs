@@ -324,29 +324,14 @@ impl Programs {
     /// Begins a trial with the next start.
     pub(crate) async fn begin(&self, offer: &Offer, version: &Version, now: Time) -> Result<Trial, Trouble> {
         let (folder, program) = (self.folder.clone(), Self::meant(offer)?.clone());
-        let (version, offer) = (version.to_string(), offer.clone());
+        let (version, offer) = (version.clone(), offer.clone());
         let begun = aside(move || {
             folder.change(|slots| {
                 if slots.is_open() {
                     return None;
                 }
-                let trial = Trial {
-                    version: offer.version,
-                    begun: offer.begun,
-                    was: version,
-                    old: slots.current.clone().unwrap_or_default(),
-                    new: program.sha256,
-                    kept: serde_json::Value::Null,
-                    generation: None,
-                    since: now,
-                    waited: 0,
-                    taken: None,
-                    linked: 0,
-                    lifeless: 0,
-                    ended: None,
-                    gave_way: false,
-                    why: String::new(),
-                };
+                let old = slots.current.as_deref().unwrap_or_default();
+                let trial = Trial::of(&offer, &version, old, &program.sha256, now);
                 slots.begin(trial.clone());
                 Some(trial)
             })

@@ -17,7 +17,7 @@ use karmada_meta::{duration, time::Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Version;
+use super::{Offer, Version};
 
 /// How long a new version may take to be fetched and to start, while the hub can be reached. The old one is at work meanwhile.
 pub const START: Duration = Duration::from_secs(20 * 60);
@@ -94,6 +94,27 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// One of what is offered, which begins now in the place of what runs: its version, and where it is.
+    pub fn of(offer: &Offer, was: &Version, old: &str, new: &str, now: Time) -> Self {
+        Self {
+            version: offer.version.clone(),
+            begun: offer.begun,
+            was: was.to_string(),
+            old: old.to_owned(),
+            new: new.to_owned(),
+            kept: Value::Null,
+            generation: None,
+            since: now,
+            waited: 0,
+            taken: None,
+            linked: 0,
+            lifeless: 0,
+            ended: None,
+            gave_way: false,
+            why: String::new(),
+        }
+    }
+
     /// Reads what was kept; nothing where there was none, or nobody can say what it is.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
@@ -196,23 +217,16 @@ pub(super) mod tests {
     use super::*;
 
     pub(in super::super) fn trial() -> Trial {
-        Trial {
+        let offer = Offer {
             version: "0.6.0".into(),
             begun: "2026-11-26T01:00:00Z".parse().unwrap(),
-            was: "0.5.0".into(),
-            old: "x/karmada-agent:0.5.0".into(),
-            new: "x/karmada-agent:0.6.0".into(),
-            kept: Value::Null,
-            generation: None,
-            since: "2026-11-26T02:00:00Z".parse().unwrap(),
-            waited: 0,
-            taken: None,
-            linked: 0,
-            lifeless: 0,
-            ended: None,
-            gave_way: false,
-            why: String::new(),
-        }
+            image: String::new(),
+            programs: Vec::new(),
+            returns: false,
+            spread: 0,
+        };
+        let (old, new) = ("x/karmada-agent:0.5.0", "x/karmada-agent:0.6.0");
+        Trial::of(&offer, &"0.5.0".parse().unwrap(), old, new, "2026-11-26T02:00:00Z".parse().unwrap())
     }
 
     const STEP: Duration = Duration::from_secs(60);
