@@ -9,7 +9,7 @@
 //! ```
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::{Duration, SystemTime},
 };
 
@@ -45,6 +45,10 @@ fn id(resource: Resource, object: &Value) -> Id {
 #[derive(Default)]
 struct World {
     objects: BTreeMap<Id, Value>,
+    /// Which object has a uid.
+    uids: HashMap<String, Id>,
+    /// What an object's uid is named by as its controller.
+    owned: HashMap<String, BTreeSet<Id>>,
     dirty: BTreeSet<Id>,
     /// How long Pods take to end.
     ending: Duration,
@@ -58,48 +62,75 @@ impl World {
         if self.objects.get(&key).is_some_and(|known| revision(known) >= revision(&object)) {
             return;
         }
+        self.forget(&key);
         self.mark_owner(&object);
         self.mark_quotas(&key);
         self.dirty.insert(key.clone());
+        self.uids.insert(uid(&object).to_owned(), key.clone());
+        if let Some(owner) = plan::controller_uid(&object) {
+            self.owned.entry(owner.to_owned()).or_default().insert(key.clone());
+        }
         self.objects.insert(key, object);
     }
 
+    /// Takes an object out, and what is known by its uid and its controller's.
+    fn forget(&mut self, key: &Id) -> Option<Value> {
+        let object = self.objects.remove(key)?;
+        self.uids.remove(uid(&object));
+        if let Some(owner) = plan::controller_uid(&object)
+            && let Some(owned) = self.owned.get_mut(owner)
+        {
+            owned.remove(key);
+            if owned.is_empty() {
+                self.owned.remove(owner);
+            }
+        }
+        Some(object)
+    }
+
     fn remove(&mut self, key: &Id) {
-        if let Some(object) = self.objects.remove(key) {
+        if let Some(object) = self.forget(key) {
             self.mark_owner(&object);
             self.mark_quotas(key);
             if key.0 == Resource::Pods {
                 // Room was made on a node.
-                self.mark_where(|o, p| o == Resource::Pods && p["spec"].get("nodeName").is_none());
+                self.mark_where(Resource::Pods, |p| p["spec"].get("nodeName").is_none());
             }
         }
         self.dirty.remove(key);
     }
 
     fn mark_owner(&mut self, object: &Value) {
-        let Some(owner) = plan::controller_uid(object).map(str::to_owned) else { return };
-        self.mark_where(|_, o| uid(o) == owner);
+        if let Some(owner) = plan::controller_uid(object).and_then(|owner| self.uids.get(owner)) {
+            self.dirty.insert(owner.clone());
+        }
     }
 
     /// What a pod asks for counts in its namespace.
     fn mark_quotas(&mut self, (resource, of, _): &Id) {
         if *resource == Resource::Pods {
-            self.mark_where(|r, o| r == Resource::ResourceQuotas && namespace(o) == of);
+            self.mark_where(Resource::ResourceQuotas, |quota| namespace(quota) == of);
         }
     }
 
-    fn mark_where(&mut self, wanted: impl Fn(Resource, &Value) -> bool) {
+    fn mark_where(&mut self, resource: Resource, wanted: impl Fn(&Value) -> bool) {
         let keys: Vec<Id> =
-            self.objects.iter().filter(|((r, ..), o)| wanted(*r, o)).map(|(k, _)| k.clone()).collect();
+            self.keyed(resource).filter(|(_, object)| wanted(object)).map(|(key, _)| key.clone()).collect();
         self.dirty.extend(keys);
     }
 
+    fn keyed(&self, resource: Resource) -> impl Iterator<Item = (&Id, &Value)> {
+        let first = (resource, String::new(), String::new());
+        self.objects.range(first..).take_while(move |((of, ..), _)| *of == resource)
+    }
+
     fn all(&self, resource: Resource) -> impl Iterator<Item = &Value> {
-        self.objects.iter().filter(move |((r, ..), _)| *r == resource).map(|(_, o)| o)
+        self.keyed(resource).map(|(_, object)| object)
     }
 
     fn owned(&self, resource: Resource, owner: &Value) -> Vec<&Value> {
-        self.all(resource).filter(|o| plan::controls(owner, o)).collect()
+        let keys = self.owned.get(uid(owner)).into_iter().flatten().filter(|(of, ..)| *of == resource);
+        keys.filter_map(|key| self.objects.get(key)).filter(|object| plan::controls(owner, object)).collect()
     }
 
     /// Whether a Pod has been told to end and has not yet.
