@@ -542,7 +542,8 @@ async fn whoever_keeps_the_room_makes_it_too_much_for_nobody() {
     };
     let asker = Asker::of(&call, &seat);
     let begun = Instant::now();
-    let question = Question::new(&reach.0, &asker, &Among::All, "/api/v1/pods".to_owned(), "application/json");
+    let question =
+        Question::new(&reach.0, &asker, &Among::All, "/api/v1/pods".to_owned(), "application/json");
     let question = Question { until: begun + EACH / 4, ..question };
     let names = question.names().await.unwrap();
     let whole = all(&question, names, None).await;
