@@ -159,7 +159,7 @@ mod tests {
         for (consumers, lost, in_a_minute) in [
             (1, NEVER, 30),
             (1, ALWAYS, 33),
-            (1000, |n: usize| n % 3 > 0, 33),
+            (1000, |n: usize| !n.is_multiple_of(3), 33),
             (10_000, NEVER, 3),
             (10_000, ALWAYS, 6),
         ] {
