@@ -112,9 +112,7 @@ mod tests {
                 After::Gone(most) if from >= most => {
                     let gone =
                         json!({"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410});
-                    return Ok(Response::builder()
-                        .status(410)
-                        .body(Body::from(gone.to_string().into_bytes()))?);
+                    return Response::builder().status(410).body(Body::from(gone.to_string().into_bytes()));
                 }
                 After::Silence(most) if from >= most => std::future::pending().await,
                 _ => {}
