@@ -10,6 +10,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod join;
 mod known;
 mod listing;
+mod measured;
 pub(crate) mod origin;
 pub(crate) mod outbox;
 mod outlines;

@@ -20,15 +20,14 @@ use std::{
 use futures::FutureExt as _;
 use karmada_api::consts::extension;
 use karmada_client::{
-    Backoff, Event, Policy, Resource, Rest, Wake, WatchConfig, Watcher, latest, rest::query_value,
-    wake::Listener,
+    Backoff, Event, Policy, Resource, Rest, Wake, WatchConfig, Watcher, latest, wake::Listener,
 };
 use karmada_core::{
     links::{Budget, Matter},
     search::{
         Followed,
         telling::Telling,
-        told::{self, Answer, KEPT, LARGEST, Outgoing, Part, Report},
+        told::{self, Answer, LARGEST, Outgoing, Part, Report},
     },
 };
 use karmada_env::Env;
@@ -39,15 +38,14 @@ use karmada_member::{
 };
 use karmada_meta::object;
 use parking_lot::Mutex;
-use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 use tokio::{
     sync::{Notify, Semaphore},
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{cluster::ClusterView, outbox::Outbox, spending::Spending};
+use super::{cluster::ClusterView, measured, outbox::Outbox, spending::Spending};
 
 /// Bytes that are told at a time where they cost nothing.
 const BATCH: usize = 256 << 10;
@@ -59,8 +57,6 @@ const HEAD: usize = 1 << 10;
 const WORD: usize = 512;
 /// Changes come several at a time.
 const TOGETHER: Duration = Duration::from_secs(1);
-/// Objects that are asked for at a time where they are only counted.
-const PAGE: u32 = 100;
 /// Kinds that are listed at a time, and how long others wait for one.
 const LISTS: usize = 2;
 const LISTED: Duration = Duration::from_secs(10);
@@ -131,22 +127,6 @@ struct Line {
     doubted: bool,
     /// When it hears again of all kinds.
     next: Instant,
-}
-
-/// Some objects of a kind.
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMeta,
-    #[serde(default)]
-    items: Vec<Box<RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMeta {
-    /// What comes after them.
-    #[serde(default, rename = "continue")]
-    next: String,
 }
 
 /// While no other agent speaks for the cluster.
@@ -321,12 +301,7 @@ impl Course {
         let command = latest::Sender::new(None);
         let mut commands = command.subscribe();
         let mut turn = self.lists.acquire().await.ok();
-        let total = timeout(LISTED, self.measure(what, resource, namespace)).await;
-        // Where that takes long the hub is told of it as it comes.
-        let total = total.unwrap_or(Ok(0)).unwrap_or_else(|error| {
-            tracing::debug!(?what, %error, "the member does not tell how much there is of a kind");
-            0
-        });
+        let total = measured::at_least(&searched.member, what, &resource.collection(namespace), LISTED).await;
         let outgoing = Outgoing::new(what.clone(), &resource.plural, searched.env.uuid()).of_bytes(total);
         {
             let mut state = self.state.lock();
@@ -385,32 +360,6 @@ impl Course {
             kind.hears(health.borrow_and_update().live && !paused, searched.env.now());
             // Of what has changed, and of what is heard again or not.
             self.news.notify_one();
-        }
-    }
-
-    /// How much there is of a kind, in bytes. What is more than a hub keeps is not counted to its end.
-    async fn measure(
-        &self,
-        what: &Followed,
-        resource: &Resource,
-        namespace: Option<&str>,
-    ) -> Result<u64, String> {
-        let path = format!("{}?limit={PAGE}", resource.collection(namespace));
-        let (mut total, mut next) = (0, String::new());
-        loop {
-            let path = match next.is_empty() {
-                true => path.clone(),
-                false => format!("{path}&continue={}", query_value(&next)),
-            };
-            let page = self.searched.member.get_bytes(&path, "application/json").await;
-            let page: Page = serde_json::from_slice(&page.map_err(|error| error.to_string())?)
-                .map_err(|error| error.to_string())?;
-            let read = page.items.iter().filter_map(|item| told::essence(item.get(), what).ok());
-            total += read.map(|(named, text)| told::size(&named, &text)).sum::<usize>();
-            next = page.metadata.next;
-            if next.is_empty() || total > KEPT {
-                return Ok(u64::try_from(total).unwrap_or(u64::MAX));
-            }
         }
     }
 

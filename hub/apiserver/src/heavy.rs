@@ -11,6 +11,9 @@
 //! others wait for. A job that waits for its place and whose caller has gone never starts; one that runs is not stopped,
 //! its size is what bounds it.
 //!
+//! What watches tell is done there, too, and none of it is turned away: each watch has one such job at a time. As many of them as there
+//! are places stand among the others, however many wait.
+//!
 //! Whose jobs wait is no matter here: how many one identity may have is the gate's to say.
 
 use std::{
@@ -48,6 +51,8 @@ pub fn places(processors: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct Pool {
     places: Semaphore,
+    /// Which jobs of those that are not turned away may wait for a place.
+    turns: Semaphore,
     waiting: AtomicUsize,
     most_waiting: usize,
     /// Jobs that have run here.
@@ -64,6 +69,7 @@ impl Pool {
     pub(crate) fn new(places: usize, most_waiting: usize) -> Self {
         Self {
             places: Semaphore::new(places),
+            turns: Semaphore::new(places),
             waiting: AtomicUsize::new(0),
             most_waiting,
             done: AtomicU64::new(0),
@@ -85,6 +91,23 @@ impl Pool {
         let outcome = tokio::task::block_in_place(work);
         self.done.fetch_add(1, Ordering::Relaxed);
         drop(place);
+        Ok(outcome)
+    }
+
+    /// The same for what is not turned away, however many wait: those who ask have few of them, and all of these together do not
+    /// hold up the others.
+    ///
+    /// # Errors
+    /// When there are no places any more, which does not happen.
+    pub(crate) async fn run_patiently<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> Result<T, Status> {
+        if bytes < HEAVY || !has_threads() {
+            return Ok(work());
+        }
+        let turn = self.turns.acquire().await.map_err(Status::internal)?;
+        let place = self.places.acquire().await.map_err(Status::internal)?;
+        let outcome = tokio::task::block_in_place(work);
+        self.done.fetch_add(1, Ordering::Relaxed);
+        drop((place, turn));
         Ok(outcome)
     }
 
@@ -218,6 +241,37 @@ mod tests {
         timeout(PATIENCE, job).await.expect("in time").expect("no panic");
         assert_eq!(pool.run(HEAVY, || 2).await.ok(), Some(2));
         assert_eq!(pool.figures(), (2, 0));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_is_not_turned_away_holds_nobody_up() {
+        let pool = Arc::new(Pool::new(1, 1));
+        let (end, begun, job) = long_job(&pool);
+        begun.await.expect("it has begun");
+        let done = Arc::new(AtomicUsize::new(0));
+        let mut patient = tokio::task::JoinSet::new();
+        for _ in 0..2_000 {
+            let (pool, done) = (pool.clone(), done.clone());
+            patient.spawn(async move {
+                pool.run_patiently(HEAVY, || done.fetch_add(1, Ordering::SeqCst)).await.expect("it waits");
+            });
+        }
+        while pool.turns.available_permits() > 0 {
+            yield_now().await;
+        }
+        let (other, so_far) = (pool.clone(), done.clone());
+        let other = tokio::spawn(async move {
+            other.run(HEAVY, || so_far.load(Ordering::SeqCst)).await.expect("one may wait")
+        });
+        while pool.figures().1 == 0 {
+            yield_now().await;
+        }
+        end.send(()).expect("it waits");
+        timeout(PATIENCE, job).await.expect("in time").expect("no panic");
+        let before = timeout(PATIENCE, other).await.expect("in time").expect("no panic");
+        assert!(before <= 1, "{before} went before");
+        timeout(PATIENCE, patient.join_all()).await.expect("in time");
+        assert_eq!((done.load(Ordering::SeqCst), pool.figures()), (2_000, (2_002, 0)));
     }
 
     #[tokio::test(start_paused = true)]

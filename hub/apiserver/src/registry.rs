@@ -34,9 +34,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
 use karmada_env::Env;
 use karmada_meta::{object, status::Status, time::Time};
-use karmada_store::{Action, CommitError, Expect, Failure, Guard, Key, Op, Project as _, Purpose, Revision};
+use karmada_store::{
+    Action, CommitError, Committed, Expect, Failure, Guard, Key, Op, Project as _, Purpose, Revision,
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -471,6 +474,15 @@ impl Registry {
         op: Op,
         purpose: Purpose,
     ) -> Result<Option<Arc<Object>>, Status> {
+        let (Action::Put(value) | Action::Delete(value)) = &op.action;
+        let size = value.len();
+        let begun = self.pool.run(size, || self.begin(caller, guards, op, purpose)).await?;
+        self.conclude(caller, begun).await
+    }
+
+    /// Does what a commit takes in proportion to what is written: in one job with what makes that, so that nothing is waited for
+    /// between looking at an object and writing it. Nothing is committed yet.
+    fn begin<'a>(&'a self, caller: &Caller<'_>, guards: Vec<Guard>, op: Op, purpose: Purpose) -> Begun<'a> {
         // A hub that is full has to start, too.
         let purpose = if caller.internal { Purpose::Upkeep } else { purpose };
         let terms = quota::terms(caller.user, &op.key.resource, purpose);
@@ -483,11 +495,14 @@ impl Registry {
             };
             (verb, op.key.clone())
         });
-        let (Action::Put(value) | Action::Delete(value)) = &op.action;
-        let size = value.len();
         // What it is answered with is the last one's.
         let ops = schemas::beside(&self.store, &op).into_iter().chain([op]).collect();
-        let commit = self.pool.run(size, || self.store.commit_if(guards, ops, terms)).await?;
+        Begun { own, commit: self.store.commit_if(guards, ops, terms).boxed() }
+    }
+
+    /// Commits what has begun.
+    async fn conclude(&self, caller: &Caller<'_>, begun: Begun<'_>) -> Result<Option<Arc<Object>>, Status> {
+        let Begun { own, commit } = begun;
         match commit.await {
             Ok(mut committed) => {
                 if let Some((verb, key)) = own {
@@ -519,6 +534,13 @@ impl Registry {
             }
         }
     }
+}
+
+/// A commit that is prepared.
+struct Begun<'a> {
+    /// What is told of it.
+    own: Option<(&'static str, Key)>,
+    commit: BoxFuture<'a, Result<Committed<Header>, CommitError<Header>>>,
 }
 
 /// Whether deleting an object has begun.

@@ -102,14 +102,36 @@ pub(crate) struct Turn {
     pub(crate) pool: Arc<Pool>,
 }
 
+/// What some work reads, beyond what is copied of it.
+#[derive(Clone, Copy, Debug)]
+enum Reads {
+    /// So many bytes are unpacked or looked through. That takes no more than they are, and for no longer than a place is held.
+    Text(usize),
+    /// So many bytes become values, which take many times that.
+    Values(usize),
+}
+
+impl Reads {
+    fn bytes(self) -> usize {
+        let (Self::Text(bytes) | Self::Values(bytes)) = self;
+        bytes
+    }
+}
+
 impl Turn {
-    /// Does some work on so many bytes.
+    /// Does some work.
     ///
     /// # Errors
-    /// 429 where too much waits already.
-    async fn take(&self, bytes: usize, work: impl FnOnce()) -> Result<(), Status> {
-        let _memory = self.gate.memory(&self.guest, bytes).await?;
-        self.pool.run(bytes, work).await
+    /// 429 where too many values are made already.
+    async fn take(&self, reads: Reads, work: impl FnOnce()) -> Result<(), Status> {
+        match reads {
+            // What has happened waits: a watch that ends would be opened again, for the same.
+            Reads::Text(bytes) => self.pool.run_patiently(bytes, work).await,
+            Reads::Values(bytes) => {
+                let _memory = self.gate.memory(&self.guest, bytes).await?;
+                self.pool.run(bytes, work).await
+            }
+        }
     }
 }
 
@@ -354,11 +376,11 @@ impl Stream {
             return (out.freeze(), false);
         }
         while let Some(object) = self.initial.pop_front() {
-            let bytes = self.shown_bytes(&object, object.revision);
+            let reads = self.shown(&object, object.revision);
             let write = |stream: &mut Self, out: &mut BytesMut| {
                 stream.write(out, "ADDED", &object, object.revision, object.revision);
             };
-            if let Err(status) = self.aside(bytes, &mut out, write).await {
+            if let Err(status) = self.aside(reads, &mut out, write).await {
                 self.write_error(&mut out, &status);
                 return (out.freeze(), false);
             }
@@ -436,49 +458,56 @@ impl Stream {
     }
 
     async fn tell(&mut self, out: &mut BytesMut, event: &Event<Header>) -> Result<(), End> {
-        let bytes = self.event_bytes(event);
+        let reads = self.read_of(event);
         let write = |stream: &mut Self, out: &mut BytesMut| stream.write_event(out, event);
-        self.aside(bytes, out, write).await.map_err(|status| End::TooMuch(Box::new(status)))
+        self.aside(reads, out, write).await.map_err(|status| End::TooMuch(Box::new(status)))
     }
 
-    /// Does what reads so many bytes: in this client's turn if they are many, and lets others go before when they have become
+    /// Does what reads something: in this client's turn if they are many, and lets others go before when they have become
     /// many.
     async fn aside(
         &mut self,
-        bytes: usize,
+        reads: Reads,
         out: &mut BytesMut,
         work: impl FnOnce(&mut Self, &mut BytesMut),
     ) -> Result<(), Status> {
-        self.read += EVENT + bytes;
+        self.read += EVENT + reads.bytes();
         if self.read > AT_ONE_GO {
             self.read = 0;
             yield_now().await;
         }
         let turn = self.turn.clone();
-        turn.take(bytes, || work(self, out)).await
+        turn.take(reads, || work(self, out)).await
     }
 
-    /// What is read to show an object, beyond what is copied.
-    fn shown_bytes(&self, object: &Object, written: Revision) -> usize {
+    /// What is read to show an object.
+    fn shown(&self, object: &Object, written: Revision) -> Reads {
         match &self.view {
             View::Frames(_) | View::News(_) if self.kind.serves_as_stored(Some(written)) => {
-                object.value.made()
+                Reads::Text(object.value.made())
             }
             // It is unpacked whole, however little of it is shown.
-            View::Partial(..) => object.value.made(),
-            View::Frames(_) | View::News(_) | View::Values | View::Table(_) => object.value.len(),
+            View::Partial(..) => Reads::Text(object.value.made()),
+            View::Frames(_) | View::News(_) | View::Values | View::Table(_) => {
+                Reads::Values(object.value.len())
+            }
         }
     }
 
-    /// What is read to find out what to say of an event.
-    fn event_bytes(&self, event: &Event<Header>) -> usize {
+    /// What is read to find out what to say of an event, and to say it.
+    fn read_of(&self, event: &Event<Header>) -> Reads {
         let (entry, prev) = (&event.entry, event.prev.as_ref());
         let both = entry.value.len() + prev.map_or(0, |prev| prev.value.len());
-        let is_read = self.filter.reads_values()
-            || (matches!(self.view, View::News(_))
-                && prev.is_some()
-                && entry.header.reported.get().is_none());
-        if is_read { both } else { self.shown_bytes(entry, entry.revision) }
+        if self.filter.reads_values() {
+            return Reads::Values(both);
+        }
+        let is_compared =
+            matches!(self.view, View::News(_)) && prev.is_some() && entry.header.reported.get().is_none();
+        match self.shown(entry, entry.revision) {
+            // No more is made of the two than their members.
+            Reads::Text(_) if is_compared => Reads::Text(both),
+            reads => reads,
+        }
     }
 
     fn write_event(&mut self, out: &mut BytesMut, event: &Event<Header>) {

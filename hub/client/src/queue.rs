@@ -5,6 +5,7 @@
 //! - A key that failed comes back after its own, growing delay; others do not wait for it. There is no limit over all
 //!   keys: the link's own pace is the limit.
 //! - Keys of a higher rank come before others whose turn it is; among equals the oldest.
+//! - In a queue with lanes one key of a lane has its turn at a time, and then the oldest of another lane.
 //!
 //! Any number of workers may call [`WorkQueue::next`].
 
@@ -27,6 +28,9 @@ use crate::backoff::{Backoff, Policy};
 /// Delays of a key that fails. The longest is short: what fails on an edge usually waits for something small (a
 /// namespace, a CRD, the link), and a retry costs little.
 pub const RETRY: Policy = Policy::new(Duration::from_millis(100), Duration::from_secs(30));
+
+/// The lane of a key.
+type LaneOf<K> = fn(&K) -> &str;
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
 pub struct WorkQueue<K: Ord + Clone> {
@@ -83,9 +87,15 @@ fn times() -> Histogram {
     exponential(0.001, 4.0, 8)
 }
 
+type Turns<K> = BTreeMap<(Reverse<i32>, u64), (K, Instant)>;
+
 struct Inner<K: Ord> {
+    lane: Option<LaneOf<K>>,
     /// Keys whose turn it is, the highest rank and then the oldest first, with the time at which it came.
-    ready: BTreeMap<(Reverse<i32>, u64), (K, Instant)>,
+    ready: Turns<K>,
+    /// Those whose turn it is when another one of their lane has had its own, in the same order. A lane is there while one of
+    /// its keys is in `ready` or some worker's hands.
+    lanes: BTreeMap<String, Turns<K>>,
     /// Counts the turns.
     turn: u64,
     /// Keys of another rank than 0.
@@ -124,7 +134,27 @@ impl<K: Ord + Clone> Inner<K> {
     fn enqueue(&mut self, key: K, since: Instant) {
         let rank = self.ranks.get(&key).copied().unwrap_or_default();
         self.turn += 1;
-        self.ready.insert((Reverse(rank), self.turn), (key, since));
+        let turn = (Reverse(rank), self.turn);
+        if let Some(lane) = self.lane {
+            if let Some(waiting) = self.lanes.get_mut(lane(&key)) {
+                waiting.insert(turn, (key, since));
+                return;
+            }
+            self.lanes.insert(lane(&key).to_owned(), BTreeMap::new());
+        }
+        self.ready.insert(turn, (key, since));
+    }
+
+    /// A key is in nobody's hands any more: the next one of its lane comes behind those of the others.
+    fn leave(&mut self, key: &K) {
+        let Some(lane) = self.lane.map(|lane| lane(key)) else { return };
+        match self.lanes.get_mut(lane).and_then(BTreeMap::pop_first) {
+            None => drop(self.lanes.remove(lane)),
+            Some(((rank, _), next)) => {
+                self.turn += 1;
+                self.ready.insert((rank, self.turn), next);
+            }
+        }
     }
 
     fn add_at(&mut self, key: K, at: Instant) {
@@ -163,8 +193,19 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// An empty queue with delays of the caller's.
     pub fn with_policy(env: Env, policy: Policy) -> Self {
+        Self::build(env, policy, None)
+    }
+
+    /// An empty queue with the usual delays, and with lanes.
+    pub fn with_lanes(env: Env, lane: fn(&K) -> &str) -> Self {
+        Self::build(env, RETRY, Some(lane))
+    }
+
+    fn build(env: Env, policy: Policy, lane: Option<LaneOf<K>>) -> Self {
         let inner = Inner {
+            lane,
             ready: BTreeMap::new(),
+            lanes: BTreeMap::new(),
             turn: 0,
             ranks: BTreeMap::new(),
             dirty: BTreeSet::new(),
@@ -262,7 +303,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
     pub fn figures(&self) -> QueueFigures {
         let inner = self.shared.inner.lock();
         QueueFigures {
-            depth: inner.ready.len(),
+            depth: inner.ready.len() + inner.lanes.values().map(BTreeMap::len).sum::<usize>(),
             delayed: inner.delayed.len(),
             working: inner.working.values().map(Instant::elapsed).collect(),
             adds: inner.adds,
@@ -370,8 +411,12 @@ impl<K: Ord + Clone> Drop for Item<K> {
         if let Some(begun) = inner.working.remove(&self.key) {
             self.queue.shared.worked.observe(now.saturating_duration_since(begun).as_secs_f64());
         }
-        if inner.dirty.contains(&self.key) {
+        let is_dirty = inner.dirty.contains(&self.key);
+        if is_dirty {
             inner.enqueue(self.key.clone(), now);
+        }
+        inner.leave(&self.key);
+        if is_dirty || !inner.ready.is_empty() {
             drop(inner);
             self.queue.shared.changed.notify_one();
         }
@@ -423,6 +468,35 @@ mod tests {
             order.push(key);
         }
         assert_eq!(order, ["b", "d", "c", "e", "a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_of_a_lane_is_worked_on_at_a_time_and_lanes_take_turns() {
+        let queue: WorkQueue<&'static str> =
+            WorkQueue::with_lanes(Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), 5), |key| &key[..1]);
+        for key in ["a1", "a2", "a3", "b1", "b2", "c1"] {
+            queue.add(key);
+        }
+        queue.rank(&"a4", 1);
+        queue.add("a4");
+        assert_eq!((queue.len(), queue.figures().depth), (7, 7));
+        let mut held = Vec::new();
+        while let Ok(item) = timeout(Duration::from_millis(1), queue.next()).await {
+            held.push(item.unwrap());
+        }
+        assert_eq!(held.iter().map(|item| **item).collect::<Vec<_>>(), ["a1", "b1", "c1"]);
+        // What comes again in the meantime waits behind the others of its lane.
+        queue.add("a1");
+        queue.add("b3");
+        drop(held);
+        let mut order = Vec::new();
+        while let Some(key) = soon(&queue).await {
+            order.push(key);
+        }
+        assert_eq!(order, ["a4", "b2", "a2", "b3", "a3", "a1"]);
+        assert!(queue.is_empty() && queue.shared.inner.lock().lanes.is_empty());
+        queue.add("a1");
+        assert_eq!(soon(&queue).await, Some("a1"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -483,3 +483,106 @@ async fn a_cluster_does_not_tell_at_any_length() {
     world.becomes("it says so", &MULTI_CLUSTER_SERVICES, "default", "web", large).await;
     world.stop().await;
 }
+
+/// Of a slice that changes without end consumers hear now and then, whatever its agent's own pace is. Nobody else waits for that.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_never_rests_is_brought_in_its_turn() {
+    let (world, one, two, three) = three().await;
+    world.create(&SERVICES, service()).await;
+    world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1", "m2"], &["m3"])).await;
+    for provider in ["karmada-es-m1", "karmada-es-m2"] {
+        world.until("a marker", || async { world.get(&WORKS, provider, &marker()).await }).await;
+    }
+    tell(&one, &slice("web-1", &["10.0.0.1"])).await.expect("told");
+    tell(&two, &slice("web-1", &["10.0.1.1"])).await.expect("told");
+    is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 1)]).await;
+    sleep(Duration::from_secs(60)).await;
+    let at = multi::dispatched_work("default", "m1-web-1");
+    let writes = async || {
+        let work = world.get(&WORKS, "karmada-es-m3", &at).await.expect("it is there");
+        object::generation(&work)
+    };
+    let before = writes().await;
+    for n in 0..60 * 20 {
+        let address = format!("10.0.{}.{}", n / 250, n % 250);
+        match tell(&one, &slice("web-1", &[&address])).await {
+            Err(error) if !error.is_conflict() => panic!("{error}"),
+            _ => {}
+        }
+        if n == 600 {
+            tell(&two, &slice("web-1", &["10.0.1.1", "10.0.1.2"])).await.expect("told");
+        }
+        if n == 640 {
+            let other = brought(&three).await.into_iter().find(|(name, _)| name == "m2-web-1");
+            assert_eq!(other, Some(("m2-web-1".to_owned(), 2)), "within two seconds");
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    let all = writes().await - before;
+    assert!((25..=34).contains(&all), "{all} writes to a consumer in a minute");
+    // What it told last is not lost, and it is not held up when it is taken back.
+    let last = || async {
+        let work = world.get(&WORKS, "karmada-es-m3", &at).await?;
+        (slices::ready(&work["spec"]["workload"]["manifests"][0]).contains("10.0.4.199")).then_some(())
+    };
+    world.until("the last one", last).await;
+    tell(&one, &slice("web-1", &["10.0.0.1", "10.0.4.199"])).await.expect("told");
+    let told = WORKS.object(Some("karmada-es-m1"), &slices::work_name("default", "web-1"));
+    one.rest.delete(&told, &json!({})).await.expect("deleted");
+    sleep(Duration::from_millis(200)).await;
+    assert!(brought(&three).await.iter().all(|(name, _)| name != "m1-web-1"), "it is taken back");
+    world.stop().await;
+}
+
+/// A pass over very many consumers takes several turns, and leaves none of them out.
+#[tokio::test(start_paused = true)]
+async fn a_slice_comes_to_very_many_consumers() {
+    const MANY: usize = 300;
+    let world = World::start().await;
+    let one = world.join("m1", json!({})).await;
+    let name = |n: usize| format!("edge-{n:03}");
+    for n in 0..MANY {
+        let cluster = json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name(n)},
+            "spec": {"syncMode": "Pull", "id": name(n)},
+        });
+        world.create(&CLUSTERS, cluster).await;
+    }
+    world.create(&SERVICES, service()).await;
+    world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1"], &[])).await;
+    world.until("a marker", || async { world.get(&WORKS, "karmada-es-m1", &marker()).await }).await;
+    let at = multi::dispatched_work("default", "m1-web-1");
+    let have = async |ready: Option<usize>| {
+        for n in 0..MANY {
+            let work = world.get(&WORKS, &format!("karmada-es-{}", name(n)), &at).await;
+            let work = work.filter(|work| object::deletion_timestamp(work).is_none());
+            if work.map(|work| slices::ready(&work["spec"]["workload"]["manifests"][0]).len()) != ready {
+                return None;
+            }
+        }
+        Some(())
+    };
+    for addresses in [&["10.0.0.1", "10.0.0.2"][..], &["10.0.0.1"], &["10.0.0.1", "10.0.0.2", "10.0.0.3"]] {
+        tell(&one, &slice("web-1", addresses)).await.expect("told");
+        world.until("all have it", || have(Some(addresses.len()))).await;
+        sleep(Duration::from_secs(10)).await;
+    }
+    // Whoever is changed behind its back gets it back.
+    for cluster in ["edge-000", "edge-299"] {
+        let work = WORKS.object(Some(&format!("karmada-es-{cluster}")), &at);
+        let mut live = world.get(&WORKS, &format!("karmada-es-{cluster}"), &at).await.expect("it is there");
+        live["spec"]["workload"]["manifests"][0]["endpoints"] = json!([]);
+        world.rest.put(&work, &live).await.expect("written");
+    }
+    world.until("all have it again", || have(Some(3))).await;
+    let told = WORKS.object(Some("karmada-es-m1"), &slices::work_name("default", "web-1"));
+    one.rest.delete(&told, &json!({})).await.expect("deleted");
+    world.until("nobody has it", || have(None)).await;
+    world
+        .until("it is gone", || async {
+            let work = world.get(&WORKS, "karmada-es-m1", &slices::work_name("default", "web-1")).await;
+            work.is_none().then_some(())
+        })
+        .await;
+    world.stop().await;
+}

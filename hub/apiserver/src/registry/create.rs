@@ -174,20 +174,24 @@ impl Registry {
         if let Some(there) = self.store.get(&key) {
             return Err(taken(kind, &name, &there));
         }
+        let commit = |value: &Bytes| {
+            let guards = self.check_open(&target)?.into_iter().chain(kind.guard()).collect();
+            let put = Op::put(key.clone(), Expect::Absent, value.clone());
+            Ok::<_, Status>(self.begin(caller, guards, put, Purpose::Growth))
+        };
         let encode = || {
             kind.shape.settle(&mut object);
-            Self::encode(kind, object)
+            let value = Self::encode(kind, object);
+            let begun = (!options.dry_run).then(|| commit(&value)).transpose()?;
+            Ok::<_, Status>((value, begun))
         };
-        let value = self.pool.run(caller.weight(), encode).await?;
-        if options.dry_run {
+        let (value, begun) = self.pool.run(caller.weight(), encode).await??;
+        let Some(mut begun) = begun else {
             let shown = self.made(&target, value, None);
             return Ok(Inserted::Written(Written { shown, created: true }));
-        }
+        };
         loop {
-            let mut guards = self.check_open(&target)?;
-            guards.extend(kind.guard());
-            let put = Op::put(key.clone(), Expect::Absent, value.clone());
-            if let Some(stored) = self.commit_if(caller, guards, put, Purpose::Growth).await? {
+            if let Some(stored) = self.conclude(caller, begun).await? {
                 let shown = super::Shown::Stored(stored);
                 return Ok(Inserted::Written(Written { shown, created: true }));
             }
@@ -198,6 +202,7 @@ impl Registry {
             if !self.is_current(kind) {
                 return Ok(Inserted::Outdated(value));
             }
+            begun = self.pool.run(value.len(), || commit(&value)).await??;
         }
     }
 

@@ -11,7 +11,7 @@ use karmada_store::{Expect, Guard, Op, Purpose};
 use serde_json::{Map, Value};
 
 use super::{
-    Caller, Registry, Shown, Target, Written, escalation, is_deleting, metadata, parse_version,
+    Begun, Caller, Registry, Shown, Target, Written, escalation, is_deleting, metadata, parse_version,
     renewal::is_renewal, rules,
 };
 use crate::{
@@ -23,6 +23,12 @@ use crate::{
     storage::Object,
     webhooks::{Attempt, Options},
 };
+
+/// So often a change is worked out anew because somebody else was faster. Whoever is unlucky that often meets others who write without
+/// end, and each round is work on the whole object.
+const ROUNDS: u32 = 16;
+/// After so many seconds it is worth trying again.
+const AGAIN: u32 = 1;
 
 /// How a change treats an object that is not there, or not the one meant.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +73,7 @@ impl Registry {
     /// Changes an object as `produce` says, until nobody else comes between.
     ///
     /// # Errors
-    /// As [`Registry::update`], and what `produce` says.
+    /// As [`Registry::update`], and what `produce` says; 429 when others always were faster.
     pub async fn modify(
         &self,
         caller: &Caller<'_>,
@@ -77,7 +83,7 @@ impl Registry {
         produce: &mut Produce<'_>,
     ) -> Result<Written, Status> {
         let (key, sent) = (target.key(), caller.weight());
-        loop {
+        for _ in 0..ROUNDS {
             let Some(live) = self.store.get(&key) else {
                 if !how.may_create {
                     return Err(target.not_found());
@@ -102,6 +108,10 @@ impl Registry {
                 None => return Err(Status::conflict(&target.kind.group_resource(), target.name, MODIFIED)),
             }
         }
+        let (resource, name) = (target.kind.group_resource(), target.name);
+        let why =
+            format!("{resource} {name:?} is being changed by others all the time, please try again later.");
+        Err(Status::too_many_requests(&why, AGAIN))
     }
 
     /// A change of an object that is not there.
@@ -200,41 +210,54 @@ impl Registry {
             kind.shape.settle(&mut new);
             karmada_smd::keep_times(old, &mut new);
             if new == *old {
-                return None;
+                return Made::Same;
             }
             let gone = is_deleting(old)
                 && object::finalizers(&new).is_empty()
                 && object::meta(old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
                 && !kind.shape.holds_deletion(&new);
             let renewal = is_renewal(kind, old, &new);
-            Some((gone, renewal, Self::encode(kind, new)))
+            let value = Self::encode(kind, new);
+            let at = Expect::At(live.revision);
+            if attempt.options.dry_run() {
+                return Made::Shown(self.made(target, value, Some(live.revision)));
+            }
+            if gone {
+                // The client is shown what it made of the object, watchers the last state that was stored.
+                let shown = self.made(target, value, Some(live.revision));
+                let delete = Op::delete(live.key.clone(), at, live.value.get());
+                let begun = self.begin(caller, how.guards.clone(), delete, Purpose::Upkeep);
+                return Made::Begun(begun, Some(shown));
+            }
+            // Status, and whatever leads to the end of what is being deleted, go on when there is no room left.
+            let upkeep = !matches!(target.subresource, "" | "scale") || is_deleting(old);
+            let purpose = if upkeep { Purpose::Upkeep } else { Purpose::Growth };
+            let put = Op::put(live.key.clone(), at, value);
+            // It will be repeated within seconds.
+            let put = if renewal { put.relaxed() } else { put };
+            // By another schema it might be judged, pruned and defaulted otherwise.
+            let guards = how.guards.iter().cloned().chain(kind.guard()).collect();
+            Made::Begun(self.begin(caller, guards, put, purpose), None)
         };
-        let Some((gone, renewal, value)) = self.pool.run(caller.weight(), finish).await? else {
-            return Ok(Some(Written { shown: Shown::Stored(live.clone()), created: false }));
+        let shown = match self.pool.run(caller.weight(), finish).await? {
+            Made::Same => Some(Shown::Stored(live.clone())),
+            Made::Shown(shown) => Some(shown),
+            Made::Begun(begun, last) => {
+                self.conclude(caller, begun).await?.map(|stored| last.unwrap_or(Shown::Stored(stored)))
+            }
         };
-        if attempt.options.dry_run() {
-            let shown = self.made(target, value, Some(live.revision));
-            return Ok(Some(Written { shown, created: false }));
-        }
-        let at = Expect::At(live.revision);
-        if gone {
-            // The client is shown what it made of the object, watchers the last state that was stored.
-            let shown = self.made(target, value, Some(live.revision));
-            let delete = Op::delete(live.key.clone(), at, live.value.get());
-            let deleted = self.commit_if(caller, how.guards.clone(), delete, Purpose::Upkeep).await?;
-            return Ok(deleted.map(|_| Written { shown, created: false }));
-        }
-        // Status, and whatever leads to the end of what is being deleted, go on when there is no room left.
-        let upkeep = !matches!(target.subresource, "" | "scale") || is_deleting(old);
-        let purpose = if upkeep { Purpose::Upkeep } else { Purpose::Growth };
-        let put = Op::put(live.key.clone(), at, value);
-        // It will be repeated within seconds.
-        let put = if renewal { put.relaxed() } else { put };
-        // By another schema it might be judged, pruned and defaulted otherwise.
-        let guards = how.guards.iter().cloned().chain(kind.guard()).collect();
-        let stored = self.commit_if(caller, guards, put, purpose).await?;
-        Ok(stored.map(|stored| Written { shown: Shown::Stored(stored), created: false }))
+        Ok(shown.map(|shown| Written { shown, created: false }))
     }
+}
+
+/// What is to be written in place of an object.
+enum Made<'a> {
+    /// Nothing: it is as it was.
+    Same,
+    /// Nothing, but this is shown.
+    Shown(Shown),
+    /// This; the client is shown what is stored then, or this.
+    Begun(Begun<'a>, Option<Shown>),
 }
 
 /// Brings a changed object to what may be stored in place of `old`, and says what is wrong with it.

@@ -35,34 +35,41 @@ impl Registry {
         guards: Vec<Guard>,
         changes: Vec<Change>,
     ) -> Result<bool, Status> {
-        let now = self.now();
-        let (mut told, mut ops) = (Vec::new(), Vec::new());
-        for Change { kind, live, mut new, subresource } in changes {
-            let Some(live) = live else {
-                let key = storage::key_of(&kind.storage, object::namespace(&new), object::name(&new));
-                self.prepare_create(&kind, &mut new);
-                let new = fields::update(&kind, None, &new, manager, subresource, &now);
-                told.push((key.clone(), "create", subresource));
-                ops.push(Op::put(key, Expect::Absent, Self::encode(&kind, new)));
-                continue;
-            };
-            let old = self.value_of(&kind, &live);
-            if &*kind.storage == certificates::STORAGE && subresource == "status" {
-                let approved = |object: &Value| {
-                    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-                    conditions.into_iter().flatten().any(|condition| condition["type"] == "Approved")
+        // What is new is not known by its size; it is about an object that is there.
+        let size =
+            changes.iter().filter_map(|change| change.live.as_ref()).map(|live| live.value.len()).sum();
+        let prepare = || {
+            let now = self.now();
+            let (mut told, mut ops) = (Vec::new(), Vec::new());
+            for Change { kind, live, mut new, subresource } in changes {
+                let Some(live) = live else {
+                    let key = storage::key_of(&kind.storage, object::namespace(&new), object::name(&new));
+                    self.prepare_create(&kind, &mut new);
+                    let new = fields::update(&kind, None, &new, manager, subresource, &now);
+                    told.push((key.clone(), "create", subresource));
+                    ops.push(Op::put(key, Expect::Absent, Self::encode(&kind, new)));
+                    continue;
                 };
-                // As kube-controller-manager would: one thing after the other.
-                if approved(&new) && !approved(&old) {
-                    told.push((live.key.clone(), "update", "approval"));
+                let old = self.value_of(&kind, &live);
+                if &*kind.storage == certificates::STORAGE && subresource == "status" {
+                    let approved = |object: &Value| {
+                        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+                        conditions.into_iter().flatten().any(|condition| condition["type"] == "Approved")
+                    };
+                    // As kube-controller-manager would: one thing after the other.
+                    if approved(&new) && !approved(&old) {
+                        told.push((live.key.clone(), "update", "approval"));
+                    }
                 }
+                told.push((live.key.clone(), "update", subresource));
+                let new = fields::update(&kind, Some(&old), &new, manager, subresource, &now);
+                ops.push(Op::put(live.key.clone(), Expect::At(live.revision), Self::encode(&kind, new)));
             }
-            told.push((live.key.clone(), "update", subresource));
-            let new = fields::update(&kind, Some(&old), &new, manager, subresource, &now);
-            ops.push(Op::put(live.key.clone(), Expect::At(live.revision), Self::encode(&kind, new)));
-        }
-        let terms = quota::terms(user, "", Purpose::Upkeep);
-        match self.store.commit_if(guards, ops, terms).await {
+            let terms = quota::terms(user, "", Purpose::Upkeep);
+            (told, self.store.commit_if(guards, ops, terms))
+        };
+        let (told, commit) = self.pool.run_patiently(size, prepare).await?;
+        match commit.await {
             Ok(committed) => {
                 for (key, verb, subresource) in told {
                     self.tell(user, manager, verb, &key, subresource);

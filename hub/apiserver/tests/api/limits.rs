@@ -445,7 +445,7 @@ async fn selectors_have_so_many_requirements() {
 
 /// Everybody may do everything, and is counted.
 #[derive(Debug)]
-struct Anything;
+pub(crate) struct Anything;
 
 impl Authorizer for Anything {
     fn authorize(&self, _: &Attributes<'_>) -> Decision {

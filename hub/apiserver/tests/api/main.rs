@@ -41,7 +41,7 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use karmada_apiserver::{
     ApiServer, Registration,
-    admission::AdmitAll,
+    admission::{Admission, AdmitAll},
     authn::UserInfo,
     authz::{Authorization, Authorizer},
     limits::Limits,
@@ -94,15 +94,20 @@ impl Server {
     }
 
     async fn with(store: ApiStore, clock: ManualClock, limits: Limits, authorizer: Authorization) -> Self {
+        Self::admitting(store, clock, limits, authorizer, Arc::new(AdmitAll)).await
+    }
+
+    async fn admitting(
+        store: ApiStore,
+        clock: ManualClock,
+        limits: Limits,
+        authorizer: Authorization,
+        admission: Arc<dyn Admission>,
+    ) -> Self {
         let env = Env::seeded(clock.clone(), 7);
         let shutdown = CancellationToken::new();
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds: Vec::new(),
-            admission: Arc::new(AdmitAll),
-            authorizer,
-            derived: Vec::new(),
-        };
+        let registration =
+            Registration { kinds: Vec::new(), crds: Vec::new(), admission, authorizer, derived: Vec::new() };
         let api = ApiServer::with_limits(store, env, registration, limits, shutdown.clone());
         api.start().await;
         Self { api, clock, shutdown }

@@ -1,10 +1,28 @@
 //! Creating, reading, changing.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::SystemTime,
+};
+
 use axum::body::Body;
+use futures::FutureExt as _;
 use http::Request;
 use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use karmada_apiserver::authn::UserInfo;
+use karmada_apiserver::{
+    admission::{Admission, AdmissionRequest, Operation},
+    authn::UserInfo,
+    authz::Authorization,
+    limits::Limits,
+    open_store,
+};
+use karmada_env::{Env, ManualClock};
+use karmada_meta::status::Status;
+use karmada_store::{Expect, Key, Op, engine::memory::Memory};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -228,4 +246,45 @@ async fn a_writer_that_asks_for_the_least_gets_the_revision_alone() {
     assert_eq!((least, &stored["data"]["k"]), (want, &json!("2")));
     assert_eq!(send(partial, "return=representation").await["metadata"]["name"], "a");
     assert_eq!(send("application/json", "return=minimal").await["data"]["k"], "2", "an object is an object");
+}
+
+/// Writes a ConfigMap whenever somebody is about to, so many times.
+#[derive(Debug)]
+struct Rival(AtomicUsize);
+
+impl Admission for Rival {
+    fn admit(&self, request: &AdmissionRequest<'_>, _: &mut Value) -> Result<Vec<String>, Status> {
+        let is_left = |left: usize| left.checked_sub(1);
+        if request.operation == Operation::Update
+            && request.name == "a"
+            && self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_left).is_ok()
+        {
+            let key = Key::new("core/configmaps", "default", "a");
+            let live = request.store.get(&key).unwrap();
+            let put = Op::put(key, Expect::At(live.revision), live.value.get());
+            let mut commit = std::pin::pin!(request.store.commit(vec![put]));
+            while commit.as_mut().now_or_never().is_none_or(|done| done.is_err()) {}
+        }
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_always_too_late_is_told_so() {
+    for (others, code, left) in [(15, 200, 0), (100, 429, 84)] {
+        let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+        let store = open_store(Memory::new(), &Env::seeded(clock.clone(), 7)).unwrap();
+        let rival = Arc::new(Rival(AtomicUsize::new(0)));
+        let (limits, roles) = (Limits::default(), Authorization::Roles);
+        let server = Server::admitting(store, clock, limits, roles, rival.clone()).await;
+        assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 201);
+        rival.0.store(others, Ordering::SeqCst);
+        let changed = server.patch(&format!("{MAPS}/a"), "merge", json!({"data": {"k": "w"}})).await;
+        assert_eq!((changed.code, rival.0.load(Ordering::SeqCst)), (code, left), "{changed:?}");
+        if code == 429 {
+            assert_eq!(changed.body["details"]["retryAfterSeconds"], 1);
+            let message = changed.body["message"].as_str().unwrap();
+            assert!(message.contains("configmaps \"a\" is being changed by others"), "{message}");
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! Watches.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
+use karmada_apiserver::authn::UserInfo;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -204,4 +207,38 @@ async fn what_a_watch_begins_with_is_looked_for_beside_everybodys_work() {
     let query = format!("watch=1&labelSelector={selector}&resourceVersion={version}");
     let _events = server.watch(&format!("{MAPS}?{query}")).await;
     assert_eq!(server.done_aside().await - before, 0.0, "there is nothing to look for");
+}
+
+/// After a cut many agents go on at once where they were, and each has missed something large.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_watches_of_large_objects_wait_for_each_other() {
+    const MANY: usize = 200;
+    let server = Arc::new(Server::judged(Arc::new(crate::limits::Anything)).await);
+    let large = json!({"k": "x".repeat(64 << 10)});
+    for n in 0..MANY {
+        let mut map = config_map(&format!("m{n}"));
+        map["data"] = large.clone();
+        assert_eq!(server.call("POST", MAPS, map).await.code, 201);
+    }
+    let version = server.get(&format!("{MAPS}?limit=1")).await.body["metadata"]["resourceVersion"].clone();
+    for n in 0..MANY {
+        let changed = server.patch(&format!("{MAPS}/m{n}"), "merge", json!({"data": {"l": "y"}})).await;
+        assert_eq!(changed.code, 200);
+    }
+    let version = version.as_str().unwrap();
+    let mut watches = tokio::task::JoinSet::new();
+    for n in 0..MANY {
+        let path = format!("{MAPS}?watch=1&resourceVersion={version}&fieldSelector=metadata.name%3Dm{n}");
+        let accept = "application/json;as=News;g=hub.karmada.io;v=v1alpha1,application/json";
+        let mut request = Request::builder().uri(path).header("accept", accept).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(UserInfo::new("agent", ["g"]));
+        let answer = server.api.service().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let mut events = Events { body: answer.into_body(), buffer: Vec::new() };
+        watches.spawn(async move {
+            let (kind, object) = events.next().await.unwrap();
+            assert_eq!(kind, "MODIFIED", "{}", object["message"]);
+        });
+    }
+    watches.join_all().await;
 }

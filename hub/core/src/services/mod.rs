@@ -15,6 +15,7 @@
 //! Names, labels and finalizers are Karmada's: a stock agent collects for a hub of ours, and ours for a stock one.
 
 pub mod collect;
+pub mod dispatch;
 pub mod import;
 pub mod multi;
 pub mod room;

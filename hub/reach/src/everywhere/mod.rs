@@ -108,6 +108,8 @@ struct Question<'a> {
     kept: Mutex<copies::Kept>,
     /// The first cluster for which there was no room on a page: none behind it is asked any more.
     full: Mutex<Option<String>>,
+    /// When no answer is waited for any more, however often some are asked.
+    until: Instant,
 }
 
 impl<'a> Question<'a> {
@@ -121,7 +123,8 @@ impl<'a> Question<'a> {
     ) -> Self {
         let (other, query, stands) = (None, String::new(), false);
         let (kept, full) = (Mutex::default(), Mutex::default());
-        Self { shared, asker, among, path, other, query, accept, stands, kept, full }
+        let until = Instant::now() + WHOLE;
+        Self { shared, asker, among, path, other, query, accept, stands, kept, full, until }
     }
 }
 
@@ -279,6 +282,14 @@ impl Portions {
         self.silent.sort_by(|(a, _), (b, _)| a.cmp(b));
     }
 
+    /// Those for whom there was no room are not asked again.
+    fn give_up(&mut self, left: impl Iterator<Item = String>) {
+        let why = format!("there was no room for it while others were read, within {} s", WHOLE.as_secs());
+        self.silent.retain(|(_, missing)| !matches!(missing, Missing::Left));
+        self.silent.extend(left.map(|name| (name, Missing::Unheard(why.clone()))));
+        self.silent.sort_by(|(a, _), (b, _)| a.cmp(b));
+    }
+
     /// Those of clusters before this one.
     fn before(&mut self, first: &str) {
         let is_before = |name: &str| name < first;
@@ -321,7 +332,6 @@ async fn portions(
     }
     let (room, clusters) = (|| Arc::new(Semaphore::new(shared.room.each())), names.len());
     let mut silent = Silent::new();
-    let until = Instant::now() + WHOLE;
     loop {
         let mut portions = some(&question, names.clone(), (&room(), clusters, true), decoded).await?;
         portions.form.clone_from(&page.form);
@@ -340,7 +350,7 @@ async fn portions(
         portions.form.clone_from(&page.form);
         silent.append(&mut portions.silent);
         names.retain(|name| *name > alone);
-        if !portions.all.is_empty() || names.is_empty() || until <= Instant::now() {
+        if !portions.all.is_empty() || names.is_empty() || question.until <= Instant::now() {
             (portions.silent, portions.next) = (silent, names.into_iter().next());
             return Ok(portions);
         }
@@ -348,20 +358,23 @@ async fn portions(
 }
 
 /// The same of all at once. Some may answer what is of no use, and only take room while it is read: so those for whom there was none
-/// are asked again. Where there is none for the first of them alone, it is too much.
+/// are asked again. Where there is none for the first of them alone, it is too much. Whoever still has none in the end is missing:
+/// those who keep the room until then with what is of no use take nothing else.
 async fn all(
     question: &Question<'_>,
     names: Vec<String>,
     decoded: Option<&Decoded>,
 ) -> Result<Portions, Status> {
     let (room, clusters) = (&Arc::new(Semaphore::new(question.shared.room.each())), names.len());
-    let until = Instant::now() + WHOLE;
     let mut whole = some(question, names, (room, clusters, true), decoded).await?;
     while let Some(first) = whole.left.pop_first() {
         let others = std::mem::take(&mut whole.left);
+        if question.until <= Instant::now() {
+            whole.give_up(others.into_iter().chain([first]));
+            break;
+        }
         whole.and(some(question, vec![first], (room, clusters, false), decoded).await?);
-        let keeps = until <= Instant::now();
-        whole.and(some(question, others.into_iter().collect(), (room, clusters, !keeps), decoded).await?);
+        whole.and(some(question, others.into_iter().collect(), (room, clusters, true), decoded).await?);
     }
     Ok(whole)
 }
@@ -625,7 +638,7 @@ impl Question<'_> {
         T: Send,
         F: Future<Output = Result<T, Missing>> + Send,
     {
-        let until = Instant::now() + WHOLE;
+        let until = self.until;
         let (mut found, mut silent) = (Vec::new(), Vec::new());
         let mut left: BTreeSet<String> = names.iter().cloned().collect();
         let asking = stream::iter(names).map(|name| self.one(name, read).boxed());

@@ -512,6 +512,49 @@ async fn rubbish_does_not_make_what_others_answer_too_much() {
     }
 }
 
+/// However many of them there are, and however long they take: the rest is answered in time.
+#[tokio::test]
+async fn whoever_keeps_the_room_makes_it_too_much_for_nobody() {
+    let log = Log::default();
+    let mut members = BTreeMap::new();
+    // They end never.
+    for name in ["a", "b", "c", "d", "e"] {
+        let address = serve(move |_| {
+            let rubbish = stream::once(async { Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 2 << 10])) });
+            Box::pin(ready(Response::new(Body::from_stream(rubbish.chain(stream::pending())))))
+        })
+        .await;
+        members.insert(name, format!("http://{address}"));
+    }
+    members.insert("0", member("0", Some(&["web"]), &log).await);
+    let mut reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
+    Arc::get_mut(&mut reach.0).unwrap().room = Room::of(100, 9);
+    let seat = reach.0.room.seat("jane").unwrap();
+    let call = Call {
+        user: UserInfo::new("jane", ["dev"]),
+        asked_by: "jane".to_owned(),
+        name: ALL.to_owned(),
+        path: String::new(),
+        request: request("GET", "/"),
+        audit_id: "id-1".to_owned(),
+        held: Arc::new(()),
+        ends: Box::pin(std::future::pending()),
+    };
+    let asker = Asker::of(&call, &seat);
+    let begun = Instant::now();
+    let question =
+        Question::new(&reach.0, &asker, &Among::All, "/api/v1/pods".to_owned(), "application/json");
+    let question = Question { until: begun + EACH / 4, ..question };
+    let names = question.names().await.unwrap();
+    let whole = all(&question, names, None).await;
+    let whole = whole.unwrap_or_else(|status| panic!("{}", status.message));
+    assert!(begun.elapsed() < EACH, "{:?}", begun.elapsed());
+    assert_eq!(whole.all.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["0"]);
+    let missing: Vec<&str> = whole.silent.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(missing, ["a", "b", "c", "d", "e"]);
+    assert!(whole.silent.iter().all(|(_, missing)| matches!(missing, Missing::Unheard(_))));
+}
+
 #[tokio::test]
 async fn a_page_that_is_full_asks_nobody_beyond() {
     let log = Log::default();

@@ -9,7 +9,7 @@ use karmada_api::consts::{component, event, finalizer, label};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     names,
-    services::{MULTICLUSTER, SERVICE_EXPORT, ServiceName, slices},
+    services::{MULTICLUSTER, SERVICE_EXPORT, SERVICE_IMPORT, ServiceName, slices},
 };
 use karmada_meta::object;
 use karmada_objects::{
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{Context, Next, work},
+    paces::{self, Paces},
     rooms::Rooms,
     said::Said,
 };
@@ -38,6 +39,7 @@ pub(crate) struct Exports {
     rooms: Arc<Rooms>,
     /// Works, by their keys, also such as are gone.
     queue: WorkQueue<Key>,
+    paces: Paces,
     said: Said,
 }
 
@@ -52,7 +54,7 @@ fn exports(head: &BindingHead) -> Option<ServiceName> {
 impl Exports {
     /// A controller that hears the context's Works, bindings and slices from now on.
     pub(crate) fn new(context: &Arc<Context>, rooms: &Arc<Rooms>) -> Self {
-        let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
+        let queue: WorkQueue<Key> = WorkQueue::with_lanes(context.env.clone(), |key: &Key| &key.namespace);
         context.figures.queue("endpointslice", &queue);
         let told = queue.clone();
         context.known.works.listen(move |change| {
@@ -79,7 +81,8 @@ impl Exports {
         context.known.imported.listen(move |change| made.add(change.last().work.clone()));
         let again = queue.clone();
         context.resync.tell(&context.known.imported, move |_, head| again.add(head.work.clone()));
-        Self { context: context.clone(), rooms: rooms.clone(), queue, said: Said::default() }
+        let paces = Paces::new(context.env.clone());
+        Self { context: context.clone(), rooms: rooms.clone(), queue, paces, said: Said::default() }
     }
 
     /// Runs until told to stop.
@@ -171,11 +174,14 @@ impl Exports {
         for (slice, head) in made.iter().filter(|(slice, _)| !names.contains(slice.name.as_str())) {
             objects.delete_uid(&ENDPOINT_SLICES, slice, &head.uid).await?;
         }
+        let Some(work) = live else { return Ok(Next::Done) };
         let mut next = Next::Done;
-        for slice in &wanted {
-            next = next_of(next, self.make(&key, slice).await?);
+        if wanted.is_empty() {
+            self.paces.take_back(&key);
         }
-        let Some(work) = live else { return Ok(next) };
+        for slice in &wanted {
+            next = next_of(next, self.make(&work, slice).await?);
+        }
         let done = wanted.is_empty()
             && (object::deletion_timestamp(&work).is_some() || !slices::asked(&work).export);
         if done && object::finalizers(&work).contains(&finalizer::ENDPOINT_SLICE) {
@@ -189,11 +195,26 @@ impl Exports {
         Ok(next)
     }
 
-    /// Makes a slice what it should be.
-    async fn make(&self, work: &Key, wanted: &Value) -> Result<Next, Error> {
+    /// How many clusters import what a Work exports.
+    fn importers(&self, work: &Value) -> usize {
+        let Some(service) = slices::exported(work) else { return 0 };
+        let name = names::binding_name(SERVICE_IMPORT, &service.name);
+        let binding = self.context.known.bindings.namespaced.get(&Key::new(service.namespace.as_str(), name));
+        binding.map_or(0, |head| head.wanted.len())
+    }
+
+    /// Makes a slice what it should be, in its pace: what is written here once goes to all who import it.
+    async fn make(&self, from: &Value, wanted: &Value) -> Result<Next, Error> {
         let objects = &self.context.writer.objects;
-        let key = Key::of(wanted);
+        let (key, work) = (Key::of(wanted), &Key::of(from));
+        let (content, importers) = (paces::content(from), self.importers(from));
+        let wait = |lost| self.paces.wait(work, content, importers, lost);
         let Some(mut live) = objects.get(&ENDPOINT_SLICES, &key).await? else {
+            let wait = wait(false);
+            if !wait.is_zero() {
+                return Ok(Next::After(wait));
+            }
+            self.paces.begin(work, content, importers);
             objects.create(&ENDPOINT_SLICES, wanted).await?;
             return Ok(Next::Done);
         };
@@ -216,8 +237,14 @@ impl Exports {
             return Ok(Next::After(Duration::from_millis(100)));
         }
         // The Work may have been made anew, with another id.
+        let is_lost = paces::is_lost([wanted], [&live]);
         object::remove_label(&mut live, label::WORK_ID);
         if slices::align(&mut live, wanted) {
+            let wait = wait(is_lost);
+            if !wait.is_zero() {
+                return Ok(Next::After(wait));
+            }
+            self.paces.begin(work, content, importers);
             objects.replace(&ENDPOINT_SLICES, &live).await?;
         }
         Ok(Next::Done)

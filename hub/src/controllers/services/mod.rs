@@ -10,5 +10,6 @@
 pub(crate) mod exports;
 pub(crate) mod imports;
 pub(crate) mod multi;
+mod paces;
 pub(crate) mod rooms;
 mod said;

@@ -40,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{Context, Next, work},
+    paces::Paces,
     rooms::Rooms,
     said::Said,
 };
@@ -66,6 +67,9 @@ pub(crate) struct Multi {
     /// Collected Works, by their keys, also such as are gone.
     dispatched: WorkQueue<Key>,
     told: WorkQueue<Key>,
+    /// How far those have come that take more than one turn.
+    passes: Mutex<BTreeMap<Key, dispatch::Pass>>,
+    paces: Paces,
     /// Clusters that are heard, or are not any more.
     heard: WorkQueue<Key>,
     /// What is wrong, by MultiClusterService: with its Service, and with the Works of each source.
@@ -105,8 +109,11 @@ impl Multi {
             context.figures.queue(name, &queue);
             queue
         };
-        let (served, dispatched) = (queue("multiclusterservice"), queue("endpointslice-dispatch"));
-        let told = queue("multiclusterservice-status");
+        let (served, told) = (queue("multiclusterservice"), queue("multiclusterservice-status"));
+        // However much one cluster tells, others have their turn.
+        let dispatched: WorkQueue<Key> =
+            WorkQueue::with_lanes(context.env.clone(), |key: &Key| &key.namespace);
+        context.figures.queue("endpointslice-dispatch", &dispatched);
         let (serve, shared) = (served.clone(), Arc::downgrade(context));
         context.known.multi.listen(move |change| {
             serve.add(change.key.clone());
@@ -172,6 +179,7 @@ impl Multi {
             }
         });
         let (context, said) = (context.clone(), Said::default());
+        let (passes, paces) = (Mutex::default(), Paces::new(context.env.clone()));
         let (wrong, refused, left) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self {
             context,
@@ -179,6 +187,8 @@ impl Multi {
             served,
             dispatched,
             told,
+            passes,
+            paces,
             heard,
             wrong,
             refused,
@@ -366,13 +376,15 @@ impl Multi {
         }
     }
 
-    async fn delete(&self, work: &Key) -> Result<(), Error> {
+    /// Deletes a Work, if it is still there and not on its way out; answers whether it was.
+    async fn delete(&self, work: &Key) -> Result<bool, Error> {
         let live = self.context.writer.objects.get(&WORKS, work).await?;
-        if let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) {
-            tracing::info!(%work, "no longer wanted");
-            self.context.writer.delete_work(&live).await?;
-        }
-        Ok(())
+        let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
+            return Ok(false);
+        };
+        tracing::info!(%work, "no longer wanted");
+        self.context.writer.delete_work(&live).await?;
+        Ok(true)
     }
 
     /// Brings the Service to providers and consumers; answers why that cannot be done.

@@ -1,6 +1,11 @@
 //! What providers have collected, on its way to consumers.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    ops::Bound::{Excluded, Unbounded},
+    sync::Arc,
+    time::Duration,
+};
 
 use karmada_api::{
     conditions,
@@ -14,8 +19,12 @@ use karmada_core::{
 use karmada_meta::object;
 use karmada_objects::{Part, key::Key, kinds::WORKS};
 use serde_json::Value;
+use tokio::task::yield_now;
 
-use super::{super::super::Next, Multi, PATIENCE, key_of};
+use super::{
+    super::{super::Next, paces},
+    Multi, PATIENCE, key_of,
+};
 use crate::{
     known::heads::{Carries, MultiHead, SliceHead, WorkHead},
     write::works::{self, Made, Maker},
@@ -23,6 +32,10 @@ use crate::{
 
 /// So long a provider that is back has for telling what is other than before, which its agent does first of all.
 const RETURNS: Duration = Duration::from_secs(5);
+/// So many Works are written at one go: those of other clusters have their turn then.
+const PIECE: usize = 250;
+/// So many are looked at at one go.
+const AT_ONE_GO: usize = 64;
 /// So many Works that cannot be made are remembered of a MultiClusterService.
 const WRONG: usize = 64;
 
@@ -32,6 +45,15 @@ struct Place {
     at: Key,
     /// Its name on the member.
     name: String,
+}
+
+/// How far a pass over the consumers of a collected Work has come, when it is another one's turn.
+#[derive(Debug)]
+pub(super) struct Pass {
+    /// The last consumer that was seen to.
+    behind: String,
+    /// What they get has no endpoint that takes requests.
+    withdrawn: bool,
 }
 
 /// What a collected Work brings to consumers.
@@ -186,6 +208,35 @@ impl Multi {
         }
     }
 
+    /// How long what a Work tells is to wait: an agent may tell of something else without end, and each time there is one write for
+    /// each consumer. What takes endpoints back, because their provider is silent, does not wait.
+    async fn held(
+        &self,
+        source: &Key,
+        content: u64,
+        wanted: &Dispatch,
+        made: &[(Key, Arc<WorkHead>)],
+    ) -> Result<Option<Duration>, Error> {
+        let wait = |lost| self.paces.wait(source, content, wanted.consumers.len(), lost);
+        let waits = wait(false);
+        if waits.is_zero() {
+            return Ok(None);
+        }
+        let takes = |head: &WorkHead| head.slice.as_ref().is_some_and(|slice| slice.ready > 0);
+        if wanted.withdrawn && made.iter().any(|(_, head)| takes(head)) {
+            return Ok(None);
+        }
+        let lost = wait(true);
+        if lost < waits
+            && let Some((brought, _)) = made.iter().find(|(_, head)| !head.deleting && takes(head))
+            && let Some(brought) = self.context.writer.objects.get(&WORKS, brought).await?
+            && paces::is_lost(&wanted.slices, brought.pointer("/spec/workload/manifests/0"))
+        {
+            return Ok(Some(lost).filter(|lost| !lost.is_zero()));
+        }
+        Ok(Some(waits))
+    }
+
     pub(super) async fn dispatch(&self, source: Key) -> Result<Next, Error> {
         let objects = &self.context.writer.objects;
         let live = objects.get(&WORKS, &source).await?;
@@ -220,10 +271,30 @@ impl Multi {
         };
         let mut next = Next::Done;
         let mut kept: BTreeSet<Key> = BTreeSet::new();
-        if let Some(wanted) = &wanted {
+        let mut written = 0;
+        if wanted.is_none() {
+            self.paces.take_back(&source);
+            self.passes.lock().remove(&source);
+        }
+        // Works of consumers that nobody has seen to this time stay as they are.
+        let mut seen: Box<dyn Fn(&str) -> bool + Send> = Box::new(|_| true);
+        if let (Some(wanted), Some(live)) = (&wanted, &live) {
             let service = key_of(&wanted.service);
             let maker = Maker::Slice(&wanted.service, &source);
-            for consumer in &wanted.consumers {
+            let (content, count) = (paces::content(live), wanted.consumers.len());
+            let pass = self.passes.lock().remove(&source);
+            let pass = pass.filter(|pass| pass.withdrawn == wanted.withdrawn);
+            let held = match &pass {
+                Some(_) => None,
+                None => self.held(&source, content, wanted, &made).await?,
+            };
+            let from = pass.as_ref().map_or(Unbounded, |pass| Excluded(pass.behind.as_str()));
+            let mut left = wanted.consumers.range::<str, _>((from, Unbounded)).take(match held {
+                Some(_) => 0,
+                None => usize::MAX,
+            });
+            let mut last = None;
+            for (n, consumer) in left.by_ref().enumerate() {
                 for slice in &wanted.slices {
                     let (mut place, other) = self.place((wanted, &source), consumer, object::name(slice));
                     let at = &place.at;
@@ -255,21 +326,61 @@ impl Multi {
                             _ => break made,
                         }
                     };
+                    if made == Made::Written {
+                        written += 1;
+                        if pass.is_none() {
+                            self.paces.begin(&source, content, count);
+                        }
+                    }
                     self.note(&service, &place.at, &made);
                     next = self.heed(next, &place.at, made);
                     kept.insert(place.at);
                 }
+                last = Some(consumer);
+                if written >= PIECE {
+                    break;
+                }
+                if n % AT_ONE_GO == AT_ONE_GO - 1 {
+                    yield_now().await;
+                }
+            }
+            let goes_on = left.next().is_some();
+            if let Some(last) = last.filter(|_| goes_on) {
+                let pass = Pass { behind: last.clone(), withdrawn: wanted.withdrawn };
+                self.passes.lock().insert(source.clone(), pass);
+            }
+            if goes_on || pass.is_some() {
+                // When all have been seen to once, what has changed in the meantime is looked for.
+                next = Next::After(Duration::ZERO);
+            }
+            if let Some(wait) = held {
+                next = next.sooner(wait);
             }
             if let Some(again) = wanted.again {
                 next = next.sooner(again);
             }
+            let (after, until) = (pass.map(|pass| pass.behind), last.cloned());
+            let (consumers, held) = (&wanted.consumers, held.is_some());
+            seen = Box::new(move |consumer| {
+                let is_one = consumers.contains(consumer);
+                let was_seen = after.as_deref().is_none_or(|after| consumer > after)
+                    && until.as_deref().is_none_or(|until| consumer <= until || !goes_on);
+                !is_one || !held && was_seen
+            });
         }
+        let mut gone = 0;
         for (work, head) in made.iter().filter(|(work, _)| !kept.contains(work)) {
-            if !head.deleting {
-                self.delete(work).await?;
+            if names::cluster_of_namespace(&work.namespace).is_some_and(|consumer| !seen(consumer)) {
+                continue;
+            }
+            if !head.deleting && self.delete(work).await? {
+                gone += 1;
             }
             if let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()) {
                 self.note(&key_of(service), work, &Made::Unchanged);
+            }
+            if gone >= PIECE {
+                return Ok(Next::After(Duration::ZERO));
             }
         }
         let Some(live) = live else {
