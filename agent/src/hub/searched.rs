@@ -47,8 +47,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{cluster::ClusterView, measured, outbox::Outbox, spending::Spending};
 
-/// Bytes that are told at a time where they cost nothing.
+/// Bytes that are told at a time where they cost nothing: at first, and when the line has shown to carry them in about so long. The
+/// hub has few turns, and whoever is slow gives way to others.
 const BATCH: usize = 256 << 10;
+const FIRST_BATCH: usize = 32 << 10;
+const LEAST_BATCH: usize = 8 << 10;
+const CARRIED: Duration = Duration::from_secs(10);
 /// What may wait to be told, in bytes; beyond that the member's watches wait.
 const WAITING: usize = 2 << 20;
 /// What a request has beside what is told.
@@ -127,6 +131,26 @@ struct Line {
     doubted: bool,
     /// When it hears again of all kinds.
     next: Instant,
+    /// Bytes that are told at a time.
+    batch: usize,
+}
+
+/// What is told at a time after so many bytes took so long, or were not taken.
+fn batch(before: usize, bytes: usize, took: Duration, taken: bool) -> usize {
+    let carries = bytes as f64 * CARRIED.as_secs_f64() / took.as_secs_f64().max(0.001);
+    let next = match taken {
+        // Of a line that has carried little nothing is known but that.
+        true if carries >= before as f64 => {
+            if bytes * 2 >= before {
+                before * 2
+            } else {
+                before
+            }
+        }
+        true => carries as usize,
+        false => before / 2,
+    };
+    next.clamp(LEAST_BATCH, BATCH)
 }
 
 /// While no other agent speaks for the cluster.
@@ -416,7 +440,7 @@ impl Course {
         let searched = &self.searched;
         let back = searched.hub_back.listen();
         let next = Instant::now() + searched.env.jitter(searched.period(), 0.5);
-        let mut line = Line { back, backoff: Backoff::new(RETRY), doubted: false, next };
+        let mut line = Line { back, backoff: Backoff::new(RETRY), doubted: false, next, batch: FIRST_BATCH };
         // Since when something waits.
         let mut since: Option<Instant> = None;
         loop {
@@ -446,11 +470,14 @@ impl Course {
                 }
             };
             let _ = timeout(POLITE, polite).await;
-            let parts = self.state.lock().telling.parts(searched.batch());
+            let parts = self.state.lock().telling.parts(searched.batch().min(line.batch));
             self.drained.send_replace(());
             let bytes = parts.iter().map(Part::bytes).sum();
             self.afford(bytes, begun, &mut line).await;
-            if self.report(parts, &mut line).await {
+            let sent = Instant::now();
+            let taken = self.report(parts, &mut line).await;
+            line.batch = batch(line.batch, bytes, sent.elapsed(), taken);
+            if taken {
                 since = self.has_news().then_some(begun);
             }
         }
@@ -555,6 +582,35 @@ impl Course {
             if let Some(sender) = state.commands.remove(&part.what) {
                 sender.send_replace(Some(Command::Rest));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_line_carries_little_at_a_time() {
+        const KIB: usize = 1 << 10;
+        // What was told at a time, how much of it in how many seconds, whether it was taken, and what comes of it.
+        for (before, bytes, seconds, taken, want) in [
+            (FIRST_BATCH, FIRST_BATCH, 0, true, 2 * FIRST_BATCH),
+            (128 * KIB, 128 * KIB, 1, true, BATCH),
+            (BATCH, BATCH, 1, true, BATCH),
+            (FIRST_BATCH, KIB, 0, true, FIRST_BATCH),
+            // 4 KiB a second, and one of half of them.
+            (FIRST_BATCH, FIRST_BATCH, 8, true, 2 * FIRST_BATCH),
+            (2 * FIRST_BATCH, 2 * FIRST_BATCH, 16, true, 40 * KIB),
+            (40 * KIB, 40 * KIB, 20, true, 20 * KIB),
+            // An object that is larger than all others.
+            (FIRST_BATCH, 400 * KIB, 400, true, 10 * KIB),
+            (BATCH, BATCH, 40, false, BATCH / 2),
+            (LEAST_BATCH, LEAST_BATCH, 60, false, LEAST_BATCH),
+            (LEAST_BATCH, KIB, 60, true, LEAST_BATCH),
+        ] {
+            let got = batch(before, bytes, Duration::from_secs(seconds), taken);
+            assert_eq!(got, want, "{before} {bytes} {seconds} {taken}");
         }
     }
 }

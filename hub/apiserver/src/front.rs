@@ -22,6 +22,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
+use http_body::Body as _;
 use karmada_env::Env;
 use karmada_meta::{status::Status, text};
 
@@ -51,6 +52,10 @@ use crate::{
 const WHY: usize = 256;
 /// No watch lasts for longer, so that a timer of a certificate's life is none that overflows.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Whose turn was over before their body had come may come again after so many seconds.
+const OVER: u32 = 10;
+const TOO_SLOW: &str =
+    "others wait for their turn, and this body has not come in time; try again later, or send less at a time";
 
 /// Who may have what, and how much at a time.
 pub struct Front {
@@ -120,11 +125,11 @@ pub(crate) trait Answers: Sync {
     /// Whether there is what a request is about.
     fn knows(&self, info: &RequestInfo) -> bool;
 
-    /// A turn for a user's request, where its path has its own.
+    /// A turn for a user's request with so many bytes, where its path has its own.
     ///
     /// # Errors
     /// 429 where there is none now.
-    fn turn(&self, info: &RequestInfo, user: &UserInfo) -> Result<Option<Turn>, Status>;
+    fn turn(&self, info: &RequestInfo, user: &UserInfo, length: Option<u64>) -> Result<Option<Turn>, Status>;
 
     /// The largest body that is read.
     fn body_limit(&self, info: &RequestInfo) -> usize;
@@ -470,14 +475,23 @@ impl Front {
         }
         let reads = matches!(exchange.parts.method, Method::GET | Method::HEAD);
         let deadline = self.gate.limits().deadline(exchange.query.get("timeout"), !reads)?;
-        if !reads && let Some(turn) = answers.turn(info, exchange.caller.user)? {
+        let length = body.size_hint().exact();
+        if !reads && let Some(turn) = answers.turn(info, exchange.caller.user, length)? {
             let _ = exchange.turn.set(turn);
         }
         let limit = answers.body_limit(info);
         // Where nobody wants a body it is not looked at. One that comes slowly has its own time.
         let received = match reads || limit == 0 {
             true => Received::default(),
-            false => self.gate.receive(&exchange.guest, info, body, limit, deadline).await?,
+            false => {
+                let receiving = self.gate.receive(&exchange.guest, info, body, limit, deadline);
+                match exchange.turn.get() {
+                    Some(turn) => limits::unless(pin!(receiving), || turn.over())
+                        .await
+                        .unwrap_or_else(|()| Err(Status::too_many_requests(TOO_SLOW, OVER))),
+                    None => receiving.await,
+                }?
+            }
         };
         let work = async {
             let patience = Limits::patience(deadline);
@@ -632,8 +646,8 @@ impl Answers for Paths {
         false
     }
 
-    fn turn(&self, info: &RequestInfo, user: &UserInfo) -> Result<Option<Turn>, Status> {
-        Self::turn(self, &info.path, user)
+    fn turn(&self, info: &RequestInfo, user: &UserInfo, length: Option<u64>) -> Result<Option<Turn>, Status> {
+        Self::turn(self, &info.path, user, length)
     }
 
     fn body_limit(&self, info: &RequestInfo) -> usize {
@@ -689,7 +703,8 @@ mod tests {
         let is_free = Arc::new(AtomicBool::new(false));
         let turns = is_free.clone();
         let holds = Arc::new(());
-        let held = holds.clone();
+        let (held, over) = (holds.clone(), CancellationToken::new());
+        let turn = over.clone();
         let paths = Paths::default()
             .with("/seat", &[Method::POST], async |_| {
                 std::future::pending::<()>().await;
@@ -699,8 +714,9 @@ mod tests {
                 let has_turn = request.extensions().get::<Turn>().is_some();
                 Ok(respond::text(StatusCode::OK, has_turn.to_string()))
             })
-            .in_turn(move |user| match turns.load(Ordering::Relaxed) && user.name == "agent" {
-                true => Ok(Turn::new(held.clone())),
+            .in_turn(move |user, length| match turns.load(Ordering::Relaxed) && user.name == "agent" {
+                true if length == Some(2) => Ok(Turn::new(held.clone(), CancellationToken::new())),
+                true => Ok(Turn::new(held.clone(), turn.clone())),
                 false => Err(Status::too_many_requests("later", 3)),
             });
         // One seat for Leases, and one for all other writes.
@@ -724,6 +740,15 @@ mod tests {
         assert_eq!((answer.status().as_u16(), begun.elapsed()), (200, Duration::ZERO));
         let told = axum::body::to_bytes(answer.into_body(), 16).await.expect("a body");
         assert_eq!((&told[..], Arc::strong_count(&holds)), (&b"true"[..], 2), "the turn is over");
+        // Who sends slowly has the turn until others need it.
+        let slow = Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>());
+        let sending = tokio::spawn(ask("/tell", slow));
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(!sending.is_finished());
+        over.cancel();
+        let answer = sending.await.expect("no panic").expect("an answer");
+        assert_eq!((answer.status().as_u16(), begun.elapsed().as_secs()), (429, 20));
+        assert_eq!(Arc::strong_count(&holds), 2);
         full.abort();
     }
 

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use karmada_meta::status::Status;
 use karmada_telemetry::metrics::negotiated;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     authn::UserInfo,
@@ -36,19 +37,30 @@ type Judge = Arc<dyn Fn() -> Health + Send + Sync>;
 type Answering =
     Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Status>> + Send + Sync>;
 
-type InTurn = Arc<dyn Fn(&UserInfo) -> Result<Turn, Status> + Send + Sync>;
+type InTurn = Arc<dyn Fn(&UserInfo, Option<u64>) -> Result<Turn, Status> + Send + Sync>;
 
 /// A place among those that a path answers at a time. It is held until the last clone is dropped: whoever goes on with a request
 /// that nobody waits for any more takes the one in its extensions along.
 #[derive(Clone)]
 pub struct Turn {
-    _held: Arc<dyn Any + Send + Sync>,
+    held: Arc<dyn Any + Send + Sync>,
+    over: CancellationToken,
 }
 
 impl Turn {
-    /// One that is held with this.
-    pub fn new(held: impl Any + Send + Sync) -> Self {
-        Self { _held: Arc::new(held) }
+    /// One that is held with this. A body that has not come when it is `over` is waited for no more.
+    pub fn new(held: impl Any + Send + Sync, over: CancellationToken) -> Self {
+        Self { held: Arc::new(held), over }
+    }
+
+    /// What it is held with.
+    pub fn held<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.held.downcast_ref()
+    }
+
+    /// Resolves when the body is to be waited for no more.
+    pub(crate) async fn over(&self) {
+        self.over.cancelled().await;
     }
 }
 
@@ -212,12 +224,12 @@ impl Paths {
         self
     }
 
-    /// The path that was added last has its own turns instead of the seats of all requests. Who has none is sent away before the
-    /// body is read.
+    /// The path that was added last has its own turns instead of the seats of all requests: for a user's body of so many bytes, if
+    /// it says how many. Who has none is sent away before the body is read.
     #[must_use]
     pub fn in_turn(
         mut self,
-        turns: impl Fn(&UserInfo) -> Result<Turn, Status> + Send + Sync + 'static,
+        turns: impl Fn(&UserInfo, Option<u64>) -> Result<Turn, Status> + Send + Sync + 'static,
     ) -> Self {
         if let Some(last) = self.endpoints.last_mut() {
             last.turns = Some(Arc::new(turns));
@@ -225,10 +237,15 @@ impl Paths {
         self
     }
 
-    /// A turn for a user's request, where the path has its own.
-    pub(crate) fn turn(&self, path: &str, user: &UserInfo) -> Result<Option<Turn>, Status> {
+    /// A turn for a user's request with so many bytes, where the path has its own.
+    pub(crate) fn turn(
+        &self,
+        path: &str,
+        user: &UserInfo,
+        length: Option<u64>,
+    ) -> Result<Option<Turn>, Status> {
         let turns = self.endpoint_at(path).and_then(|endpoint| endpoint.turns.as_ref());
-        turns.map(|turns| turns(user)).transpose()
+        turns.map(|turns| turns(user, length)).transpose()
     }
 
     /// The largest body that is read at a path.

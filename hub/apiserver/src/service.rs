@@ -175,8 +175,8 @@ impl Answers for Inner {
             || self.groups().iter().any(|group| group.is_meant(info) && group.fixed(info).is_some())
     }
 
-    fn turn(&self, info: &RequestInfo, user: &UserInfo) -> Result<Option<Turn>, Status> {
-        if info.is_resource { Ok(None) } else { self.paths.load().turn(&info.path, user) }
+    fn turn(&self, info: &RequestInfo, user: &UserInfo, length: Option<u64>) -> Result<Option<Turn>, Status> {
+        if info.is_resource { Ok(None) } else { self.paths.load().turn(&info.path, user, length) }
     }
 
     fn body_limit(&self, info: &RequestInfo) -> usize {

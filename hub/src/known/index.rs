@@ -336,13 +336,17 @@ impl<P: PartialEq + Send + Sync + 'static> Index<P> {
             if let Some(unseen) = &mut state.unseen {
                 unseen.remove(key);
             }
+            // Who holds what was there sees by its place that it is the same.
+            if new.is_some() && state.entries.get(key) == new {
+                return;
+            }
             let known = state.entries.get_key_value(key).map(|(known, _)| known.clone());
             let shared = known.unwrap_or_else(|| Arc::new(key.clone()));
             let old = match new {
                 Some(new) => state.entries.insert(shared.clone(), new.clone()),
                 None => state.entries.remove(key),
             };
-            if old.as_ref() == new {
+            if old.is_none() && new.is_none() {
                 return;
             }
             let before = old.as_ref().map(|p| (self.groups)(key, p)).unwrap_or_default();
@@ -408,6 +412,18 @@ mod tests {
         index.apply(gone("a", "x"));
         index.apply(gone("a", "x"));
         assert_eq!(*log.lock(), ["a/x ->1", "a/x 1>2", "a/x 2>-"]);
+    }
+
+    #[test]
+    fn what_comes_again_as_it_was_is_the_same() {
+        let index = index();
+        let get = || index.get(&Key::new("a", "x")).unwrap();
+        index.apply(object("a", "x", "1"));
+        let first = get();
+        index.apply(object("a", "x", "1"));
+        assert!(Arc::ptr_eq(&first, &get()));
+        index.apply(object("a", "x", "2"));
+        assert!(!Arc::ptr_eq(&first, &get()));
     }
 
     #[test]

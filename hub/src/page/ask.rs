@@ -1,6 +1,6 @@
 //! Single things of the page: what its user may read of them, as the page shows it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -10,6 +10,7 @@ use karmada_apiserver::{authz::ResourceTarget, heavy};
 use karmada_cli::{Failure, Wanted, documents};
 use karmada_client::{Error, Resource};
 use karmada_core::names;
+use karmada_env::Env;
 use karmada_meta::{object, status::Status, time::Time};
 use karmada_objects::{
     Objects, bindings,
@@ -22,12 +23,13 @@ use karmada_telemetry::metrics::{CONTENT_TYPE, read};
 use karmada_ui::views;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::timeout,
-};
+use tokio::sync::Semaphore;
 
-use super::{Asked, Page, eyes, eyes::Eyes};
+use super::{
+    Asked, Page, eyes,
+    eyes::Eyes,
+    places::{Fresh, GATHERED, Shares, turn, turns},
+};
 
 /// Which question a path asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,14 +67,14 @@ pub(super) const ANSWERS: [(&str, &[Method], Question); 12] = [
 /// So many large answers are packed at a time, and from so many bytes one is large.
 const PACKED: usize = 2;
 const LARGE: usize = 16 << 10;
-/// So many questions may one user have open; a browser that shows two views has three.
-const OPEN: usize = 6;
 /// So many applications are listed at a time.
 const APPS: usize = 200;
 /// So many of them are read at a time.
 const READ_AT_A_TIME: usize = 16;
-/// So many answers are gathered at a time, each of which may read thousands of objects.
-const GATHERED: usize = 4;
+/// For so long it is known what a kind is called in paths.
+const KINDS: Duration = Duration::from_secs(60);
+/// What the page of all figures takes at most, in bytes. That of ten thousand clusters takes some megabytes.
+const ALL_FIGURES: usize = 64 << 20;
 /// So many objects are supposed of, which may take a while for each.
 const SUPPOSED: usize = 500;
 /// The path that whoever may get sees what others have changed. Nothing answers there.
@@ -81,8 +83,6 @@ const CHANGES: &str = "/audit";
 const SHOWN_OF_CHANGES: usize = 20;
 /// So many objects are named of which something was begun.
 const SHOWN_OF_MOVES: usize = 200;
-/// How long somebody waits for their turn to have something computed.
-const TURN: Duration = Duration::from_secs(15);
 /// How long the figures of the hub are shown before they are gathered anew: a fleet's fill a page of some megabytes.
 const FIGURES: Duration = Duration::from_secs(5);
 
@@ -99,12 +99,14 @@ pub(super) struct Asking {
     packing: Semaphore,
     /// How many questions each user has open.
     open: Shares,
-    /// The figures, and when they were gathered.
-    figures: Mutex<Option<(Duration, Value)>>,
+    /// The figures.
+    figures: Fresh<Value>,
+    /// Kinds that are there, by apiVersion and name, and when they were asked for.
+    kinds: Mutex<BTreeMap<(String, String), (Duration, Resource)>>,
 }
 
 impl Asking {
-    pub(super) fn new(eyes: Eyes) -> Self {
+    pub(super) fn new(eyes: Eyes, env: &Env) -> Self {
         Self {
             eyes,
             place: Semaphore::new(1),
@@ -112,14 +114,15 @@ impl Asking {
             doing: Semaphore::new(1),
             packing: Semaphore::new(PACKED),
             open: Shares::default(),
-            figures: Mutex::default(),
+            figures: Fresh::new(FIGURES, env),
+            kinds: Mutex::default(),
         }
     }
 
     pub(super) async fn answer(&self, which: Question, page: &Page, asked: &Asked) -> Result<Value, Status> {
         let objects = asked.objects(&page.handle);
         // One user's many questions are no reason for others to wait.
-        let _share = self.open.take(&asked.user.name)?;
+        let share = self.open.take(&asked.user.name)?;
         let gathers = [
             Question::Cluster,
             Question::Apps,
@@ -129,7 +132,7 @@ impl Asking {
             Question::Quotas,
         ]
         .contains(&which);
-        let _turn = if gathers { Some(turn(&self.gathering).await?) } else { None };
+        let _turns = if gathers { Some(turns(&share.gathering, &self.gathering).await?) } else { None };
         match which {
             Question::Cluster => self.cluster(page, asked, &objects).await,
             Question::Apps => self.apps(page, asked, &objects).await,
@@ -142,7 +145,7 @@ impl Asking {
                 let found = documents::explain(objects, &namespace, &kind, &name, &page.env);
                 self.computed(Box::pin(found)).await
             }
-            Question::Difference => self.difference(asked, &objects).await,
+            Question::Difference => self.difference(page, asked, &objects).await,
             Question::WhatIf => {
                 asked.may_list_clusters(&page.handle)?;
                 let wanted = Wanted::of(&asked.list("lose"), &asked.list("drain"), &asked.list("cordon"));
@@ -224,6 +227,9 @@ impl Asking {
         let place = names::execution_namespace(&name);
         let listed = objects.list(&WORKS, Some(&place), "", |page: Vec<Value>| works.add(&page)).await;
         view["works"] = listed.map_or_else(|error| denied(&error), |()| works.shown());
+        if asked.is_brief() {
+            return Ok(view);
+        }
         let mut events = views::Events::default();
         let about = format!("involvedObject.kind=Cluster,involvedObject.name={name}");
         let listed = objects
@@ -338,7 +344,10 @@ impl Asking {
         view["conditions"] = binding.pointer("/status/conditions").cloned().unwrap_or_default();
         view["followed"] = binding.pointer("/spec/requiredBy").cloned().unwrap_or_default();
         view["now"] = json!(Time::now(&page.env));
-        match template(objects, &binding).await {
+        if asked.is_brief() {
+            return Ok(view);
+        }
+        match self.template(page, objects, &binding).await {
             Ok(Some(template)) => {
                 view["template"] = json!({
                     "generation": object::generation(&template), "born": object::creation_timestamp(&template),
@@ -350,10 +359,34 @@ impl Asking {
         Ok(view)
     }
 
-    async fn difference(&self, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
+    /// The template of a binding, if it is there.
+    async fn template(
+        &self,
+        page: &Page,
+        objects: &Objects,
+        binding: &Value,
+    ) -> Result<Option<Value>, Error> {
+        let of = &binding["spec"]["resource"];
+        let text = |field: &str| of[field].as_str().unwrap_or_default();
+        let (kind, now) = ((text("apiVersion").to_owned(), text("kind").to_owned()), page.env.now());
+        let known = self.kinds.lock().get(&kind).cloned();
+        let known = known.filter(|(at, _)| now.saturating_sub(*at) < KINDS).map(|(_, resource)| resource);
+        let resource = match known {
+            Some(resource) => resource,
+            None => {
+                let served = Lookup::default().find(objects.rest(), &kind.0, &kind.1).await?;
+                let Some(served) = served else { return Ok(None) };
+                self.kinds.lock().insert(kind, (now, served.resource.clone()));
+                served.resource
+            }
+        };
+        objects.get(&resource, &Key::new(text("namespace"), text("name"))).await
+    }
+
+    async fn difference(&self, page: &Page, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
         let cluster = asked.wanted("cluster")?;
         let binding = binding(asked, objects).await?;
-        let template = template(objects, &binding).await.map_err(|error| refused(&error))?;
+        let template = self.template(page, objects, &binding).await.map_err(|error| refused(&error))?;
         let template = template.ok_or_else(|| missing("template of", object::name(&binding)))?;
         let scope = scope(asked)?;
         let id = [label::RESOURCE_BINDING_ID, label::CLUSTER_RESOURCE_BINDING_ID];
@@ -391,11 +424,7 @@ impl Asking {
             view["grace"] = json!(settings.health.grace.as_secs());
         }
         match self.figures(page, asked).await {
-            Ok(figures) => {
-                view["figures"] = figures;
-                // Who else has logged in is for whoever may see what everybody does.
-                view["users"] = json!(page.logged_in.sessions.users());
-            }
+            Ok(figures) => view["figures"] = Value::clone(&figures),
             Err(why) => view["figures"] = json!({"denied": why.message}),
         }
         let upgrade = Key::new(namespace::SYSTEM, extension::AGENT_UPGRADE_OBJECT);
@@ -404,56 +433,57 @@ impl Asking {
             Err(error) => denied(&error),
         };
         view["changes"] = match asked.may_get(&page.handle, CHANGES) {
-            Ok(()) => json!(page.handle.last_changes(SHOWN_OF_CHANGES)),
+            Ok(()) => {
+                // Who else has logged in is for whoever may see what everybody does.
+                view["users"] = json!(page.logged_in.sessions.users());
+                json!(page.handle.last_changes(SHOWN_OF_CHANGES))
+            }
             Err(why) => json!({"denied": why.message}),
         };
         Ok(view)
     }
 
-    async fn figures(&self, page: &Page, asked: &Asked) -> Result<Value, Status> {
-        let ask = http::Request::get("/metrics")
-            .header(http::header::ACCEPT, CONTENT_TYPE)
-            .body(Body::empty())
-            .map_err(Status::internal)?;
+    /// Gathered once for all who look.
+    async fn figures(&self, page: &Page, asked: &Asked) -> Result<Arc<Value>, Status> {
         // Whether they may is judged each time; gathered they are for all.
         asked.may_get(&page.handle, "/metrics")?;
-        let now = page.env.now();
-        let kept = self.figures.lock().clone();
-        if let Some((at, figures)) = kept
-            && now.saturating_sub(at) < FIGURES
-        {
-            return Ok(figures);
-        }
-        let answer = page.handle.answer(asked.user.clone(), ask).await;
-        let answer = answer.ok_or_else(|| Status::service_unavailable("the API server is ending"))?;
-        let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.map_err(Status::internal)?;
-        let figures = read(&String::from_utf8_lossy(&text)).map_err(Status::internal)?;
-        let mut rows = serde_json::Map::new();
-        for (name, labels) in SHOWN {
-            if let Some(value) = figures.sum(name, labels) {
-                let key = labels.iter().fold(name.to_owned(), |key, (_, value)| format!("{key} {value}"));
-                rows.insert(key, value.into());
-            }
-        }
-        for (name, as_) in [
-            ("karmada_store_commit_duration_seconds_bucket", "commit"),
-            ("karmada_hub_propagation_duration_seconds_bucket", "propagation"),
-            ("apiserver_request_duration_seconds_bucket", "requests"),
-        ] {
-            let buckets = figures.samples.iter().filter(|sample| sample.name == name);
-            let mut sums = BTreeMap::<String, f64>::new();
-            for sample in buckets {
-                if let Some(le) = sample.labels.get("le") {
-                    *sums.entry(le.clone()).or_default() += sample.value;
-                }
-            }
-            rows.insert(as_.to_owned(), json!(sums));
-        }
-        rows.insert("at".to_owned(), json!(Time::now(&page.env)));
-        let figures = Value::from(rows);
-        *self.figures.lock() = Some((now, figures.clone()));
-        Ok(figures)
+        self.figures.get(gather(page, asked)).await
     }
+}
+
+/// The figures of the page of all, as they are now.
+async fn gather(page: &Page, asked: &Asked) -> Result<Value, Status> {
+    let ask = http::Request::get("/metrics")
+        .header(http::header::ACCEPT, CONTENT_TYPE)
+        .body(Body::empty())
+        .map_err(Status::internal)?;
+    let answer = page.handle.answer(asked.user.clone(), ask).await;
+    let answer = answer.ok_or_else(|| Status::service_unavailable("the API server is ending"))?;
+    let text = axum::body::to_bytes(answer.into_body(), ALL_FIGURES).await.map_err(Status::internal)?;
+    let figures = read(&String::from_utf8_lossy(&text)).map_err(Status::internal)?;
+    let mut rows = serde_json::Map::new();
+    for (name, labels) in SHOWN {
+        if let Some(value) = figures.sum(name, labels) {
+            let key = labels.iter().fold(name.to_owned(), |key, (_, value)| format!("{key} {value}"));
+            rows.insert(key, value.into());
+        }
+    }
+    for (name, as_) in [
+        ("karmada_store_commit_duration_seconds_bucket", "commit"),
+        ("karmada_hub_propagation_duration_seconds_bucket", "propagation"),
+        ("apiserver_request_duration_seconds_bucket", "requests"),
+    ] {
+        let buckets = figures.samples.iter().filter(|sample| sample.name == name);
+        let mut sums = BTreeMap::<String, f64>::new();
+        for sample in buckets {
+            if let Some(le) = sample.labels.get("le") {
+                *sums.entry(le.clone()).or_default() += sample.value;
+            }
+        }
+        rows.insert(as_.to_owned(), json!(sums));
+    }
+    rows.insert("at".to_owned(), json!(Time::now(&page.env)));
+    Ok(Value::from(rows))
 }
 
 /// A figure by its name, and those labels that count.
@@ -480,43 +510,6 @@ const SHOWN: [Shown; 17] = [
     ("karmada_store_quota_bytes", &[]),
 ];
 
-/// How many questions each user has open. Who has none is not in it.
-#[derive(Debug, Default)]
-struct Shares(Mutex<BTreeMap<String, usize>>);
-
-/// One question that is open.
-struct Share<'a> {
-    all: &'a Shares,
-    user: String,
-}
-
-impl Shares {
-    fn take(&self, user: &str) -> Result<Share<'_>, Status> {
-        let mut all = self.0.lock();
-        let open = all.entry(user.to_owned()).or_default();
-        if *open >= OPEN {
-            return Err(Status::too_many_requests(
-                "too many questions of yours are being answered; try again",
-                2,
-            ));
-        }
-        *open += 1;
-        Ok(Share { all: self, user: user.to_owned() })
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        let mut all = self.all.0.lock();
-        if let Some(open) = all.get_mut(&self.user) {
-            *open -= 1;
-            if *open == 0 {
-                all.remove(&self.user);
-            }
-        }
-    }
-}
-
 pub(super) fn target_of(resource: &Resource) -> ResourceTarget<'_> {
     ResourceTarget { group: &resource.group, resource: &resource.plural, ..ResourceTarget::default() }
 }
@@ -539,14 +532,6 @@ async fn read_apps(objects: &Objects, scope: Scope, names: Vec<Key>) -> Result<V
         .buffered(READ_AT_A_TIME)
         .try_filter_map(async |found| Ok::<_, Error>(found.as_ref().map(views::app)));
     found.try_collect().await
-}
-
-/// One's turn, waited for a while.
-async fn turn(places: &Semaphore) -> Result<SemaphorePermit<'_>, Status> {
-    match timeout(TURN, places.acquire()).await {
-        Ok(Ok(place)) => Ok(place),
-        _ => Err(Status::too_many_requests("others are being answered; try again", 5)),
-    }
 }
 
 fn scope(asked: &Asked) -> Result<Scope, Status> {
@@ -572,17 +557,6 @@ async fn binding(asked: &Asked, objects: &Objects) -> Result<Value, Status> {
     let (scope, key) = which(asked)?;
     let found = objects.get(bindings::resource(scope), &key).await.map_err(|error| refused(&error))?;
     found.ok_or_else(|| missing("binding", &key.name))
-}
-
-/// The template of a binding, if it is there.
-async fn template(objects: &Objects, binding: &Value) -> Result<Option<Value>, Error> {
-    let of = &binding["spec"]["resource"];
-    let text = |field: &str| of[field].as_str().unwrap_or_default();
-    let mut lookup = Lookup::default();
-    let Some(served) = lookup.find(objects.rest(), text("apiVersion"), text("kind")).await? else {
-        return Ok(None);
-    };
-    objects.get(&served.resource, &Key::new(text("namespace"), text("name"))).await
 }
 
 async fn list(

@@ -3,8 +3,9 @@
 //! It is brought up to date once a second by one task, however many look, and goes half a minute after the last has gone.
 //! Whoever reads slowly holds nothing: they take the batches that there are when they come for them, or all of it anew.
 //!
-//! Whoever shows one cluster or one application whole is told when something of it has changed, and reads it anew: once a second
-//! it is looked whether the hub's index holds the same of it as before, by its name alone.
+//! Whoever shows one cluster or one application whole is told when something of it has changed, and reads it anew: it is looked
+//! whether the hub's index holds the same of it as before, by its name alone, once a second and ever more seldom while it goes on to
+//! change ([`Hints`]).
 //!
 //! What passes over all clusters is done by one at a time, beside everybody's work; the news have a lock of their own that
 //! nobody holds for long.
@@ -28,12 +29,19 @@ use karmada_apiserver::{
     heavy,
 };
 use karmada_client::latest;
+use karmada_core::names;
 use karmada_env::Env;
 use karmada_meta::{status::Status, time::Time};
-use karmada_objects::{bindings, key::Key, kinds::CLUSTERS, scope::Scope};
+use karmada_objects::{
+    bindings,
+    key::Key,
+    kinds::{CLUSTERS, WORKS},
+    scope::Scope,
+};
 use karmada_ui::{
     assets,
     board::{Board, News, Since},
+    hints::Hints,
     rows::Row,
 };
 use parking_lot::Mutex;
@@ -76,10 +84,18 @@ pub(super) struct Whole {
 struct Looker {
     board: Board,
     rows: Rows,
-    /// The whole as it was at a number.
+    /// The whole as it was at a number, and how all stood.
     whole: Option<(u64, Whole)>,
+    standing: Option<(u64, Arc<Value>)>,
     /// When the board was brought up to date.
     looked: Option<Duration>,
+}
+
+impl Looker {
+    fn new(number: u64, hub_began: Time) -> Self {
+        let (board, rows) = (Board::new(number), Rows::new(hub_began));
+        Self { board, rows, whole: None, standing: None, looked: None }
+    }
 }
 
 /// Whether the board is kept up to date.
@@ -109,11 +125,18 @@ enum Subject {
     App(Scope, Key),
 }
 
-/// What the hub holds of it. Another object, or another number of changes, is other news of it.
+/// What the hub holds of it. Another object, or another number of changes, is other news of it. Of what there is not, nothing.
 #[derive(Clone, Debug)]
 enum Held {
-    Cluster(Option<Arc<ClusterHead>>, u32),
+    Cluster(Option<(Arc<ClusterHead>, u32)>),
     App(Option<Arc<BindingHead>>),
+}
+
+/// What has changed of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Changed {
+    Itself,
+    Works,
 }
 
 impl Subject {
@@ -132,7 +155,7 @@ impl Subject {
             Self::Cluster(key) => {
                 let mut works = Count::default();
                 context.accounts.stages.of([key.name.as_str()], |count| works = count);
-                Held::Cluster(context.known.clusters.get(key), works.changes)
+                Held::Cluster(context.known.clusters.get(key).map(|head| (head, works.changes)))
             }
             Self::App(scope, key) => Held::App(context.known.bindings.of(*scope).get(key)),
         }
@@ -140,17 +163,16 @@ impl Subject {
 }
 
 impl Held {
-    fn is(&self, other: &Self) -> bool {
-        fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
-            match (a, b) {
-                (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-                (a, b) => a.is_none() && b.is_none(),
+    /// What is other than it was.
+    fn since(&self, before: Option<&Self>) -> Option<Changed> {
+        match (before, self) {
+            (Some(Self::Cluster(None)) | None, Self::Cluster(None))
+            | (Some(Self::App(None)), Self::App(None)) => None,
+            (Some(Self::Cluster(Some((a, m)))), Self::Cluster(Some((b, n)))) if Arc::ptr_eq(a, b) => {
+                (m != n).then_some(Changed::Works)
             }
-        }
-        match (self, other) {
-            (Self::Cluster(a, m), Self::Cluster(b, n)) => m == n && same(a.as_ref(), b.as_ref()),
-            (Self::App(a), Self::App(b)) => same(a.as_ref(), b.as_ref()),
-            _ => false,
+            (Some(Self::App(Some(a))), Self::App(Some(b))) if Arc::ptr_eq(a, b) => None,
+            _ => Some(Changed::Itself),
         }
     }
 }
@@ -169,10 +191,8 @@ impl Live {
         let hub_began = Time::now(&env);
         // The board of a hub that was started anew counts from elsewhere.
         let first = u64::try_from(hub_began.timestamp().as_second()).unwrap_or_default() << 16;
-        let looker =
-            Looker { board: Board::new(first), rows: Rows::new(hub_began), whole: None, looked: None };
         Arc::new(Self {
-            looker: looker.into(),
+            looker: Looker::new(first, hub_began).into(),
             news: News::new(first).into(),
             keeping: Mutex::new(Keeping { wanted: env.now(), running: false }),
             eyes,
@@ -245,12 +265,7 @@ impl Live {
                     // Numbers go on, so that nobody takes the next board for this one.
                     let number = looker.board.number() + 1;
                     *live.news.lock() = News::new(number);
-                    *looker = Looker {
-                        board: Board::new(number),
-                        rows: Rows::new(live.hub_began),
-                        whole: None,
-                        looked: None,
-                    };
+                    *looker = Looker::new(number, live.hub_began);
                     return;
                 }
                 heavy::beside(usize::MAX, async { live.look(&mut looker) }).await;
@@ -288,17 +303,25 @@ impl Live {
     }
 
     /// How many clusters are in each state, how many are heard by the class of their link, and who has been silent for longest.
-    pub(super) async fn standing(self: &Arc<Self>) -> Value {
+    pub(super) async fn standing(self: &Arc<Self>) -> Arc<Value> {
         self.looking(|looker| {
             let board = &looker.board;
+            let number = board.number();
+            if let Some((of, standing)) = &looker.standing
+                && *of == number
+            {
+                return standing.clone();
+            }
             let link = |(link, heard, of): &(Arc<str>, usize, usize)| json!({"link": **link, "heard": heard, "of": of});
             let silent = |row: &&Row| {
                 json!({"name": *row.name, "at": row.told.at.timestamp().as_second(), "template": row.told.template})
             };
-            json!({
+            let standing = Arc::new(json!({
                 "counts": board.counts(), "links": board.links(LINKS).iter().map(link).collect::<Vec<_>>(),
                 "silent": board.silent(SILENT).iter().map(silent).collect::<Vec<_>>(),
-            })
+            }));
+            looker.standing = Some((number, standing.clone()));
+            standing
         })
         .await
     }
@@ -331,6 +354,7 @@ impl Live {
             subject,
             held: None,
             looked: None,
+            hints: Hints::default(),
             lines: VecDeque::new(),
             beat: None,
             over: false,
@@ -384,6 +408,7 @@ struct Listener {
     subject: Option<Subject>,
     held: Option<Held>,
     looked: Option<Duration>,
+    hints: Hints,
     lines: VecDeque<Bytes>,
     beat: Option<Duration>,
     over: bool,
@@ -450,28 +475,36 @@ impl Listener {
         }
     }
 
-    /// Whether something of what is shown whole has changed since it was last asked, or may have: it is asked once a second.
-    /// Who may not read it is not told.
+    /// Whether they are to hear that something of what is shown whole has changed since they heard that last, or may have. Who may
+    /// not read what has changed is not told.
     fn has_changed(&mut self, now: Duration) -> bool {
         let Some(subject) = &self.subject else { return false };
-        if self.looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK) {
+        if self.looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK) || !self.hints.is_due(now) {
             return false;
         }
         let Some(context) = self.live.eyes.context() else { return false };
         self.looked = Some(now);
         let held = subject.held(&context);
-        if self.held.as_ref().is_some_and(|before| before.is(&held)) {
-            return false;
-        }
+        let changed = held.since(self.held.as_ref());
         self.held = Some(held);
-        match subject {
-            Subject::Cluster(_) => true,
-            Subject::App(scope, key) => {
+        let is_told = match (subject, changed) {
+            (_, None) => false,
+            // Of Clusters they hear that may list them.
+            (Subject::Cluster(_), Some(Changed::Itself)) => true,
+            (Subject::Cluster(key), Some(Changed::Works)) => {
+                let namespace = &names::execution_namespace(&key.name);
+                self.allows("list", ResourceTarget { namespace, ..ask::target_of(&WORKS) })
+            }
+            (Subject::App(scope, key), Some(_)) => {
                 let resource = bindings::resource(*scope);
                 let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
                 self.allows("get", ResourceTarget { namespace, name, ..ask::target_of(resource) })
             }
+        };
+        if is_told {
+            self.hints.told(now);
         }
+        is_told
     }
 
     fn may(&self) -> bool {

@@ -19,6 +19,7 @@ mod ask;
 pub(crate) mod eyes;
 mod issuer;
 mod live;
+mod places;
 mod session;
 
 use std::sync::Arc;
@@ -88,7 +89,7 @@ impl Page {
         Arc::new(Self {
             live: Live::new(eyes.clone(), env.clone(), stop),
             tickets: Vault::new(karmada_ui::vault::TICKETS, env.clone()),
-            asking: Asking::new(eyes),
+            asking: Asking::new(eyes, env),
             issuer,
             redeeming: Semaphore::new(issuer::AT_A_TIME),
             env: env.clone(),
@@ -228,6 +229,11 @@ impl Asked {
     fn list(&self, key: &str) -> Vec<String> {
         let text = self.query(key).unwrap_or_default();
         text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Whether what changes without a hint is left out: it is asked for now and then.
+    fn is_brief(&self) -> bool {
+        self.query("brief").is_some()
     }
 
     fn takes_gzip(&self) -> bool {

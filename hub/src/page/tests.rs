@@ -446,6 +446,10 @@ async fn everybody_sees_what_they_may_read() {
     assert_eq!((&hub["counts"]["new"], &hub["changes"]), (&json!(2), &Value::Null));
     assert_eq!((&hub["links"], &hub["silent"]), (&json!([{"link": "", "heard": 0, "of": 2}]), &json!([])));
     assert_eq!(hub["figures"]["karmada_store_accounts_nearly_full"], 0.0);
+    // How all stand is counted once for all who look, until the board is another.
+    let live = &world.page.live;
+    let counting = async { while !Arc::ptr_eq(&live.standing().await, &live.standing().await) {} };
+    timeout(LIMIT, counting).await.expect("the same");
     let quota = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",
         "metadata": {"name": "most", "namespace": "default"}, "spec": {"overall": {"cpu": "4"}}});
     let quotas = "/apis/policy.karmada.io/v1alpha1/namespaces/default/federatedresourcequotas";
@@ -590,7 +594,8 @@ async fn who_shows_one_thing_whole_is_told_that_it_has_changed() {
     world.embedded.server().authenticate_by(Authenticator::new(tokens, Env::system()));
     let (kind, rbac) = ("ClusterRole", "/apis/rbac.authorization.k8s.io/v1");
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "look"},
-        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list"]}]});
+        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list"]},
+            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]});
     world.admin.post(&format!("{rbac}/clusterroles"), &role).await.expect("a role");
     let bound = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "look"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "look"},
@@ -651,6 +656,9 @@ async fn who_shows_one_thing_whole_is_told_that_it_has_changed() {
 
     // Who may list Clusters, and read no binding, hears nothing of one.
     let looker = world.log_in("looker").await;
+    let (code, hub) = world.get("/ui/api/hub", &looker).await;
+    assert_eq!((code, hub["figures"]["at"].is_string(), &hub["users"]), (200, true, &Value::Null), "{hub}");
+    assert_eq!(world.get("/ui/api/hub", &root).await.1["users"]["looker"], 1);
     let mut not_theirs = Lines::of(&world, &format!("/ui/live?{own}"), &looker).await;
     touch("till", "b").await;
     assert!(!not_theirs.changes_within(2).await);
@@ -665,6 +673,23 @@ async fn who_shows_one_thing_whole_is_told_that_it_has_changed() {
     let template = "/api/v1/namespaces/default/configmaps/till";
     world.admin.patch(template, Patch::Merge, &data).await.expect("a change");
     assert!(cluster.changes_within(3).await, "a Work of its has changed");
+    // Who may list Clusters, and no Works, hears of the Cluster alone; and of none that there is not, whatever has its name.
+    let mut no_works = Lines::of(&world, &format!("/ui/live?cluster=m1&since={number}"), &looker).await;
+    assert!(no_works.changes_within(2).await);
+    while no_works.changes_within(1).await {}
+    let mut nowhere = Lines::of(&world, &format!("/ui/live?cluster=nowhere&since={number}"), &root).await;
+    let m1 = async || world.admin.get(&format!("{CLUSTERS_PATH}/m1")).await.expect("a cluster");
+    for round in 0.. {
+        let before = m1().await;
+        let data = json!({"data": {"round": round.to_string()}});
+        world.admin.patch(template, Patch::Merge, &data).await.expect("a change");
+        assert!(cluster.changes_within(5).await, "a Work of its has changed again");
+        if !no_works.changes_within(2).await {
+            break;
+        }
+        assert_ne!(before, m1().await, "it has not changed itself");
+    }
+    assert!(!nowhere.changes_within(1).await);
     let labels = json!({"metadata": {"labels": {"tier": "edge"}}});
     let m2 = format!("{CLUSTERS_PATH}/m2");
     world.admin.patch(&m2, Patch::Merge, &labels).await.expect("a change");

@@ -3,21 +3,25 @@
 //! Asked are those that say that they tell, and no Cluster is written that asks for the right kinds already. What is expected of an
 //! agent is known here before it is asked.
 //!
-//! What an agent says of itself stays when another is installed in its place that knows nothing of it. So one that is heard and tells
-//! nothing for hours ([`Reported::mute`]) is taken for such, and what its predecessor said goes. One that tells says it again.
+//! What an agent says of itself stays when another is installed in its place that knows nothing of it. So one that is heard and does
+//! not come for hours ([`Reported::mute`]) is taken for such, and what its predecessor said goes. One that tells says it again. What
+//! is kept of the member goes when that is seen in the index, and not before: until then all of this may have to be done again.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karmada_api::consts::extension;
 use karmada_client::{Error, WorkQueue};
-use karmada_core::search::told;
+use karmada_core::{links::Link, search::told};
 use karmada_meta::object;
 use karmada_objects::{Part, key::Key, kinds::CLUSTERS};
 use serde_json::Value;
-use tokio::{task::yield_now, time::sleep};
+use tokio::{
+    task::{spawn_blocking, yield_now},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 
-use super::Reported;
+use super::{Expected, Reported};
 use crate::{
     controllers::{Context, Next, work},
     known::heads::ClusterHead,
@@ -30,8 +34,9 @@ const WORKERS: usize = 4;
 const TOGETHER: Duration = Duration::from_secs(1);
 /// They mean all Clusters, which are written one after another, and whose agents all begin: no more than these in a second.
 const A_SECOND: u32 = 50;
-/// How often it is looked whether agents tell at all.
+/// How often it is looked whether agents tell at all, and whether what they announced has come.
 const LOOK: Duration = Duration::from_secs(3600);
+const EXPIRE: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub(crate) struct Asking {
@@ -49,13 +54,19 @@ fn tells(head: &ClusterHead) -> bool {
         && matches!(wanted, None | Some("read-only" | "full"))
 }
 
+/// Whether its agent can say little in an hour.
+fn is_paid(head: &ClusterHead) -> bool {
+    let link = head.annotation(extension::LINK).and_then(|link| link.parse::<Link>().ok());
+    link.is_some_and(|link| link.terms().reports.is_some())
+}
+
 /// Whether nothing has changed of what it is asked for.
 fn is_same(old: Option<&Arc<ClusterHead>>, new: Option<&Arc<ClusterHead>>) -> bool {
     fn looked_at(head: &ClusterHead) -> impl PartialEq + '_ {
         let meta = &head.cluster.metadata;
         (
             (&meta.uid, &meta.labels, &head.cluster.spec),
-            [extension::SEARCHED, extension::SEARCH_COPIES, extension::TUNNEL_WANTED]
+            [extension::SEARCHED, extension::SEARCH_COPIES, extension::TUNNEL_WANTED, extension::LINK]
                 .map(|key| head.annotation(key)),
             (head.deleting, head.reporting()),
         )
@@ -97,6 +108,7 @@ impl Asking {
             () = work("searched", &self.queue, WORKERS, &stop, |name: String| self.reconcile(name)) => {}
             () = self.follow() => {}
             () = self.watch_mute() => {}
+            () = self.expire() => {}
         }
         self.reported.clear();
     }
@@ -122,47 +134,75 @@ impl Asking {
     async fn watch_mute(&self) {
         loop {
             sleep(LOOK).await;
-            self.reported.mute().into_iter().for_each(|name| self.queue.add(name));
+            for name in self.reported.mute() {
+                self.queue.add(name);
+                sleep(Duration::from_secs(1) / A_SECOND).await;
+            }
+        }
+    }
+
+    /// Looks now and then whether what was announced has come.
+    async fn expire(&self) {
+        loop {
+            sleep(EXPIRE).await;
+            self.reported.expire();
         }
     }
 
     async fn reconcile(&self, name: String) -> Result<Next, Error> {
         let Some(head) = self.writer.known.clusters.get(&Key::cluster_scoped(name.as_str())) else {
-            self.reported.expect(&name, "", BTreeSet::new(), false);
+            self.expect(&name, Expected::default());
             return Ok(Next::Done);
         };
-        let is_mute = self.reported.is_mute(&name);
-        if is_mute {
-            tracing::info!(
-                cluster = name,
-                "its agent tells nothing of what is searched on its member, and is asked no more"
-            );
-        }
+        let is_mute = tells(&head) && head.reporting() && self.reported.is_mute(&name);
         let wanted = match tells(&head) && !is_mute {
             true => self.reported.searched.followed_on(&head.cluster),
             false => BTreeSet::new(),
         };
         let question = told::question(&wanted);
-        let uid = head.cluster.metadata.uid.as_deref().unwrap_or_default();
-        self.reported.expect(&name, uid, wanted, head.reporting());
+        if is_mute {
+            tracing::info!(
+                cluster = name,
+                "its agent tells nothing of what is searched on its member, and is asked no more"
+            );
+        } else {
+            let uid = head.cluster.metadata.uid.clone().unwrap_or_default();
+            let (heard, paid) = (head.reporting(), is_paid(&head));
+            self.expect(&name, Expected { uid, wanted, heard, paid });
+        }
         if head.annotation(extension::SEARCHED) == question.as_deref() && !is_mute {
             return Ok(Next::Done);
         }
-        let change = |live: &mut Value| {
-            let says_too_much = is_mute && object::annotation(live, extension::SEARCH_COPIES).is_some();
-            if object::annotation(live, extension::SEARCHED) == question.as_deref() && !says_too_much {
-                return false;
-            }
-            if says_too_much {
-                drop(object::remove_annotation(live, extension::SEARCH_COPIES));
-            }
-            match &question {
-                Some(question) => object::set_annotation(live, extension::SEARCHED, question.as_str()),
-                None => drop(object::remove_annotation(live, extension::SEARCHED)),
-            }
-            true
-        };
+        let change = |live: &mut Value| ask(live, question.as_deref(), is_mute);
         self.writer.objects.modify(&CLUSTERS, &Key::cluster_scoped(name), Part::Main, change).await?;
         Ok(Next::Done)
     }
+
+    /// See [`Reported::expect`].
+    fn expect(&self, name: &str, expected: Expected) {
+        let dropped = self.reported.expect(name, expected);
+        if !dropped.is_empty() {
+            drop(spawn_blocking(move || drop(dropped)));
+        }
+    }
 }
+
+/// Writes a question, or that nothing is asked; of a mute agent also that it does not tell. Whether that is something else than what
+/// stood there.
+fn ask(live: &mut Value, question: Option<&str>, is_mute: bool) -> bool {
+    let says_too_much = is_mute && object::annotation(live, extension::SEARCH_COPIES).is_some();
+    if object::annotation(live, extension::SEARCHED) == question && !says_too_much {
+        return false;
+    }
+    if says_too_much {
+        drop(object::remove_annotation(live, extension::SEARCH_COPIES));
+    }
+    match question {
+        Some(question) => object::set_annotation(live, extension::SEARCHED, question),
+        None => drop(object::remove_annotation(live, extension::SEARCHED)),
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

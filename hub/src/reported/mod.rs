@@ -13,16 +13,17 @@
 //!
 //! What is kept is current as long as its agent says so ([`Kept::hear`]), and until its Cluster is not heard. Then it has an age.
 //!
-//! A report is somebody else's. One of a cluster comes at a time, and so many of all: whoever has no turn is sent away before a byte
-//! of it is read. Few of them are taken apart at a time. They take no seats from other requests. Of what nobody asked for nothing is
-//! read.
+//! A report is somebody else's. They come in turn ([`turns`]): whoever has no turn is sent away before a byte of it is read. Few of
+//! them are taken apart at a time. They take no seats from other requests. Of what nobody asked for nothing is read.
 //!
-//! Half of the room is everybody's, in equal shares, and what is left of the other half is for who comes first, by halves.
+//! Who may have how much of the room says [`Room`]. Where somebody else needs their share, what is kept of the cluster with most is
+//! given up, kind by kind. What is announced has its room before it comes. Much is dropped without the lock that all need.
 
 mod asking;
+mod turns;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -36,32 +37,33 @@ use karmada_apiserver::{
 };
 use karmada_core::search::{
     Followed,
-    told::{Answer, KEPT, Kept, REPORT, Read, Report, Verdict},
+    room::Room,
+    told::{self, Answer, KEPT, Kept, REPORT, Read, Report, Verdict},
 };
 use karmada_env::Env;
 use karmada_meta::{gvk::GroupResource, status::Status};
 use karmada_reach::{Copied, Figures, Place};
 use parking_lot::Mutex;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-};
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 pub(crate) use self::asking::Asking;
+use self::turns::{Turn, Turns};
 use crate::known::searched::Searched;
 
 /// What is kept of one cluster at most, and of all, in bytes.
 const EACH: usize = KEPT;
 const ALL: usize = 256 << 20;
-/// Reports that come at a time, and within how many seconds others come again.
-const COMING: usize = 32;
-const AGAIN: u32 = 10;
 /// Reports that are taken apart at a time.
 const READ: usize = 4;
 /// For so long what is current counts as that at most.
 const HOLDS: Duration = Duration::from_secs(2 * 3600);
-/// An agent that tells says something more often than this, whatever its link costs.
+/// An agent that tells comes more often than this; and where its link lets it say little in an hour, than that.
 const MUTE: Duration = Duration::from_secs(6 * 3600);
+const PAID_MUTE: Duration = Duration::from_secs(24 * 3600);
+/// Of those that are asked so many may be taken for mute at a time: one of so many, and these in any case. Where more are silent it
+/// may be the way to the hub.
+const MUTE_OF: usize = 20;
+const MUTE_LEAST: usize = 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -74,47 +76,39 @@ pub(crate) struct Reported {
     env: Env,
 }
 
-/// Whose report comes.
 #[derive(Debug)]
-struct Turns {
-    all: Arc<Semaphore>,
-    clusters: Mutex<HashSet<String>>,
-    env: Env,
-}
-
-/// For as long as one is read, whether anybody waits for the answer or not.
-#[derive(Debug)]
-struct Turn {
-    turns: Arc<Turns>,
-    cluster: String,
-    _one: OwnedSemaphorePermit,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.turns.clusters.lock().remove(&self.cluster);
-    }
-}
-
-impl Turns {
-    fn of(self: &Arc<Self>, cluster: &str) -> Result<Turn, Status> {
-        // Not all of them again at once.
-        let seconds = || u32::try_from(1 + self.env.below(AGAIN.into())).unwrap_or(AGAIN);
-        let busy = |why: String| Status::too_many_requests(why, seconds());
-        let one = self.all.clone().try_acquire_owned();
-        let one =
-            one.map_err(|_| busy("too many agents tell what is searched on their members".to_owned()))?;
-        if !self.clusters.lock().insert(cluster.to_owned()) {
-            return Err(busy(format!("another report of what is searched on {cluster} is being read")));
-        }
-        Ok(Turn { turns: self.clone(), cluster: cluster.to_owned(), _one: one })
-    }
-}
-
-#[derive(Debug, Default)]
 struct All {
     clusters: HashMap<String, Member>,
-    bytes: usize,
+    room: Room,
+}
+
+impl Default for All {
+    fn default() -> Self {
+        Self { clusters: HashMap::new(), room: Room::new(EACH, ALL) }
+    }
+}
+
+impl All {
+    /// Has whoever has most give something up until a cluster can have so much, as far as that is its share. What they gave up.
+    fn make_room(&mut self, cluster: &str, bytes: usize) -> Vec<told::All> {
+        let mut dropped = Vec::new();
+        while let Some(name) = self.room.gives_way(cluster, bytes).map(str::to_owned) {
+            let given_up = self.clusters.get_mut(&name).and_then(|member| {
+                let what = member.kept.largest()?.clone();
+                member.kept.withdraw(&what);
+                tracing::info!(
+                    cluster = name,
+                    ?what,
+                    "what is searched on a member is kept no more: others need their share of the room"
+                );
+                member.given_up.insert(what);
+                dropped.append(&mut member.kept.dropped());
+                Some(member.kept.bytes())
+            });
+            self.room.set(&name, given_up.unwrap_or_default());
+        }
+        dropped
+    }
 }
 
 /// What is known of a cluster whose agent is asked.
@@ -123,19 +117,34 @@ struct Member {
     uid: String,
     wanted: Arc<BTreeSet<Followed>>,
     kept: Kept,
+    /// What others needed the room of. Its agent does not know yet.
+    given_up: BTreeSet<Followed>,
     /// Of the last report.
     number: u64,
     /// Whether its agent is heard.
     heard: bool,
-    /// When it has told something, was heard again, or was asked.
-    told: Duration,
+    /// When it has come with a report, whatever became of that, was heard again, or was asked.
+    came: Duration,
+    /// It comes more often than this.
+    patience: Duration,
 }
 
 impl Member {
-    /// Whether its agent is heard, and has told nothing for very long.
-    fn is_mute(&self, now: Duration) -> bool {
-        self.heard && now.saturating_sub(self.told) >= MUTE
+    /// Since when its agent is heard and has not come, if that is very long.
+    fn mute_since(&self, now: Duration) -> Option<Duration> {
+        (self.heard && now.saturating_sub(self.came) >= self.patience).then_some(self.came)
     }
+}
+
+/// What is asked of a cluster's agent.
+#[derive(Clone, Debug, Default)]
+struct Expected {
+    uid: String,
+    wanted: BTreeSet<Followed>,
+    /// Whether the cluster is heard.
+    heard: bool,
+    /// Whether its link lets it say little.
+    paid: bool,
 }
 
 /// A report whose objects were read, as far as they were asked for.
@@ -159,13 +168,6 @@ fn read(body: &[u8], wanted: &BTreeSet<Followed>) -> Result<Told, String> {
     Ok(Told { report, parts, unwanted })
 }
 
-/// What one of so many clusters may take where the others take so much.
-fn room(clusters: usize, others: usize) -> usize {
-    let share = ALL / 2 / clusters.max(1);
-    let first = (ALL / 2).saturating_sub(others) / 2;
-    EACH.min(share.max(first)).min(ALL.saturating_sub(others))
-}
-
 /// Whose agent tells something.
 fn speaks_for(user: Option<&UserInfo>) -> Result<&str, Status> {
     user.and_then(agent_cluster).ok_or_else(|| {
@@ -177,12 +179,10 @@ fn speaks_for(user: Option<&UserInfo>) -> Result<&str, Status> {
 impl Reported {
     /// Of nothing yet.
     pub(crate) fn new(searched: &Arc<Searched>, env: &Env) -> Self {
-        let all = Arc::new(Semaphore::new(COMING));
-        let turns = Turns { all, clusters: Mutex::default(), env: env.clone() };
         Self {
             searched: searched.clone(),
             all: Mutex::default(),
-            turns: Arc::new(turns),
+            turns: Turns::new(env),
             read: Arc::new(Semaphore::new(READ)),
             figures: OnceLock::new(),
             env: env.clone(),
@@ -203,56 +203,86 @@ impl Reported {
                 async move { reported.answer(request).await }
             })
             .bodies_up_to(REPORT)
-            .in_turn(move |user| turns.turn(user).map(paths::Turn::new))
+            .in_turn(move |user, length| {
+                let turn = turns.turn(user, length)?;
+                let over = turn.over();
+                Ok(paths::Turn::new(turn, over))
+            })
     }
 
     /// What the agent of a Cluster is asked for, and whether it is heard: if not, nothing is current until it says so again. Where
-    /// nothing is asked for, nothing is kept.
-    fn expect(&self, cluster: &str, uid: &str, wanted: BTreeSet<Followed>, heard: bool) {
+    /// nothing is asked for, nothing is kept. What is kept no more, to be dropped by whoever has the time.
+    #[must_use = "it takes a while to drop"]
+    fn expect(&self, cluster: &str, expected: Expected) -> Vec<told::All> {
+        let Expected { uid, wanted, heard, paid } = expected;
         let mut all = self.all.lock();
-        let All { clusters, bytes } = &mut *all;
+        let All { clusters, room } = &mut *all;
+        let mut dropped = Vec::new();
         if wanted.is_empty() || clusters.get(cluster).is_some_and(|member| member.uid != uid) {
-            *bytes -= clusters.remove(cluster).map_or(0, |gone| gone.kept.bytes());
+            room.leave(cluster);
+            if let Some(mut gone) = clusters.remove(cluster) {
+                gone.kept.retain(&BTreeSet::new());
+                dropped.append(&mut gone.kept.dropped());
+            }
         }
         if wanted.is_empty() {
-            return;
+            return dropped;
         }
         let now = self.env.now();
+        room.enter(cluster);
         let member = clusters.entry(cluster.to_owned());
-        let member = member.or_insert_with(|| Member { told: now, ..Member::default() });
-        uid.clone_into(&mut member.uid);
+        let member = member.or_insert_with(|| Member { came: now, ..Member::default() });
         if !heard {
             member.kept.doubt();
         }
         if heard && !member.heard {
-            member.told = now;
+            member.came = now;
         }
-        member.heard = heard;
+        (member.uid, member.heard) = (uid, heard);
+        member.patience = if paid { PAID_MUTE } else { MUTE };
         if *member.wanted != wanted {
-            *bytes -= member.kept.bytes();
             member.kept.retain(&wanted);
-            *bytes += member.kept.bytes();
+            member.given_up.retain(|what| wanted.contains(what));
+            room.set(cluster, member.kept.bytes());
             member.wanted = Arc::new(wanted);
         }
+        dropped.append(&mut member.kept.dropped());
+        dropped
     }
 
-    /// Those that are heard and asked, and have told nothing for very long: agents that know nothing of it.
+    /// Those that are heard and asked, and have not come for very long, the longest first: agents that know nothing of it. Where
+    /// that is more than a few of all there are the others wait for the next look.
     fn mute(&self) -> Vec<String> {
         let now = self.env.now();
         let all = self.all.lock();
-        let mute = all.clusters.iter().filter(|(_, member)| member.is_mute(now));
-        mute.map(|(name, _)| name.clone()).collect()
+        let mute = all.clusters.iter().filter_map(|(name, member)| Some((member.mute_since(now)?, name)));
+        let mut mute: Vec<_> = mute.collect();
+        mute.sort_unstable();
+        mute.truncate(MUTE_LEAST.max(all.clusters.len() / MUTE_OF));
+        mute.into_iter().map(|(_, name)| name.clone()).collect()
     }
 
     /// Whether one is.
     fn is_mute(&self, cluster: &str) -> bool {
         let all = self.all.lock();
-        all.clusters.get(cluster).is_some_and(|member| member.is_mute(self.env.now()))
+        all.clusters.get(cluster).is_some_and(|member| member.mute_since(self.env.now()).is_some())
+    }
+
+    /// What was announced long ago, and has not come, has no room any more.
+    fn expire(&self) {
+        let now = self.env.now();
+        let mut all = self.all.lock();
+        let All { clusters, room } = &mut *all;
+        for (name, member) in clusters {
+            member.kept.expire(now);
+            room.set(name, member.kept.bytes());
+        }
     }
 
     /// Nothing is asked of anybody any more.
     fn clear(&self) {
-        *self.all.lock() = All::default();
+        let gone = std::mem::take(&mut *self.all.lock());
+        drop(gone);
     }
 
     /// What is kept of a kind on a cluster: of all of it, or of that one namespace.
@@ -275,61 +305,92 @@ impl Reported {
         })
     }
 
-    /// A turn for a user's report.
-    fn turn(&self, user: &UserInfo) -> Result<Turn, Status> {
-        self.turns.of(speaks_for(Some(user))?)
+    /// A turn for a user's report of so many bytes, if that is known. Where nothing is asked there is none.
+    fn turn(&self, user: &UserInfo, length: Option<u64>) -> Result<Turn, Status> {
+        let cluster = speaks_for(Some(user))?;
+        self.came(cluster)?;
+        self.turns.of(cluster, length)
     }
 
-    async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, Status> {
-        let cluster = speaks_for(request.extensions().get())?.to_owned();
-        let turn = request.extensions().get::<paths::Turn>().cloned();
-        let wanted = self.all.lock().clusters.get(&cluster).map(|member| member.wanted.clone());
-        let wanted = wanted.ok_or_else(|| {
+    /// An agent has come with a report: it knows of all this, whatever becomes of that. What it is asked for.
+    fn came(&self, cluster: &str) -> Result<Arc<BTreeSet<Followed>>, Status> {
+        let now = self.env.now();
+        let mut all = self.all.lock();
+        let member = all.clusters.get_mut(cluster).ok_or_else(|| {
             let why = format!("cluster {cluster} is not asked what is searched on it, or not yet");
             Status::service_unavailable(why)
         })?;
+        member.came = now;
+        Ok(member.wanted.clone())
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Body>) -> Result<Response<Body>, Status> {
+        let cluster = speaks_for(request.extensions().get())?.to_owned();
+        let turn = request.extensions().get::<paths::Turn>().cloned();
+        if turn.as_ref().and_then(paths::Turn::held).is_some_and(|turn: &Turn| !turn.arrived()) {
+            let why = format!("another report of what is searched on {cluster} has come");
+            return Err(Status::too_many_requests(why, 1));
+        }
+        let wanted = self.came(&cluster)?;
         let body = to_bytes(request.into_body(), REPORT).await.map_err(Status::internal)?;
         if let Some(figures) = self.figures.get() {
             figures.told(&cluster).inc_by(body.len() as u64);
         }
         let one = self.read.clone().acquire_owned().await.map_err(Status::internal)?;
-        // It is read whether anybody waits for the answer or not.
-        let read = spawn_blocking(move || (read(&body, &wanted), turn, one));
-        let (told, _turn, _one) = read.await.map_err(Status::internal)?;
-        let answer = self.take(&cluster, told.map_err(Status::bad_request)?)?;
+        // It is read and taken in whether anybody waits for the answer or not, and where nobody waits for the thread.
+        let reading = spawn_blocking(move || {
+            let answer =
+                read(&body, &wanted).map_err(Status::bad_request).and_then(|told| self.take(&cluster, told));
+            drop((turn, one));
+            answer
+        });
+        let answer = reading.await.map_err(Status::internal)??;
         let answer = serde_json::to_string(&answer).map_err(Status::internal)?;
         Ok(text(StatusCode::OK, "application/json", answer))
     }
 
-    /// Takes in what an agent tells.
+    /// Takes in what an agent tells. That may take a while.
     fn take(&self, cluster: &str, told: Told) -> Result<Answer, Status> {
+        let mut all = self.all.lock();
+        let (answer, dropped) = all.take(cluster, told, self.env.now());
+        drop(all);
+        drop(dropped);
+        answer
+    }
+}
+
+impl All {
+    /// The same; and what is kept no more.
+    fn take(&mut self, cluster: &str, told: Told, now: Duration) -> (Result<Answer, Status>, Vec<told::All>) {
         let Told { report, parts, unwanted } = told;
         let mut answer = Answer { unwanted, ..Answer::default() };
-        let now = self.env.now();
-        let mut all = self.all.lock();
-        let All { clusters, bytes } = &mut *all;
-        let asked = clusters.len();
-        let Some(member) = clusters.get_mut(cluster) else {
-            return Err(Status::service_unavailable(format!(
-                "cluster {cluster} is asked for nothing any more"
-            )));
+        let Some(member) = self.clusters.get_mut(cluster) else {
+            let why = format!("cluster {cluster} is asked for nothing any more");
+            return (Err(Status::service_unavailable(why)), Vec::new());
         };
         if report.number <= member.number {
-            return Ok(Answer { behind: Some(member.number), ..Answer::default() });
+            return (Ok(Answer { behind: Some(member.number), ..Answer::default() }), Vec::new());
         }
-        (member.number, member.told) = (report.number, now);
-        let others = *bytes - member.kept.bytes();
+        member.number = report.number;
         report.withdrawn.iter().for_each(|what| member.kept.withdraw(what));
+        self.room.set(cluster, member.kept.bytes());
+        let mut dropped = Vec::new();
         for part in parts {
+            let Some(needs) = self.clusters.get(cluster).map(|member| member.kept.with(&part)) else { break };
+            dropped.append(&mut self.make_room(cluster, needs));
+            let Some(member) = self.clusters.get_mut(cluster) else { break };
             let what = part.what().clone();
             if !member.wanted.contains(&what) {
                 answer.unwanted.push(what);
                 continue;
             }
             // What is there may stay.
-            let most = room(asked, others).max(member.kept.bytes());
-            match member.kept.take(part, most) {
-                Verdict::Taken => {}
+            let there = member.kept.bytes();
+            let room = [self.room.share().min(self.room.most(cluster)), self.room.most(cluster)];
+            let [share, most] = room.map(|bytes| bytes.max(there));
+            match member.kept.take(part, told::Room { share, most }, now) {
+                Verdict::Taken => drop(member.given_up.remove(&what)),
+                Verdict::Again if member.given_up.contains(&what) => answer.unwanted.push(what),
                 Verdict::Again => answer.again.push(what),
                 Verdict::NoRoom => {
                     tracing::info!(
@@ -340,16 +401,22 @@ impl Reported {
                     answer.unwanted.push(what);
                 }
             }
+            self.room.set(cluster, member.kept.bytes());
         }
+        let Some(member) = self.clusters.get_mut(cluster) else { return (Ok(answer), dropped) };
         let holds = Duration::from_secs(report.holds).min(HOLDS);
         for what in member.kept.hear(&report.kinds, now, holds) {
             let Answer { again, unwanted, .. } = &mut answer;
             if !again.contains(&what) && !unwanted.contains(&what) {
-                if member.wanted.contains(&what) { again.push(what) } else { unwanted.push(what) }
+                let is_wanted = member.wanted.contains(&what) && !member.given_up.contains(&what);
+                if is_wanted { again.push(what) } else { unwanted.push(what) }
             }
         }
-        *bytes = others + member.kept.bytes();
-        Ok(answer)
+        // Whose agent says nothing of them has been told.
+        member.given_up.retain(|what| !answer.unwanted.contains(what));
+        self.room.set(cluster, member.kept.bytes());
+        dropped.append(&mut member.kept.dropped());
+        (Ok(answer), dropped)
     }
 }
 

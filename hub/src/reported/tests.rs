@@ -12,6 +12,12 @@ fn reported() -> Reported {
     Reported::new(&Arc::default(), &Env::system())
 }
 
+/// Its agent is asked for these.
+fn expect(reported: &Reported, cluster: &str, uid: &str, wanted: &[&Followed], heard: bool) {
+    let wanted = wanted.iter().map(|&one| one.clone()).collect();
+    drop(reported.expect(cluster, Expected { uid: uid.to_owned(), wanted, heard, paid: false }));
+}
+
 fn place(resource: &str, namespace: &str) -> Place {
     let text = str::to_owned;
     Place { group: text(""), version: text("v1"), resource: text(resource), namespace: text(namespace) }
@@ -47,6 +53,11 @@ fn report(outgoing: &mut Outgoing, current: bool) -> Told {
     Told { report: Report { holds: 600, kinds, ..Report::default() }, parts, unwanted: Vec::new() }
 }
 
+/// What is said of a kind of which something was told.
+fn word(what: &Followed) -> told::Word {
+    told::Word { what: what.clone(), course: "a".to_owned(), number: 7, current: true }
+}
+
 fn tell(reported: &Reported, cluster: &str, outgoing: &mut Outgoing) -> Result<Answer, u16> {
     let told = report(outgoing, true);
     answered(outgoing);
@@ -68,9 +79,7 @@ fn what_is_asked_for_is_kept_and_goes_with_its_cluster() {
     let reported = reported();
     let (pods, maps) = (kind("Pod", ""), kind("ConfigMap", "n"));
     assert_eq!(tell(&reported, "m", &mut course(&pods, "pods", "a", &["x"])), Err(503), "nobody asked");
-    let expect = |uid: &str, wanted: &[&Followed]| {
-        reported.expect("m", uid, wanted.iter().map(|&one| one.clone()).collect(), true);
-    };
+    let expect = |uid: &str, wanted: &[&Followed]| expect(&reported, "m", uid, wanted, true);
     expect("1", &[&pods, &maps]);
     assert_eq!(tell(&reported, "m", &mut course(&pods, "pods", "a", &["x", "y"])), Ok(Answer::default()));
     assert_eq!(tell(&reported, "m", &mut course(&maps, "configmaps", "b", &["z"])), Ok(Answer::default()));
@@ -94,20 +103,20 @@ fn what_is_asked_for_is_kept_and_goes_with_its_cluster() {
     assert_eq!((of("pods", ""), of("configmaps", "n")), (Some(2), None));
     expect("2", &[&pods]);
     assert!(of("pods", "").is_none());
-    assert_eq!(reported.all.lock().bytes, 0);
+    assert_eq!(reported.all.lock().room.bytes(), 0);
     tell(&reported, "m", &mut course(&pods, "pods", "e", &["x"])).expect("taken");
-    assert_ne!(reported.all.lock().bytes, 0);
+    assert_ne!(reported.all.lock().room.bytes(), 0);
     expect("2", &[]);
     assert!(of("pods", "").is_none());
     let all = reported.all.lock();
-    assert_eq!((all.bytes, all.clusters.len()), (0, 0));
+    assert_eq!((all.room.bytes(), all.clusters.len()), (0, 0));
 }
 
 #[test]
 fn what_nobody_says_is_current_has_an_age() {
     let reported = reported();
     let (pods, maps) = (kind("Pod", ""), kind("ConfigMap", ""));
-    let expect = |heard| reported.expect("m", "1", BTreeSet::from([pods.clone(), maps.clone()]), heard);
+    let expect = |heard| expect(&reported, "m", "1", &[&pods, &maps], heard);
     let age = || reported.of("m", &place("pods", "")).expect("a copy").age.map(|age| age.as_secs());
     expect(true);
     let mut outgoing = course(&pods, "pods", "a", &["x"]);
@@ -168,7 +177,7 @@ fn what_nobody_says_is_current_has_an_age() {
     let refused = Report { withdrawn: vec![pods.clone()], ..Report::default() };
     take(&reported, "m", Told { report: refused, ..Told::default() }).expect("taken");
     assert!(reported.of("m", &place("pods", "")).is_none());
-    assert_eq!(reported.all.lock().bytes, 0);
+    assert_eq!(reported.all.lock().room.bytes(), 0);
 }
 
 #[test]
@@ -195,7 +204,7 @@ fn of_what_is_not_wanted_nothing_is_read() {
 fn what_is_late_of_a_former_course_replaces_nothing() {
     let reported = reported();
     let pods = kind("Pod", "");
-    reported.expect("m", "1", BTreeSet::from([pods.clone()]), true);
+    expect(&reported, "m", "1", &[&pods], true);
     let mut former = course(&pods, "pods", "a", &["old"]);
     let mut late = report(&mut former, true);
     late.report.number = 7;
@@ -208,35 +217,25 @@ fn what_is_late_of_a_former_course_replaces_nothing() {
 }
 
 #[test]
-fn each_has_a_share_of_the_room() {
-    for (clusters, others, most) in [
-        (1, 0, EACH),
-        (8, 0, EACH),
-        // Who comes first has taken the half of it.
-        (8, ALL / 2, ALL / 16),
-        (8, ALL - 1, 1),
-        (8, ALL + 1, 0),
-        (1024, ALL / 2, ALL / 2048),
-        (1024, 0, EACH),
-    ] {
-        assert_eq!(room(clusters, others), most, "{clusters} {others}");
-    }
-}
-
-#[test]
-fn an_agent_that_tells_nothing_for_hours_is_mute() {
+fn an_agent_that_does_not_come_for_hours_is_mute() {
     let clock = ManualClock::new(std::time::SystemTime::UNIX_EPOCH);
     let reported = Reported::new(&Arc::default(), &Env::seeded(clock.clone(), 1));
     let pods = kind("Pod", "");
-    let expect = |heard| reported.expect("m", "1", BTreeSet::from([pods.clone()]), heard);
+    let agent = UserInfo::new("system:karmada:agent:m", ["system:karmada:agents"]);
+    let code = |turn: Result<Turn, Status>| turn.map(drop).map_err(|status| status.code());
+    assert_eq!(code(reported.turn(&agent, None)), Err(503), "of what nobody asked for no body is read");
+    let expect = |heard| expect(&reported, "m", "1", &[&pods], heard);
     expect(true);
     clock.advance(MUTE - Duration::from_secs(1));
     expect(true);
     assert_eq!((reported.mute(), reported.is_mute("m")), (vec![], false));
-    take(&reported, "m", Told::default()).expect("taken");
+    // Who comes is not mute, whether it has a turn or not.
+    let other = reported.turns.of("m", None).expect("a turn");
+    assert!(other.arrived());
+    assert_eq!(code(reported.turn(&agent, None)), Err(429));
     clock.advance(MUTE - Duration::from_secs(1));
-    assert!(!reported.is_mute("m"), "it has told something");
-    // As long as it is not heard it cannot tell.
+    assert!(!reported.is_mute("m"));
+    // As long as it is not heard it cannot come.
     expect(false);
     clock.advance(2 * MUTE);
     assert!(!reported.is_mute("m"));
@@ -245,26 +244,38 @@ fn an_agent_that_tells_nothing_for_hours_is_mute() {
     clock.advance(MUTE);
     assert_eq!((reported.mute(), reported.is_mute("m")), (vec!["m".to_owned()], true));
     assert!(!reported.is_mute("other"));
+    // Where a link lets it say little it has a day.
+    let wanted = BTreeSet::from([pods.clone()]);
+    drop(reported.expect("m", Expected { uid: "1".to_owned(), wanted, heard: true, paid: true }));
+    assert!(!reported.is_mute("m"));
+    clock.advance(PAID_MUTE - MUTE);
+    assert!(reported.is_mute("m"));
 }
 
 #[test]
-fn few_reports_are_read_at_a_time_and_one_of_each() {
-    let reported = reported();
-    let code = |cluster: &str| reported.turns.of(cluster).map(drop).map_err(|status| status.code());
-    let mut turns: Vec<Turn> =
-        (1..COMING).map(|n| reported.turns.of(&n.to_string()).expect("a turn")).collect();
-    assert_eq!((code("1"), code("other")), (Err(429), Ok(())));
-    turns.push(reported.turns.of("last").expect("a turn"));
-    assert_eq!(code("other"), Err(429));
-    drop(turns);
-    assert_eq!((code("1"), code("other")), (Ok(()), Ok(())));
-    assert!(reported.turns.clusters.lock().is_empty());
+fn where_many_are_mute_few_are_taken_for_it_at_a_time() {
+    let clock = ManualClock::new(std::time::SystemTime::UNIX_EPOCH);
+    let reported = Reported::new(&Arc::default(), &Env::seeded(clock.clone(), 1));
+    let pods = kind("Pod", "");
+    for n in 0..1000 {
+        expect(&reported, &format!("m{n:04}"), "1", &[&pods], true);
+        clock.advance(Duration::from_secs(1));
+    }
+    clock.advance(MUTE);
+    let mute = reported.mute();
+    assert_eq!(
+        (mute.len(), mute[0].as_str(), mute[49].as_str()),
+        (50, "m0000", "m0049"),
+        "the longest first"
+    );
+    (100..1000).for_each(|n| expect(&reported, &format!("m{n:04}"), "1", &[], true));
+    assert_eq!(reported.mute().len(), MUTE_LEAST);
 }
 
 /// As many bytes of a kind as are wanted, in parts.
 fn fill(reported: &Reported, cluster: &str, bytes: usize) -> Answer {
     let pods = kind("Pod", "");
-    reported.expect(cluster, "1", BTreeSet::from([pods.clone()]), true);
+    expect(reported, cluster, "1", &[&pods], true);
     let mut outgoing = Outgoing::new(pods, "pods", "a".to_owned());
     outgoing.begins();
     let mut last = Answer::default();
@@ -281,12 +292,90 @@ fn fill(reported: &Reported, cluster: &str, bytes: usize) -> Answer {
     last
 }
 
+/// What announces so many bytes of Pods and says nothing else.
+fn announcement(bytes: usize) -> Told {
+    let course = Outgoing::new(kind("Pod", ""), "pods", "a".to_owned());
+    let mut course = course.of_bytes(u64::try_from(bytes).expect("a number"));
+    course.begins();
+    course.ends();
+    let part = course.next(0, "7").cloned().expect("the first part").read().expect("objects");
+    Told { parts: vec![part], ..Told::default() }
+}
+
+/// After a restart of the hub all announce what they have before anything is there.
+#[test]
+fn what_was_announced_has_its_room_before_it_comes() {
+    let clock = ManualClock::new(std::time::SystemTime::UNIX_EPOCH);
+    let reported = Reported::new(&Arc::default(), &Env::seeded(clock.clone(), 1));
+    let pods = kind("Pod", "");
+    let names: Vec<String> = (0..100).map(|n| format!("m{n:02}")).collect();
+    names.iter().for_each(|name| expect(&reported, name, "1", &[&pods], true));
+    let announce = |bytes| {
+        let answers = names.iter().map(|name| take(&reported, name, announcement(bytes)).expect("an answer"));
+        answers.filter(|answer| *answer == Answer::default()).count()
+    };
+    assert_eq!(announce(8 << 20), 17);
+    assert!(reported.all.lock().room.bytes() <= ALL);
+    // What is no more than a share goes in any case.
+    let late = announcement(1 << 20);
+    assert_eq!(take(&reported, "m99", late), Ok(Answer::default()));
+    // What does not come leaves its room.
+    clock.advance(Duration::from_secs(599));
+    reported.expire();
+    assert_ne!(reported.all.lock().room.bytes(), 0);
+    clock.advance(Duration::from_secs(1));
+    reported.expire();
+    assert_eq!(reported.all.lock().room.bytes(), 0);
+}
+
+/// A few that were asked early have taken all of it when the fleet grows.
+#[test]
+fn whoever_comes_later_has_a_share_and_whoever_has_most_gives_something_up() {
+    let reported = reported();
+    for n in 0..8 {
+        fill(&reported, &format!("early-{n}"), EACH - (1 << 20));
+    }
+    let before = reported.all.lock().room.bytes();
+    assert!(before > ALL / 2);
+    let pods = kind("Pod", "");
+    (0..500).for_each(|n| expect(&reported, &format!("late-{n:03}"), "1", &[&pods], true));
+    let share = reported.all.lock().room.share();
+    for n in 0..500 {
+        let announced = take(&reported, &format!("late-{n:03}"), announcement(share)).expect("an answer");
+        assert_eq!(announced, Answer::default(), "{n}");
+        assert!(reported.all.lock().room.bytes() <= ALL);
+    }
+    // Whose copies went is told so, and does not send them again at once.
+    let gave_up = (0..8).map(|n| format!("early-{n}"));
+    let gave_up: Vec<String> =
+        gave_up.filter(|name| reported.of(name, &place("pods", "")).is_none()).collect();
+    assert!(!gave_up.is_empty() && gave_up.len() < 8, "{gave_up:?}");
+    let word = Report { holds: 600, kinds: vec![word(&pods)], ..Report::default() };
+    let answer = take(&reported, &gave_up[0], Told { report: word, ..Told::default() });
+    assert_eq!(answer, Ok(Answer { unwanted: vec![pods], ..Answer::default() }));
+}
+
+/// Much is dropped when nobody waits for the lock.
+#[test]
+fn what_is_kept_no_more_is_handed_out() {
+    let reported = reported();
+    let pods = kind("Pod", "");
+    let bytes = |dropped: Vec<told::All>| dropped.iter().map(|all| all.objects.len()).sum::<usize>();
+    fill(&reported, "m", 4 << 20);
+    let withdrawn = Report { number: 100, withdrawn: vec![pods], ..Report::default() };
+    let told = Told { report: withdrawn, ..Told::default() };
+    let (answer, dropped) = reported.all.lock().take("m", told, Duration::ZERO);
+    assert_eq!((answer.expect("taken"), bytes(dropped)), (Answer::default(), 10));
+    fill(&reported, "n", 4 << 20);
+    assert_eq!(bytes(reported.expect("n", Expected::default())), 10);
+}
+
 #[test]
 fn something_is_left_for_everybody() {
     let reported = reported();
     for n in 0..20 {
         fill(&reported, &format!("greedy-{n}"), EACH - (1 << 20));
-        assert!(reported.all.lock().bytes < ALL);
+        assert!(reported.all.lock().room.bytes() < ALL);
     }
     assert_eq!(fill(&reported, "late", 1 << 20), Answer::default());
 }
@@ -295,7 +384,7 @@ fn something_is_left_for_everybody() {
 fn there_is_so_much_room_for_one() {
     let reported = reported();
     let pods = kind("Pod", "");
-    reported.expect("m", "1", BTreeSet::from([pods.clone()]), true);
+    expect(&reported, "m", "1", &[&pods], true);
     let mut outgoing = Outgoing::new(pods.clone(), "pods", "a".to_owned());
     outgoing.begins();
     let filler = "x".repeat(400 << 10);
@@ -309,10 +398,10 @@ fn there_is_so_much_room_for_one() {
     while let Some(part) = outgoing.next(REPORT / 2, "7") {
         let read = part.clone().read().expect("objects");
         last = take(&reported, "m", Told { parts: vec![read], ..Told::default() }).expect("taken");
-        assert!(reported.all.lock().bytes <= EACH);
+        assert!(reported.all.lock().room.bytes() <= EACH);
         answered(&mut outgoing);
     }
     assert_eq!(last, Answer { unwanted: vec![pods], ..Answer::default() });
-    assert_eq!(reported.all.lock().bytes, 0);
+    assert_eq!(reported.all.lock().room.bytes(), 0);
     assert!(reported.of("m", &place("pods", "")).is_none());
 }

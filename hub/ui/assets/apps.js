@@ -1,7 +1,7 @@
 // Applications: a list of all, and one from its template to every cluster.
 
 import { address, go } from "./app.js";
-import { fleet, get, listen, single, watch } from "./data.js";
+import { fleet, get, listen, paced, stale, watch } from "./data.js";
 import { facts, h, link, put, s, section, table } from "./dom.js";
 import { GLYPHS, next, stands, waves } from "./waves.js";
 import { many, time } from "./words.js";
@@ -142,55 +142,63 @@ async function one(main, parameters) {
   const explained = h("div");
   const differs = h("div");
   const head = h("div");
+  const late = h("p", { id: "late", class: "quiet", role: "status" });
   const asked = { scope: parameters.scope, namespace: parameters.namespace, binding: parameters.binding };
   let clusters = [];
   let left = false;
-  const load = single(async () => {
-    try {
-      const view = await get("/ui/api/app", asked);
-      if (left) return null;
-      const full = view.namespace ? `${view.namespace}/${view.name}` : view.name;
-      const ready = view.copies.filter((copy) => standing(copy).tone === "well").length;
-      const last = view.copies.filter((copy) => standing(copy).whole && copy.health !== "Unhealthy").length;
-      put(head, h("p", { class: "crumbs" }, link(address({ view: "apps" }), {}, "Applications"), " / ", full),
-        h("h1", {}, `${view.kind} ${full}`),
-        h("p", {}, `${ready} of ${many(view.copies.length, "cluster")} ready${last ? `; ${last} last known ready` : ""}.`),
-        view.followed?.length ? h("p", {}, `It goes where what refers to it goes: ${view.followed.map((by) => `${by.namespace}/${by.name}`).join(", ")}.`) : null,
-        picture(view),
-        rollout(view),
-        section("On every cluster", table("Copies", ["Cluster", "State", "Desired", "There", "Ready", "Why", "Report as of", "Overrides"],
-          view.copies.map((copy) => {
-            const { tone, word } = standing(copy);
-            const heard = view.heard?.[copy.cluster];
-            const reported = heard ? time(heard) : null;
-            if (reported) reported.dataset.of = copy.cluster;
-            return [link(address({ view: "cluster", name: copy.cluster }), {}, copy.cluster),
-              h("span", { class: tone }, `${GLYPHS[tone]} ${word}`), copy.desired ?? "", copy.has ?? "", copy.ready ?? "",
-              copy.leaving ? `leaving: ${copy.leaving.reason}` : copy.message || "", reported || "",
-              h("button", { onclick: () => difference({ ...view, ...parameters }, copy.cluster, differs), "aria-label": `Compare with the template: ${copy.cluster}` }, "compare")];
-          }), "It is on no cluster.")));
-      clusters = view.copies.map((copy) => copy.cluster);
-      watch(clusters, asked, again);
-      return view;
-    } catch (why) {
-      put(head, h("h1", {}, parameters.binding), h("p", { class: "acts", role: "alert" }, why.message));
-      return null;
+  let shown = null;
+  const { load, hint, stop } = paced(async (all) => {
+    // The template is asked for now and then.
+    const view = await get("/ui/api/app", { ...asked, brief: all || !shown ? "" : "1" });
+    if (left) return null;
+    view.template ||= shown.template;
+    shown = view;
+    put(late);
+    const full = view.namespace ? `${view.namespace}/${view.name}` : view.name;
+    const ready = view.copies.filter((copy) => standing(copy).tone === "well").length;
+    const last = view.copies.filter((copy) => standing(copy).whole && copy.health !== "Unhealthy").length;
+    put(head, h("p", { class: "crumbs" }, link(address({ view: "apps" }), {}, "Applications"), " / ", full),
+      h("h1", {}, `${view.kind} ${full}`),
+      h("p", {}, `${ready} of ${many(view.copies.length, "cluster")} ready${last ? `; ${last} last known ready` : ""}.`),
+      view.followed?.length ? h("p", {}, `It goes where what refers to it goes: ${view.followed.map((by) => `${by.namespace}/${by.name}`).join(", ")}.`) : null,
+      picture(view),
+      rollout(view),
+      section("On every cluster", table("Copies", ["Cluster", "State", "Desired", "There", "Ready", "Why", "Report as of", "Overrides"],
+        view.copies.map((copy) => {
+          const { tone, word } = standing(copy);
+          const heard = view.heard?.[copy.cluster];
+          const reported = heard ? time(heard) : null;
+          if (reported) reported.dataset.of = copy.cluster;
+          return [link(address({ view: "cluster", name: copy.cluster }), {}, copy.cluster),
+            h("span", { class: tone }, `${GLYPHS[tone]} ${word}`), copy.desired ?? "", copy.has ?? "", copy.ready ?? "",
+            copy.leaving ? `leaving: ${copy.leaving.reason}` : copy.message || "", reported || "",
+            h("button", { onclick: () => difference({ ...view, ...parameters }, copy.cluster, differs), "aria-label": `Compare with the template: ${copy.cluster}` }, "compare")];
+        }), "It is on no cluster.")));
+    clusters = view.copies.map((copy) => copy.cluster);
+    watch(clusters, asked, () => hint());
+    return view;
+  }, (why, again) => {
+    if (again && shown) {
+      put(late, stale(why));
+      return;
     }
+    shown = null;
+    put(late);
+    put(head, h("h1", {}, parameters.binding), h("p", { class: "acts", role: "alert" }, why.message));
   });
-  const again = () => { if (!document.hidden) load(); };
-  put(main, head, differs, section("Why it is there, and not elsewhere", explained));
+  put(main, late, head, differs, section("Why it is there, and not elsewhere", explained));
   const view = await load();
   if (view) explain(view, explained);
-  const stop = listen((names) => {
+  const silent = listen((names) => {
     for (const element of head.querySelectorAll("time[data-of]")) {
       const heard = fleet.heard[element.dataset.of];
       if (heard) element.dataset.at = heard;
     }
-    if (names === null || clusters.some((name) => names.includes(name))) again();
+    if (names === null || clusters.some((name) => names.includes(name))) hint();
   });
   // Who misses the news sees it a little later.
-  const timer = setInterval(again, 30000);
-  return { again, leave: () => { left = true; stop(); clearInterval(timer); watch([]); } };
+  const timer = setInterval(() => hint(true), 30000);
+  return { again: () => hint(true), leave: () => { left = true; silent(); stop(); clearInterval(timer); watch([]); } };
 }
 
 /** Opens the list, or one application. */

@@ -1,7 +1,7 @@
 // One cluster.
 
 import { address } from "./app.js";
-import { ask, fleet, get, listen, single, watch } from "./data.js";
+import { ask, fleet, get, listen, paced, stale, watch } from "./data.js";
 import { confirm, facts, h, link, put, s, say, section, table } from "./dom.js";
 import { bytes, clock, many, now, seconds, time, until } from "./words.js";
 
@@ -127,10 +127,11 @@ function state(told) {
     told.state === "silent" && told.shown ? h("span", { class: "quiet" }, " Shown: ", time(told.shown, "{time}"), ".") : null);
 }
 
-function draw(main, view, again, { done, problem }) {
+function draw(main, view, again, { done, problem, late }) {
   const told = view.told;
   const reports = told?.state === "silent" ? [" · as of ", time(told.shown, "{time}")] : null;
-  put(main,
+  put(late);
+  put(main, late,
     h("p", { class: "crumbs" }, link(address({}), {}, "Fleet"), " / ", view.name),
     h("h1", {}, view.name), told ? state(told) : h("p", { class: "quiet" }, "The hub's controllers do not run yet."),
     problem,
@@ -171,29 +172,35 @@ function draw(main, view, again, { done, problem }) {
 
 /** Opens the view. */
 export async function open(main, { name }) {
-  let last = "";
+  let shown = null;
   // What was begun, and what was refused, stays in sight while the rest is drawn anew.
-  const kept = { done: h("div", { id: "done" }), problem: h("p", { id: "problem", class: "acts", role: "alert" }) };
-  const load = single(async () => {
-    try {
-      const view = await get("/ui/api/cluster", { name });
-      last = JSON.stringify([view.told?.state, view.told?.cordoned]);
-      draw(main, view, load, kept);
-    } catch (why) {
-      put(main, h("h1", {}, name), h("p", { class: "acts", role: "alert" }, why.message));
+  const kept = {
+    done: h("div", { id: "done" }), problem: h("p", { id: "problem", class: "acts", role: "alert" }),
+    late: h("p", { id: "late", class: "quiet", role: "status" }),
+  };
+  const { load, hint, stop } = paced(async (all) => {
+    // Events come without a hint: they are asked for now and then.
+    const view = await get("/ui/api/cluster", { name, brief: all || !shown ? "" : "1" });
+    view.events ||= shown.events;
+    shown = view;
+    draw(main, view, load, kept);
+  }, (why, again) => {
+    if (again && shown) {
+      put(kept.late, stale(why));
+      return;
     }
-  });
-  const again = () => { if (!document.hidden && !document.querySelector("dialog")) load(); };
+    shown = null;
+    put(main, h("h1", {}, name), h("p", { class: "acts", role: "alert" }, why.message));
+  }, () => !document.hidden && !document.querySelector("dialog"));
   await load();
-  watch([name], { cluster: name }, again);
-  const stop = listen((names) => {
+  watch([name], { cluster: name }, () => hint());
+  const silent = listen((names) => {
     const heard = fleet.heard[name];
     for (const element of main.querySelectorAll("#heard time")) if (heard) element.dataset.at = heard;
-    const shown = document.getElementById("sentence");
-    if (heard && shown && /heard/.test(shown.dataset.shows)) shown.dataset.at = heard;
-    if (names === null || names.includes(name)) load();
+    const sentence = document.getElementById("sentence");
+    if (heard && sentence && /heard/.test(sentence.dataset.shows)) sentence.dataset.at = heard;
+    if (names === null || names.includes(name)) hint();
   });
-  // Events come without anything else, and who misses the news sees it a little later.
-  const timer = setInterval(again, 15000);
-  return { again, leave: () => { stop(); clearInterval(timer); watch([]); }, last };
+  const timer = setInterval(() => hint(true), 15000);
+  return { again: () => hint(true), leave: () => { silent(); stop(); clearInterval(timer); watch([]); } };
 }

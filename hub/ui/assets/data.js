@@ -2,12 +2,18 @@
 
 import { now, setNow } from "./words.js";
 
-/** An answer that was none: its code, and the hub's words. */
+/** An answer that was none: its code, the hub's words, and after how many seconds it is worth asking again, if that passes. */
 export class Refused extends Error {
-  constructor(code, message) {
+  constructor(code, message, after) {
     super(message);
     this.code = code;
+    this.after = after;
   }
+}
+
+/** Whether what went wrong says nothing of what was asked for: the hub is busy or away. */
+export function passes(why) {
+  return !(why instanceof Refused) || why.code === 0 || why.code === 429 || why.code >= 500;
 }
 
 // Whoever does something uses their session; a page that is only open asks without using it.
@@ -38,7 +44,7 @@ export async function ask(path, options = {}) {
       why = (await answer.json()).message || why;
     } catch { /* It says nothing else. */ }
     if (answer.status === 401) why = "You are not logged in any more.";
-    throw new Refused(answer.status, why);
+    throw new Refused(answer.status, why, Number(answer.headers.get("retry-after")) || 0);
   }
   return answer;
 }
@@ -67,6 +73,62 @@ export function single(work) {
     return running;
   };
   return run;
+}
+
+/**
+ * The same for what is shown and asked for again: `work` hears whether all of it is, and `failed` why there was no answer, and whether
+ * there will be another attempt. `load` asks at once, as people do. `hint` asks when the hub has rested three times as long as it took
+ * to answer, and not from all pages at once; after a refusal when the hub has said. Who looks elsewhere asks nothing.
+ */
+export function paced(work, failed, looks = () => !document.hidden) {
+  let took = 0;
+  let next = 0;
+  let timer = 0;
+  let whole = false;
+  let ended = false;
+  // Whether the hub is asked just now, and whether there was a hint meanwhile.
+  let asking = false;
+  let hinted = false;
+  const run = single(async () => {
+    clearTimeout(timer);
+    timer = 0;
+    const all = whole;
+    whole = false;
+    asking = true;
+    const begun = performance.now();
+    let answer = null;
+    let after = 0;
+    try {
+      answer = await work(all);
+    } catch (why) {
+      const again = passes(why);
+      if (again) after = 1000 * (why.after || 10);
+      if (!ended) failed(why, again);
+    }
+    took = performance.now() - begun;
+    next = begun + took + Math.max(1000, 3 * took, after);
+    asking = false;
+    if (after || hinted) hint(all && after > 0);
+    hinted = false;
+    return answer;
+  });
+  function hint(all = false) {
+    whole ||= all;
+    hinted ||= asking;
+    if (asking || timer || ended || !looks()) return;
+    const left = Math.max(0, next - performance.now());
+    timer = setTimeout(() => { timer = 0; if (looks()) run(); }, left + Math.random() * Math.max(500, took));
+  }
+  return {
+    load: () => { whole = true; return run(); },
+    hint,
+    stop: () => { ended = true; clearTimeout(timer); },
+  };
+}
+
+/** What stands above a view that could not be brought up to date. */
+export function stale(why) {
+  return `Not up to date, trying again: ${why.message}`;
 }
 
 /** One cluster, from a row of the hub's. */

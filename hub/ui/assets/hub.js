@@ -1,7 +1,7 @@
 // The hub itself.
 
 import { address } from "./app.js";
-import { fleet, get } from "./data.js";
+import { fleet, get, paced, passes, stale } from "./data.js";
 import { facts, h, link, put, s, section, table } from "./dom.js";
 import { GLYPHS, next, stands, waves } from "./waves.js";
 import { age, bytes, many, now, seconds, since, time } from "./words.js";
@@ -127,20 +127,28 @@ function draw(into, view) {
 /** Opens the view. */
 export async function open(main) {
   const body = h("div");
-  put(main, h("h1", {}, "Hub"), body);
+  const late = h("p", { id: "late", class: "quiet", role: "status" });
+  put(main, h("h1", {}, "Hub"), late, body);
   let found = null;
   let turn = 0;
-  const load = async () => {
+  let shown = false;
+  const { load, hint, stop } = paced(async () => {
     // They are many, and change seldom.
-    if (turn % 6 === 0) found = await get("/ui/api/quotas").catch((why) => ({ denied: why.message }));
+    if (turn % 6 === 0) found = await get("/ui/api/quotas").catch((why) => (passes(why) && found) || { denied: why.message });
     turn += 1;
-    try {
-      draw(body, { ...(await get("/ui/api/hub")), quotas: found });
-    } catch (why) {
-      put(body, h("p", { class: "acts", role: "alert" }, why.message));
+    draw(body, { ...(await get("/ui/api/hub")), quotas: found });
+    shown = true;
+    put(late);
+  }, (why, again) => {
+    if (again && shown) {
+      put(late, stale(why));
+      return;
     }
-  };
+    shown = false;
+    put(late);
+    put(body, h("p", { class: "acts", role: "alert" }, why.message));
+  });
   await load();
-  const timer = setInterval(() => { if (!document.hidden && fleet.live) load(); }, 5000);
-  return { leave: () => clearInterval(timer) };
+  const timer = setInterval(() => { if (fleet.live) hint(); }, 5000);
+  return { leave: () => { stop(); clearInterval(timer); } };
 }

@@ -6,6 +6,7 @@
 //!      │
 //!      ├── GET /ui/api/fleet ──────────────▶ board: rows       all clusters, 200 bytes each at most
 //!      ├── GET /ui/live?since=N ───────────▶ board: batches    what has changed since, once a second at most
+//!      │                                     hints             that one thing shown whole has, ever more seldom while it goes on
 //!      └── GET /ui/api/cluster, app, … ────▶ views             objects that the user may read, as the page shows them
 //! ```
 //!
@@ -15,6 +16,7 @@
 pub mod assets;
 pub mod board;
 pub mod headers;
+pub mod hints;
 pub mod rows;
 pub mod vault;
 pub mod views;

@@ -95,6 +95,42 @@ fn ticket(fleet: &Fleet) -> String {
 
 const TILES: &str = "document.querySelectorAll('.tile').length";
 
+/// A hub that is busy takes nothing away of the cluster that is shown. It is asked again when it has said, and not by each hint.
+fn busy(browser: &mut Browser) {
+    browser.eval(
+        "window.busy = true; window.asked = 0; window.real = window.fetch;
+         window.fetch = (url, options) => {
+             if (!url.includes('/ui/api/cluster')) return window.real(url, options);
+             window.asked += 1;
+             if (!window.busy) return window.real(url, options);
+             const why = JSON.stringify({ message: 'others are being answered' });
+             return Promise.resolve(new Response(why, { status: 429, headers: { 'retry-after': '1' } }));
+         };
+         document.dispatchEvent(new Event('visibilitychange')); 0",
+    );
+    browser.until(
+        "what is wrong, above",
+        "/others are being answered/.test(document.getElementById('late').textContent)",
+    );
+    assert_eq!(browser.eval("Boolean(document.getElementById('sentence'))"), true, "what was known is shown");
+    browser.until("another attempt", "window.asked > 1");
+    browser.eval("window.busy = false; 0");
+    browser.until("the view up to date", "document.getElementById('late').textContent === ''");
+    browser.eval("window.fetch = window.real; 0");
+    let hints = browser.eval(
+        "(async () => {
+            const { paced } = await import(document.querySelector('script[type=module]').src.replace('app.js', 'data.js'));
+            const pause = (millis) => new Promise((done) => setTimeout(done, millis));
+            const asked = [];
+            const { load, hint } = paced(async () => { asked.push(performance.now()); await pause(500); }, () => {}, () => true);
+            await load();
+            while (asked.length < 3) { hint(); await pause(5); }
+            return [asked.length, ...asked.slice(1).map((at, n) => at - asked[n] >= 1900)];
+        })()",
+    );
+    assert_eq!(hints, json!([3, true, true]), "three times as long as an answer took it rests");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_view_shows_a_fleet_of_real_processes() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -169,6 +205,7 @@ async fn every_view_shows_a_fleet_of_real_processes() {
     browser.until("its link's day", "Boolean(document.querySelector('.slot.seen'))");
     accessible_both(browser, axe, "cluster");
     picture(browser, "cluster");
+    busy(browser);
 
     // An application, from its template to both clusters, with what one gets that is not as in the template.
     click(browser, "header nav a", "Applications");

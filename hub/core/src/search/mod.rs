@@ -1,6 +1,7 @@
 //! Which clusters are searched for a kind, in which version a list of objects of several clusters is, and how agents tell the hub
-//! of what is searched on their members ([`told`]). Pure.
+//! of what is searched on their members ([`told`]) and have room for it there ([`room`]). Pure.
 
+pub mod room;
 pub mod telling;
 pub mod told;
 

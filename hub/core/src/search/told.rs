@@ -10,7 +10,7 @@
 //! missing, or the hub has begun anew, the agent begins a new course. What stood before stands until that is current, too.
 //!
 //! The first part says how much there is of the kind. Where that is more than one part it says nothing else: what the hub has no room
-//! for is not sent.
+//! for is not sent. What was announced so has its room until it has come, or comes no more ([`Kept::expire`]).
 //!
 //! With each report the agent says which kinds are current ([`Word`]), and for how long that counts. What it does not say again is
 //! as old as the last time at which it did: nothing is taken for current because nobody has said otherwise.
@@ -46,6 +46,9 @@ pub const KEPT: usize = 32 << 20;
 const AROUND: usize = 128;
 /// The longest text by which an agent is asked, in bytes.
 const QUESTION: usize = 64 << 10;
+
+/// For so long what was announced has its room without a part that comes.
+const ANNOUNCED: Duration = Duration::from_secs(600);
 
 /// What a part says of itself, in bytes.
 const SAID: usize = 256;
@@ -506,6 +509,24 @@ pub enum Verdict {
 pub struct Kept {
     kinds: BTreeMap<Followed, Course>,
     bytes: usize,
+    /// What is kept no more, until somebody has the time to drop it.
+    dropped: Vec<All>,
+}
+
+/// What may come of what is told, in bytes of all that is kept of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Where it was not announced how much there is.
+    pub share: usize,
+    /// Otherwise.
+    pub most: usize,
+}
+
+impl Room {
+    /// So much, announced or not.
+    pub fn of(bytes: usize) -> Self {
+        Self { share: bytes, most: bytes }
+    }
 }
 
 /// What is kept of a kind.
@@ -514,6 +535,12 @@ struct Course {
     course: String,
     number: u64,
     all: All,
+    /// What it was said to take; 0 where that is not known.
+    announced: usize,
+    /// Of that, what is kept free for it.
+    reserved: usize,
+    /// When the last part of it came.
+    came: Duration,
     /// When it was last said to be current.
     as_of: Option<Duration>,
     /// As long as that counts.
@@ -547,7 +574,25 @@ pub struct All {
 
 impl Course {
     fn bytes(&self) -> usize {
-        self.all.bytes + self.before.as_ref().map_or(0, |(before, _)| before.bytes)
+        let before = self.before.as_ref().map_or(0, |(before, _)| before.bytes);
+        (self.all.bytes + before).max(self.reserved)
+    }
+
+    /// Whether it has become larger than it was said to be, though nobody has said yet that this is all. Some may have come
+    /// between.
+    fn is_beyond(&self) -> bool {
+        let slack = self.announced / 4 + LARGEST;
+        self.announced > 0 && self.as_of.is_none() && self.all.bytes > self.announced.saturating_add(slack)
+    }
+
+    /// What may come of it.
+    fn most(&self, room: Room) -> usize {
+        if self.announced == 0 && self.as_of.is_none() { room.share } else { room.most }
+    }
+
+    /// What there was before goes.
+    fn forget(&mut self, dropped: &mut Vec<All>) {
+        dropped.extend(self.before.take().map(|(before, _)| before));
     }
 }
 
@@ -609,7 +654,8 @@ impl Kept {
             match known {
                 Some(known) if word.current => {
                     (known.as_of, known.until) = (Some(now), Some(now + holds));
-                    known.before = None;
+                    known.reserved = 0;
+                    known.forget(&mut self.dropped);
                 }
                 Some(_) => {}
                 None => again.push(word.what.clone()),
@@ -621,12 +667,23 @@ impl Kept {
 
     /// Keeps no other kinds than these.
     pub fn retain(&mut self, wanted: &BTreeSet<Followed>) {
-        self.kinds.retain(|what, _| wanted.contains(what));
-        self.bytes = self.kinds.values().map(Course::bytes).sum();
+        let gone: Vec<Followed> = self.kinds.keys().filter(|what| !wanted.contains(what)).cloned().collect();
+        gone.iter().for_each(|what| self.withdraw(what));
     }
 
-    /// Takes in what was told, where no more than `most` bytes come of it in all.
-    pub fn take(&mut self, read: Read, most: usize) -> Verdict {
+    /// What may come of a part at most, in bytes of all that is kept.
+    pub fn with(&self, read: &Read) -> usize {
+        let what = &read.part.what;
+        let is_new = self.kinds.get(what).is_none_or(|known| known.course != read.part.course);
+        // What it replaces can go.
+        let there = self.bytes - if is_new { self.kinds.get(what).map_or(0, Course::bytes) } else { 0 };
+        let objects: usize = read.objects.iter().map(|(named, text)| size(named, text)).sum();
+        let total = usize::try_from(read.part.total).unwrap_or(usize::MAX);
+        there.saturating_add(objects.max(total))
+    }
+
+    /// Takes in what was told at this time, where no more comes of it in all than there is room for.
+    pub fn take(&mut self, read: Read, room: Room, now: Duration) -> Verdict {
         let what = read.part.what.clone();
         let known = self.kinds.get(&what).filter(|known| known.course == read.part.course);
         match known.map(|known| known.number) {
@@ -635,44 +692,84 @@ impl Kept {
             None if read.part.number == 0 => {
                 let others = self.bytes - self.kinds.get(&what).map_or(0, Course::bytes);
                 let total = usize::try_from(read.part.total).unwrap_or(usize::MAX);
-                if others.saturating_add(total) > most {
+                if others.saturating_add(total) > room.most {
                     self.withdraw(&what);
                     return Verdict::NoRoom;
                 }
-                let new = Course { course: read.part.course.clone(), ..Course::default() };
-                let old = self.kinds.insert(what.clone(), new).unwrap_or_default();
-                if let Some(course) = self.kinds.get_mut(&what) {
-                    course.before = match old.as_of {
-                        Some(as_of) => Some((old.all, as_of)),
-                        None => old.before,
-                    };
-                    course.all.plural.clone_from(&read.part.plural);
-                }
-                self.count();
+                self.begin(&read, total);
             }
             _ => return Verdict::Again,
         }
         let Some(course) = self.kinds.get_mut(&what) else { return Verdict::Again };
         let others = self.bytes - course.bytes();
-        course.number = read.part.number;
+        let most = course.most(room);
+        (course.number, course.came) = (read.part.number, now);
         course.all.take(read);
         // What is older goes first.
         if others + course.bytes() > most {
-            course.before = None;
+            course.forget(&mut self.dropped);
         }
         self.bytes = others + course.bytes();
-        if self.bytes > most {
+        if self.bytes > most || course.is_beyond() {
             self.withdraw(&what);
             return Verdict::NoRoom;
         }
         Verdict::Taken
     }
 
+    /// A course begins in place of what is known of its kind, which stands until the course is current.
+    fn begin(&mut self, read: &Read, total: usize) {
+        let old = self.kinds.remove(&read.part.what).unwrap_or_default();
+        let before = match old.as_of {
+            Some(as_of) => {
+                self.dropped.extend(old.before.map(|(before, _)| before));
+                Some((old.all, as_of))
+            }
+            None => {
+                self.dropped.push(old.all);
+                old.before
+            }
+        };
+        let course = Course {
+            course: read.part.course.clone(),
+            all: All { plural: read.part.plural.clone(), ..All::default() },
+            announced: total,
+            reserved: total,
+            before,
+            ..Course::default()
+        };
+        self.kinds.insert(read.part.what.clone(), course);
+        self.count();
+    }
+
     /// Nothing is kept of a kind.
     pub fn withdraw(&mut self, what: &Followed) {
-        if let Some(gone) = self.kinds.remove(what) {
+        if let Some(mut gone) = self.kinds.remove(what) {
             self.bytes -= gone.bytes();
+            gone.forget(&mut self.dropped);
+            self.dropped.push(gone.all);
         }
+    }
+
+    /// What was announced long ago, and comes no more, has no room any more.
+    pub fn expire(&mut self, now: Duration) {
+        for course in self.kinds.values_mut() {
+            if now.saturating_sub(course.came) >= ANNOUNCED {
+                course.reserved = 0;
+            }
+        }
+        self.count();
+    }
+
+    /// The kind that takes most, if any takes something.
+    pub fn largest(&self) -> Option<&Followed> {
+        let largest = self.kinds.iter().max_by_key(|(_, course)| course.bytes());
+        largest.filter(|(_, course)| course.bytes() > 0).map(|(what, _)| what)
+    }
+
+    /// What is kept no more. That may be much: it takes a while to drop.
+    pub fn dropped(&mut self) -> Vec<All> {
+        std::mem::take(&mut self.dropped)
     }
 
     fn count(&mut self) {

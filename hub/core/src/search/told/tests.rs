@@ -57,7 +57,7 @@ fn answered(outgoing: &mut Outgoing) {
 fn tell(outgoing: &mut Outgoing, kept: &mut Kept, room: usize) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     while let Some(part) = outgoing.next(room, "9") {
-        verdicts.push(kept.take(carried(part), usize::MAX));
+        verdicts.push(kept.take(carried(part), Room::of(usize::MAX), NOW));
         answered(outgoing);
         say(outgoing, kept, NOW);
     }
@@ -79,7 +79,7 @@ fn all_of_it_once_and_then_what_changes() {
     listed(&mut outgoing, &[("a", 1), ("b", 2), ("c", 3)]);
     let first = carried(outgoing.next(1, "9").unwrap());
     assert_eq!(first.objects.len(), 1, "one goes in any case");
-    assert_eq!(kept.take(first, usize::MAX), Verdict::Taken);
+    assert_eq!(kept.take(first, Room::of(usize::MAX), NOW), Verdict::Taken);
     assert_eq!(seen(&kept), None, "half of it is nothing");
     answered(&mut outgoing);
     assert_eq!(tell(&mut outgoing, &mut kept, usize::MAX), [Verdict::Taken]);
@@ -120,9 +120,9 @@ fn what_has_no_room_is_not_sent() {
     let first = outgoing.next(total - 1, "9").unwrap().clone();
     assert_eq!((first.total, first.objects.len(), first.bytes()), (total as u64, 0, 0));
     assert!(!outgoing.is_told());
-    assert_eq!(kept.take(carried(&first), total - 1), Verdict::NoRoom);
+    assert_eq!(kept.take(carried(&first), Room::of(total - 1), NOW), Verdict::NoRoom);
     assert_eq!((kept.bytes(), seen(&kept)), (0, None));
-    assert_eq!(kept.take(carried(&first), total), Verdict::Taken);
+    assert_eq!(kept.take(carried(&first), Room::of(total), NOW), Verdict::Taken);
     outgoing.taken(&first);
     let verdicts = tell(&mut outgoing, &mut kept, total - 1);
     assert!(verdicts.len() == 2 && verdicts.iter().all(|verdict| *verdict == Verdict::Taken), "{verdicts:?}");
@@ -132,7 +132,7 @@ fn what_has_no_room_is_not_sent() {
     let whole = another.next(total, "9").unwrap().clone();
     assert_eq!((whole.total, whole.objects.len()), (total as u64, 20));
     // Of what is kept already as much again is none too much.
-    assert_eq!(kept.take(carried(&whole), total), Verdict::Taken);
+    assert_eq!(kept.take(carried(&whole), Room::of(total), NOW), Verdict::Taken);
     // What goes on says no more of it.
     another.taken(&whole);
     let (named, text) = object("more", 30);
@@ -141,11 +141,91 @@ fn what_has_no_room_is_not_sent() {
 }
 
 #[test]
+fn what_was_announced_has_room_until_it_has_come() {
+    const KIB: usize = 1 << 10;
+    let room = Room { share: 4 * KIB, most: 4 << 20 };
+    let first = |what: &Followed, total: usize| {
+        let outgoing = Outgoing::new(what.clone(), "pods", "c".to_owned());
+        let mut outgoing = outgoing.of_bytes(u64::try_from(total).unwrap());
+        listed(&mut outgoing, &[("a", 1), ("b", 2)]);
+        outgoing
+    };
+    let other = Followed { kind: "ConfigMap".to_owned(), ..pods() };
+    let mut kept = Kept::default();
+    let mut outgoing = first(&pods(), 3 << 20);
+    let part = carried(outgoing.next(1, "9").unwrap());
+    assert_eq!(kept.with(&part), 3 << 20);
+    assert_eq!((kept.take(part, room, NOW), kept.bytes()), (Verdict::Taken, 3 << 20));
+    // Of another kind in the same report there is less room by that.
+    let another = carried(first(&other, 2 << 20).next(1, "9").unwrap());
+    assert_eq!(kept.take(another, room, NOW), Verdict::NoRoom);
+    // It has the room while it comes, and what it takes when it is there.
+    answered(&mut outgoing);
+    let part = carried(outgoing.next(1 << 20, "9").unwrap());
+    assert_eq!((kept.take(part, room, NOW), kept.bytes()), (Verdict::Taken, 3 << 20));
+    let soon = NOW + ANNOUNCED - Duration::from_secs(1);
+    kept.expire(soon);
+    assert_eq!(kept.bytes(), 3 << 20);
+    say(&outgoing, &mut kept, soon);
+    assert!(kept.bytes() < KIB && seen(&kept).is_some());
+    // Or no more when nothing comes.
+    let mut kept = Kept::default();
+    let part = carried(first(&pods(), 3 << 20).next(1, "9").unwrap());
+    assert_eq!(kept.take(part, room, NOW), Verdict::Taken);
+    kept.expire(NOW + ANNOUNCED);
+    assert_eq!(kept.bytes(), 0);
+}
+
+#[test]
+fn what_is_more_than_was_announced_has_no_room() {
+    let text = |kib: usize| -> Arc<str> {
+        json!({"metadata": {"namespace": "n", "name": "x"}, "spec": "x".repeat(kib << 10)}).to_string().into()
+    };
+    // What was announced, room where nothing was, KiB that come, and what becomes of them.
+    for (announced, share, kib, verdict) in [
+        (1 << 20, 0, 1024, Verdict::Taken),
+        (1 << 20, 0, 1700, Verdict::Taken),
+        (1 << 20, 0, 1800, Verdict::NoRoom),
+        (1, 0, 500, Verdict::Taken),
+        (1, 0, 520, Verdict::NoRoom),
+        (0, 1 << 20, 1000, Verdict::Taken),
+        (0, 1 << 20, 1100, Verdict::NoRoom),
+    ] {
+        let mut kept = Kept::default();
+        let room = Room { share, most: 4 << 20 };
+        let mut part = Outgoing::new(pods(), "pods", "c".to_owned()).of_bytes(announced).part(0, "9");
+        assert_eq!(kept.take(part.clone().read().unwrap(), room, NOW), Verdict::Taken);
+        let mut left = kib;
+        let mut last = Verdict::Taken;
+        while left > 0 && last == Verdict::Taken {
+            let now = left.min(400);
+            left -= now;
+            part = Part { number: part.number + 1, total: 0, ..part };
+            let objects = vec![(named(&left.to_string()), text(now))];
+            last = kept.take(Read { part: part.clone(), objects }, room, NOW);
+        }
+        assert_eq!((last, left), (verdict, 0), "{announced} {kib}");
+        assert_eq!(kept.bytes() > 0, verdict == Verdict::Taken);
+        // What is there was said to be all, and may grow as anything.
+        if verdict == Verdict::Taken {
+            let word = Word { what: pods(), course: "c".to_owned(), number: part.number, current: true };
+            assert_eq!(kept.hear(&[word], NOW, HOLDS), []);
+            let part = Part { number: part.number + 1, ..part };
+            let objects = vec![(named("more"), text(1000))];
+            assert_eq!(kept.take(Read { part, objects }, room, NOW), Verdict::Taken);
+        }
+    }
+}
+
+#[test]
 fn an_answer_that_was_lost_and_a_hub_that_has_begun_anew() {
     let (mut outgoing, mut kept) = (Outgoing::new(pods(), "pods", "c".to_owned()), Kept::default());
     listed(&mut outgoing, &[("a", 1)]);
     for _ in 0..2 {
-        assert_eq!(kept.take(carried(outgoing.next(9, "1").unwrap()), usize::MAX), Verdict::Taken);
+        assert_eq!(
+            kept.take(carried(outgoing.next(9, "1").unwrap()), Room::of(usize::MAX), NOW),
+            Verdict::Taken
+        );
     }
     answered(&mut outgoing);
     assert_eq!(seen(&kept), None, "nobody has said that it is all");
@@ -163,7 +243,7 @@ fn an_answer_that_was_lost_and_a_hub_that_has_begun_anew() {
     tell(&mut outgoing, &mut kept, 9);
     let mut anew = Outgoing::new(pods(), "pods", "d".to_owned());
     listed(&mut anew, &[("b", 3), ("c", 4)]);
-    assert_eq!(kept.take(carried(anew.next(1, "1").unwrap()), usize::MAX), Verdict::Taken);
+    assert_eq!(kept.take(carried(anew.next(1, "1").unwrap()), Room::of(usize::MAX), NOW), Verdict::Taken);
     assert_eq!(seen(&kept).unwrap(), ["a1"]);
     answered(&mut anew);
     tell(&mut anew, &mut kept, 9);
@@ -203,7 +283,7 @@ fn what_is_current_is_said_to_be_and_for_a_while() {
     let mut anew = Outgoing::new(pods(), "pods", "d".to_owned());
     listed(&mut anew, &[("b", 2)]);
     let part = carried(anew.next(usize::MAX, "1").unwrap());
-    assert_eq!(kept.take(part, usize::MAX), Verdict::Taken);
+    assert_eq!(kept.take(part, Room::of(usize::MAX), NOW), Verdict::Taken);
     assert_eq!(seen_at(&kept, now).unwrap(), (vec!["a1".to_owned()], Some(1500)));
     assert_eq!(say(&anew, &mut kept, now), []);
     assert_eq!(seen_at(&kept, now).unwrap(), (vec!["b2".to_owned()], None));
@@ -235,20 +315,20 @@ fn there_is_so_much_room() {
     listed(&mut outgoing, &[("a", 1), ("b", 2)]);
     let part = carried(outgoing.next(usize::MAX, "1").unwrap());
     answered(&mut outgoing);
-    assert_eq!(kept.take(part, usize::MAX), Verdict::Taken);
+    assert_eq!(kept.take(part, Room::of(usize::MAX), NOW), Verdict::Taken);
     say(&outgoing, &mut kept, NOW);
     let both = kept.bytes();
     let mut anew = Outgoing::new(pods(), "pods", "d".to_owned());
     listed(&mut anew, &[("a", 1)]);
     // Not for what was before, then.
-    assert_eq!(kept.take(carried(anew.next(9, "1").unwrap()), both / 2), Verdict::Taken);
+    assert_eq!(kept.take(carried(anew.next(9, "1").unwrap()), Room::of(both / 2), NOW), Verdict::Taken);
     assert_eq!((seen(&kept), kept.bytes()), (None, both / 2));
     answered(&mut anew);
     say(&anew, &mut kept, NOW);
     assert_eq!(seen(&kept).unwrap(), ["a1"]);
     let (named, text) = object("b", 2);
     anew.heard(named, text);
-    assert_eq!(kept.take(carried(anew.next(9, "1").unwrap()), both - 1), Verdict::NoRoom);
+    assert_eq!(kept.take(carried(anew.next(9, "1").unwrap()), Room::of(both - 1), NOW), Verdict::NoRoom);
     assert_eq!((seen(&kept), kept.bytes()), (None, 0));
 }
 
@@ -333,7 +413,7 @@ proptest! {
         list(&mut outgoing, &member);
         let mut tell = |outgoing: &mut Outgoing, kept: &mut Kept, member: &BTreeMap<String, u64>, room, lost: bool| {
             let Some(part) = outgoing.next(room, "1") else { return false };
-            match kept.take(carried(part), usize::MAX) {
+            match kept.take(carried(part), Room::of(usize::MAX), NOW) {
                 _ if lost => {}
                 Verdict::Again => {
                     courses += 1;
