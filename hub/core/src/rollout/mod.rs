@@ -31,11 +31,14 @@
 //! - Nothing but a person begins a revision again that was stopped.
 
 pub mod asked;
+mod clocks;
+mod facts;
 mod mark;
 pub mod revision;
 mod seen;
 mod state;
 mod step;
+mod sums;
 pub mod words;
 
 use karmada_meta::object;
@@ -43,11 +46,14 @@ use serde_json::Value;
 
 pub use self::{
     asked::{Asked, Gate},
+    clocks::Clocks,
+    facts::{Copies, Fact, Member, Seen},
     mark::{mark, marked},
     revision::Revision,
     seen::{copies, is_named, seen},
     state::{Command, Gets, Order, Phase, Place, State, Wave, What, begin},
-    step::{Clocks, Copies, Fact, Member, Seen, Stage, Step, Sums, Told, command, step},
+    step::{command, step},
+    sums::{Stage, Step, Sums, Told},
 };
 
 /// On a binding, by the hub: the [`State`].

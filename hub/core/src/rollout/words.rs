@@ -6,7 +6,7 @@ use karmada_meta::{duration, time::Time};
 
 use super::{
     state::{Command, Phase, State, What},
-    step::{Stage, Step, Sums},
+    sums::{Stage, Step, Sums},
 };
 
 /// `1 cluster`, `7 clusters`.
