@@ -4,25 +4,48 @@ use std::{collections::BTreeMap, time::Duration};
 
 use karmada_meta::time::Time;
 
+use super::{facts::Copies, state::Place};
+
 /// Since when clusters are not well, and which were evicted after they were given the change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     pub(super) running: BTreeMap<String, Clock>,
     /// When this began to be looked at.
     pub(super) since: Option<Time>,
-    /// Since when nobody of the last wave that has begun takes the change.
-    pub(super) stuck: Option<Time>,
-    /// How many copies clusters had when they were last well with the change.
-    pub(super) stood: BTreeMap<String, u32>,
+    /// Since when nobody of the last wave that has begun takes the change, and how far that wave had come then.
+    pub(super) stuck: Option<(Option<Place>, Time)>,
+    /// Those that have been well with the change.
+    pub(super) stood: BTreeMap<String, Stood>,
+    /// Those that were given the change lately, or are silent since. Kept for waves of which only so many may be changing at once:
+    /// what others are given they are given when their wave begins.
+    pub(super) given: BTreeMap<String, Given>,
     /// With their waves: they count as failed also when they are gone.
     pub(super) evicted: BTreeMap<String, usize>,
 }
 
 impl Clocks {
-    /// Those of which some time is used.
+    /// Those of which something is counted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.running.keys().map(String::as_str)
+        let given = self.given.keys().filter(|name| !self.running.contains_key(*name));
+        self.running.keys().chain(given).map(String::as_str)
     }
+}
+
+/// How a cluster was when it was last well with the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stood {
+    /// How many copies it had, if it tells.
+    pub(super) copies: Option<Copies>,
+    /// Since when it is not, for what may be no more than another number of copies.
+    pub(super) since: Option<Time>,
+}
+
+/// When a cluster was given the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) at: Time,
+    /// Whether it was not known to be silent then.
+    pub(super) heard: bool,
 }
 
 /// What a cluster is late with.

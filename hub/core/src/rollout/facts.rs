@@ -33,8 +33,23 @@ pub enum Fact {
 pub struct Copies {
     /// Those that are available.
     pub available: u32,
+    /// All that there are.
+    pub there: u32,
+    /// How many the hub wants there, if it says.
+    pub wanted: Option<u32>,
     /// Whether all that there are were made of the newest template.
     pub updated: bool,
+}
+
+impl Copies {
+    /// Whether they may be not well for no other reason than that there are to be more of them, or fewer: those that were there
+    /// before still are, and all are of the change. Where there were none nothing shows that the change is good.
+    pub(super) fn are_scaled(self, before: Self) -> bool {
+        before.available > 0
+            && self.updated
+            && self.available >= before.available
+            && (self.there, self.wanted) != (before.there, before.wanted)
+    }
 }
 
 /// A cluster, or several of which nothing is different that counts, and which are late with nothing.

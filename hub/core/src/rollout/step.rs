@@ -9,7 +9,7 @@ use karmada_meta::time::Time;
 
 use super::{
     asked::{Allowed, Gate},
-    clocks::{Clocks, Late},
+    clocks::{Clocks, Given, Late, Stood},
     facts::{Fact, Member, Seen},
     state::{Command, Phase, Place, State, Wave},
     sums::{Stage, Step, Sums, Told},
@@ -18,12 +18,15 @@ use super::{
 
 /// Silence is compared with that of so many unchanged clusters at least.
 const BASELINE: usize = 20;
+/// A cluster may have been silent for so long before anybody notices.
+const UNNOTICED: Duration = Duration::from_secs(60);
 
 /// Looks at a rollout, and takes it further.
 pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &mut Clocks) -> Step {
     let mut step = Step::default();
     look(state, gate, members, now, clocks, &mut step);
     if !state.is_under_way() {
+        clocks.stuck = None;
         return step;
     }
     if let Some(why) = broken(state, gate, &step.sums, members) {
@@ -34,14 +37,17 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
         look(state, gate, members, now, clocks, &mut step);
         return step;
     }
-    let is_stuck = is_stuck(state, &step.wave);
+    let is_stuck = is_stuck(state, &step.wave) || is_full(state, &step);
     let awaits_them = state.phase == Phase::AwaitsApproval && !state.why.is_empty();
     if awaits_them && !is_stuck && lost(state, members).is_none() {
         // Those that had left are back, or one of those that waited does so no more.
         state.phase = Phase::Running;
         state.why.clear();
     }
-    clocks.stuck = is_stuck.then(|| clocks.stuck.unwrap_or(now));
+    let reach =
+        state.open.checked_sub(1).and_then(|last| state.waves.get(last)?.reach).map(|(reach, _)| reach);
+    clocks.stuck = (is_stuck && state.phase == Phase::Running)
+        .then(|| clocks.stuck.filter(|(was, _)| *was == reach).unwrap_or((reach, now)));
     let before = state.open;
     while state.is_under_way() && passed(state, gate, members, now, clocks, &mut step) {
         let goes_on = advance(state, members, now, &mut step);
@@ -50,10 +56,10 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
             break;
         }
     }
-    if widen(state, members, now, &step.wave) {
+    if widen(state, members, now, &step) {
         look(state, gate, members, now, clocks, &mut step);
     }
-    if let Some(since) = clocks.stuck.filter(|_| state.open == before && state.phase == Phase::Running) {
+    if let Some((_, since)) = clocks.stuck.filter(|_| state.open == before && state.phase == Phase::Running) {
         let left = gate.deadline.saturating_sub(since.elapsed(now.timestamp().into()));
         if left.is_zero() {
             state.phase = Phase::AwaitsApproval;
@@ -74,39 +80,43 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
 
 /// Counts, and runs the clocks of those that are not well.
 fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &mut Clocks, step: &mut Step) {
-    (step.sums, step.wave, step.again) = (Sums::default(), Sums::default(), None);
-    let (mut running, mut stood) = (BTreeMap::new(), BTreeMap::new());
-    let mut soonest = None;
+    (step.sums, step.wave, step.again, step.changing) = (Sums::default(), Sums::default(), None, 0);
+    let (mut running, mut stood, mut given) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut soonest = Soonest::default();
     for member in members {
-        let mut stage = stage(state, gate, member);
-        if let (Some((name, before)), Fact::New(_)) = (clocks.stood.remove_entry(member.name), member.fact) {
-            let grows = member.copies.is_some_and(|copies| copies.updated && copies.available >= before);
-            if stage == Stage::Applied && grows {
-                // It is being scaled: what was there before still is.
-                stage = Stage::Healthy;
-            }
-            stood.insert(name, before);
+        let got = got(state, gate, member, clocks.given.remove(member.name), now);
+        let mut stage = stage(state, gate, member, got, clocks.since);
+        if let Some(got) = got {
+            given.insert(member.name.to_owned(), got);
         }
-        if let (Fact::New(Seen::Well), Some(copies), false) =
-            (member.fact, member.copies, member.name.is_empty())
-        {
-            stood.insert(member.name.to_owned(), copies.available);
+        let mut is_scaled = false;
+        if let Some(mut was) = was_well(member, stage, clocks.stood.remove(member.name)) {
+            if may_be_scaled(member, stage, was) {
+                let since = *was.since.get_or_insert(now);
+                let left = gate.deadline.saturating_sub(since.elapsed(now.timestamp().into()));
+                if soonest.is_left(left) {
+                    // What was there before still is.
+                    (stage, is_scaled) = (Stage::Healthy, true);
+                }
+            }
+            stood.insert(member.name.to_owned(), was);
         }
         let late = match stage {
             _ if member.name.is_empty() => None,
             Stage::Applied => Some((Late::Unwell, Stage::Failed)),
-            Stage::Offered if member.mute => None,
+            Stage::Offered if member.mute => Some((Late::Unheard, Stage::Mute)),
             Stage::Due | Stage::Offered => Some((Late::Unheard, Stage::Overdue)),
             _ => None,
         };
         let mut clock = clocks.running.remove(member.name).unwrap_or_default();
         let used = clock.run(late.map(|(late, _)| late), member.silent, now);
-        clock.is_well(stage == Stage::Healthy, now, gate.deadline);
-        if let Some((_, failed)) = late {
-            match gate.deadline.saturating_sub(used) {
-                Duration::ZERO => stage = failed,
-                left => soonest = Some(soonest.map_or(left, |known: Duration| known.min(left))),
-            }
+        if !is_scaled {
+            clock.is_well(stage == Stage::Healthy, now, gate.deadline);
+        }
+        if let Some((_, late)) = late
+            && !soonest.is_left(gate.deadline.saturating_sub(used))
+        {
+            stage = late;
         }
         let used = clock.runs.is_some() || clock.unheard + clock.unwell > Duration::ZERO;
         if used && !member.name.is_empty() && !matches!(stage, Stage::Unconcerned | Stage::NotYet) {
@@ -115,13 +125,77 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
         step.sums.add(stage, member.count);
         if member.wave + 1 == state.open {
             step.wave.add(stage, member.count);
+            let is_changing = match (stage, member.silent) {
+                (Stage::Due | Stage::Offered | Stage::Applied, _) => true,
+                // What has cut its link must not make room for the next one at once.
+                (Stage::SilentAfterChange, Some(since)) => {
+                    soonest.is_left(gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())))
+                }
+                _ => false,
+            };
+            step.changing += if is_changing { member.count } else { 0 };
         }
     }
-    (clocks.running, clocks.stood) = (running, stood);
+    (clocks.running, clocks.stood, clocks.given) = (running, stood, given);
     clocks.since.get_or_insert(now);
     evicted(state, members, clocks, step);
     if state.is_under_way() {
-        step.again = soonest;
+        step.again = soonest.0;
+    }
+}
+
+/// When something is otherwise, of all that takes time.
+#[derive(Debug, Default)]
+struct Soonest(Option<Duration>);
+
+impl Soonest {
+    /// Whether there is time left, which is waited for then.
+    fn is_left(&mut self, left: Duration) -> bool {
+        if left.is_zero() {
+            return false;
+        }
+        self.0 = Some(self.0.map_or(left, |known| known.min(left)));
+        true
+    }
+}
+
+/// When a cluster was given the change, as far as that is looked after.
+fn got(state: &State, gate: &Gate, member: &Member<'_>, known: Option<Given>, now: Time) -> Option<Given> {
+    match member.fact {
+        _ if member.name.is_empty() => None,
+        Fact::Unconcerned => None,
+        // It is about to be.
+        Fact::Old => {
+            let wave = state.waves.get(member.wave).filter(|_| member.wave < state.open)?;
+            let is_due = wave.max_concurrency.is_some()
+                && state.is_under_way()
+                && state.reaches(member.wave, member.name);
+            is_due.then(|| Given { at: now, heard: member.silent.is_none() })
+        }
+        // Silence that begins later may be for anything.
+        Fact::New(_) => known.filter(|given| {
+            member.silent.is_some() || given.at.elapsed(now.timestamp().into()) <= gate.deadline
+        }),
+    }
+}
+
+/// How a cluster was when it was last well with the change, which may be now.
+fn was_well(member: &Member<'_>, stage: Stage, before: Option<Stood>) -> Option<Stood> {
+    match (member.fact, stage) {
+        _ if member.name.is_empty() => None,
+        (Fact::New(_), Stage::Healthy) => Some(Stood { copies: member.copies, since: None }),
+        (Fact::New(_), _) => before,
+        _ => None,
+    }
+}
+
+/// Whether a cluster that was well with the change may not be for no other reason than that it is scaled: the Work carries another
+/// number, of which nothing is reported yet, or copies are being made.
+fn may_be_scaled(member: &Member<'_>, stage: Stage, was: Stood) -> bool {
+    match stage {
+        Stage::Offered => true,
+        Stage::Applied => member.copies.zip(was.copies).is_some_and(|(is, was)| is.are_scaled(was)),
+        _ => false,
     }
 }
 
@@ -169,12 +243,34 @@ fn lost(state: &State, members: &[Member<'_>]) -> Option<usize> {
 fn is_stuck(state: &State, wave: &Sums) -> bool {
     let is_last = state.open == state.waves.len();
     let moves = wave.expected() + wave.of(Stage::Queued) + wave.of(Stage::Applied) + wave.of(Stage::Healthy);
-    !is_last && moves == 0 && wave.of(Stage::WaitingHeld) + wave.failed() > 0
+    let waits = wave.of(Stage::WaitingHeld) + wave.of(Stage::Mute) + wave.failed();
+    !is_last && moves == 0 && waits > 0
 }
 
-fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
+/// How many more clusters of the last wave that has begun may have the change now, where only so many may be changing at once.
+fn free(state: &State, step: &Step) -> Option<usize> {
+    let max = state.waves.get(state.open.checked_sub(1)?)?.max_concurrency?;
+    // They begin together when a window opens that they share. So there are no more of them at a time either; a person may let
+    // it go on without them.
+    let held = step.wave.of(Stage::WaitingHeld).saturating_sub(state.accepted_held);
+    Some(if held > max { 0 } else { max.saturating_sub(step.changing) })
+}
+
+/// Whether clusters of that wave wait for their turn, and those before them leave no room.
+fn is_full(state: &State, step: &Step) -> bool {
+    step.wave.of(Stage::Queued) > 0 && free(state, step) == Some(0)
+}
+
+/// How far a cluster is, but for what it is late with. `looked` says since when it is looked.
+fn stage(
+    state: &State,
+    gate: &Gate,
+    member: &Member<'_>,
+    given: Option<Given>,
+    looked: Option<Time>,
+) -> Stage {
     let wave = state.waves.get(member.wave).filter(|_| member.wave < state.open);
-    let (opened, begun) = (wave.and_then(|wave| wave.opened), wave.and_then(Wave::last_begun));
+    let opened = wave.and_then(|wave| wave.opened);
     match (member.fact, member.silent) {
         (Fact::Unconcerned, _) => Stage::Unconcerned,
         // It will not be given it any more, or it was, and is evicted.
@@ -186,18 +282,30 @@ fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
         (Fact::Old, Some(_)) => Stage::WaitingSilent,
         (Fact::Old, None) if !state.reaches(member.wave, member.name) => Stage::Queued,
         (Fact::Old, None) => Stage::Due,
-        (Fact::New(_), Some(since)) => match opened.zip(begun) {
-            Some((opened, _)) if since <= opened => Stage::WaitingSilent,
-            Some((_, begun)) if begun.elapsed(since.timestamp().into()) <= gate.deadline => {
-                Stage::SilentAfterChange
+        (Fact::New(_), Some(since)) => {
+            let soon = |from: Time| from.elapsed(since.timestamp().into()) <= gate.deadline;
+            // Where each has a turn of its own and none is known, it was long ago, or before it was looked.
+            let has_turns = wave.is_some_and(|wave| wave.max_concurrency.is_some());
+            match (given, wave.and_then(Wave::last_begun), opened) {
+                (Some(given), ..) if !given.heard && since <= given.at => Stage::WaitingSilent,
+                (Some(given), ..) if soon(given.at) => Stage::SilentAfterChange,
+                (Some(_), ..) => Stage::SilentLater,
+                (None, _, Some(opened)) if was_away(since, opened) => Stage::WaitingSilent,
+                (None, ..) if has_turns && looked.is_some_and(|looked| !soon(looked)) => Stage::SilentLater,
+                (None, Some(begun), _) if soon(begun) => Stage::SilentAfterChange,
+                (None, ..) => Stage::SilentLater,
             }
-            _ => Stage::SilentLater,
-        },
+        }
         (Fact::New(Seen::Held), None) => Stage::WaitingHeld,
         (Fact::New(Seen::Unsaid), None) => Stage::Offered,
         (Fact::New(Seen::Unwell), None) => Stage::Applied,
         (Fact::New(Seen::Well), None) => Stage::Healthy,
     }
+}
+
+/// Whether a cluster that is silent since some time was known to be when something else happened.
+fn was_away(since: Time, then: Time) -> bool {
+    since.elapsed(then.timestamp().into()) >= UNNOTICED
 }
 
 /// How many may be not well.
@@ -216,12 +324,17 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
     if silent < 2 || silent <= state.accepted_silent {
         return None;
     }
-    let changed = heard + sums.of(Stage::Offered) + sums.of(Stage::WaitingHeld) + silent;
-    let unchanged = members.iter().filter(|member| member.fact == Fact::Old && member.wave >= state.open);
+    let others = [Stage::Offered, Stage::WaitingHeld, Stage::Mute].map(|stage| sums.of(stage));
+    let changed = heard + others.iter().sum::<usize>() + silent;
+    // Those of a wave that has begun are unchanged as well while they wait for their turn.
+    let waits = |member: &Member<'_>| {
+        member.wave >= state.open || (!member.name.is_empty() && !state.reaches(member.wave, member.name))
+    };
+    let unchanged = members.iter().filter(|member| member.fact == Fact::Old && waits(member));
     let (mut others, mut silent_others) = (0, 0);
     for member in unchanged {
         let since = member.silent;
-        if since.is_some_and(|since| state.began.is_some_and(|began| since <= began)) {
+        if since.is_some_and(|since| state.began.is_some_and(|began| was_away(since, began))) {
             // It was away before.
             continue;
         }
@@ -337,6 +450,7 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
             Stage::WaitingHeld,
             Stage::Offered,
             Stage::Due,
+            Stage::Mute,
         ];
         let silent = silent.map(|stage| step.sums.of(stage)).iter().sum();
         end(state, silent);
@@ -355,6 +469,7 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
     state.why.clear();
     state.well = None;
     wave.opened = Some(now);
+    state.accepted_held = 0;
     state.began.get_or_insert(now);
     state.open += 1;
     step.told.push((Told::Advanced, words::begins(state)));
@@ -363,14 +478,13 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
 
 /// Lets further clusters of the last wave that has begun have the change, where only so many may be changing at once. Whether there
 /// were such. Silent ones are passed over, and take it when they are back.
-fn widen(state: &mut State, members: &[Member<'_>], now: Time, sums: &Sums) -> bool {
-    let Some(last) = state.open.checked_sub(1).filter(|_| state.is_under_way()) else { return false };
-    let Some(wave) = state.waves.get_mut(last) else { return false };
-    let Some(max) = wave.max_concurrency else { return false };
-    let free = max.saturating_sub(sums.expected() + sums.of(Stage::Applied));
-    if free == 0 || sums.of(Stage::Queued) == 0 {
+fn widen(state: &mut State, members: &[Member<'_>], now: Time, step: &Step) -> bool {
+    let free = free(state, step).filter(|_| state.is_under_way()).unwrap_or_default();
+    if free == 0 || step.wave.of(Stage::Queued) == 0 {
         return false;
     }
+    let last = state.open - 1;
+    let Some(wave) = state.waves.get_mut(last) else { return false };
     let waits = |member: &&Member<'_>| {
         member.wave == last && member.fact == Fact::Old && member.silent.is_none() && !member.leaving
     };
@@ -396,14 +510,14 @@ fn end(state: &mut State, silent: usize) {
     state.stopped.retain(|stopped| *stopped != state.revision);
 }
 
-/// Carries out what a person wants. `sums` are those of the last look, and `returns` says whether what was before is kept.
+/// Carries out what a person wants. `step` is the last look, and `returns` says whether what was before is kept.
 ///
 /// # Errors
 /// Why it cannot be done.
 pub fn command(
     state: &mut State,
     command: Command,
-    sums: &Sums,
+    step: &Step,
     returns: bool,
 ) -> Result<(Told, String), String> {
     let was = state.phase;
@@ -423,13 +537,17 @@ pub fn command(
             state.why = "somebody returned it".to_owned();
         }
         (Command::Resume, Phase::Paused | Phase::Breached) => {
-            state.accepted_failures = sums.failed();
-            state.accepted_silent = sums.of(Stage::SilentAfterChange);
+            state.accepted_failures = step.sums.failed();
+            state.accepted_silent = step.sums.of(Stage::SilentAfterChange);
             state.phase = Phase::Running;
             state.why.clear();
         }
         (Command::Resume, Phase::AwaitsApproval) => {
-            state.approved = state.open.saturating_add(1);
+            match step.wave.of(Stage::Queued) {
+                0 => state.approved = state.open.saturating_add(1),
+                // It is the wave itself that goes on, without those that hold it back.
+                _ => state.accepted_held = step.wave.of(Stage::WaitingHeld),
+            }
             state.phase = Phase::Running;
             state.why.clear();
         }
@@ -437,7 +555,7 @@ pub fn command(
             // From its first wave on, as if it were new.
             state.waves.iter_mut().for_each(|wave| (wave.opened, wave.reach) = (None, None));
             (state.open, state.approved, state.began) = (0, 0, None);
-            (state.accepted_failures, state.accepted_silent) = (0, 0);
+            (state.accepted_failures, state.accepted_silent, state.accepted_held) = (0, 0, 0);
             state.stopped.retain(|stopped| *stopped != state.revision);
             state.phase = Phase::Running;
             state.why.clear();

@@ -33,6 +33,8 @@ pub enum Stage {
     Failed,
     /// It can be reached, and has not said anything about the change in time.
     Overdue,
+    /// The same, and its agent cannot say which change it has: nobody can tell.
+    Mute,
 }
 
 /// How many clusters are how far.
@@ -88,6 +90,8 @@ pub struct Step {
     pub told: Vec<(Told, String)>,
     /// When something may be otherwise although nobody says anything.
     pub again: Option<Duration>,
+    /// How many of that wave are changing.
+    pub(super) changing: usize,
 }
 
 /// What kind of news.

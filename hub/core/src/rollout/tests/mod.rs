@@ -146,7 +146,7 @@ impl Fleet {
 
     fn command(&mut self, what: Command) -> Result<(), String> {
         let stopped = matches!(self.state.phase, Phase::Aborted | Phase::Returned);
-        let done = command(&mut self.state, what, &self.last.sums, true).map(drop);
+        let done = command(&mut self.state, what, &self.last, true).map(drop);
         if done.is_ok() && stopped {
             self.clocks = Clocks::default();
         }

@@ -134,8 +134,8 @@ fn what_is_not_kept_is_not_returned() {
     fleet.change("two");
     fleet.look(well);
     let before = fleet.state.clone();
-    let refused = command(&mut fleet.state, Command::Return, &fleet.last.sums, false);
+    let refused = command(&mut fleet.state, Command::Return, &fleet.last, false);
     assert!(refused.unwrap_err().contains("is not kept any more"));
     assert_eq!(fleet.state, before);
-    command(&mut fleet.state, Command::Abort, &fleet.last.sums, false).unwrap();
+    command(&mut fleet.state, Command::Abort, &fleet.last, false).unwrap();
 }
