@@ -60,11 +60,14 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
         look(state, gate, members, now, clocks, &mut step);
     }
     if let Some((_, since)) = clocks.stuck.filter(|_| state.open == before && state.phase == Phase::Running) {
-        let left = gate.deadline.saturating_sub(since.elapsed(now.timestamp().into()));
+        // Those that are changing have their time, and may be silent for as long beside it.
+        let waits_for_change = is_full(state, &step) && !is_held_up(state, &step);
+        let patience = if waits_for_change { gate.deadline * 2 } else { gate.deadline };
+        let left = patience.saturating_sub(since.elapsed(now.timestamp().into()));
         if left.is_zero() {
             state.phase = Phase::AwaitsApproval;
             state.well = None;
-            state.why = words::stuck(state, &step.wave, gate.deadline);
+            state.why = words::stuck(state, &step.wave, patience);
             step.told.push((Told::Stopped, words::awaits(state)));
         } else {
             step.again = Some(step.again.map_or(left, |again| again.min(left)));
@@ -247,13 +250,22 @@ fn is_stuck(state: &State, wave: &Sums) -> bool {
     !is_last && moves == 0 && waits > 0
 }
 
-/// How many more clusters of the last wave that has begun may have the change now, where only so many may be changing at once.
-fn free(state: &State, step: &Step) -> Option<usize> {
-    let max = state.waves.get(state.open.checked_sub(1)?)?.max_concurrency?;
-    // They begin together when a window opens that they share. So there are no more of them at a time either; a person may let
-    // it go on without them.
+/// Where only so many of the last wave that has begun may be changing at once: that number.
+fn most(state: &State) -> Option<usize> {
+    state.waves.get(state.open.checked_sub(1)?)?.max_concurrency
+}
+
+/// Whether more of them hold the change back. They begin together when a window opens that they share; a person may let it go on
+/// without them.
+fn is_held_up(state: &State, step: &Step) -> bool {
     let held = step.wave.of(Stage::WaitingHeld).saturating_sub(state.accepted_held);
-    Some(if held > max { 0 } else { max.saturating_sub(step.changing) })
+    most(state).is_some_and(|most| held > most)
+}
+
+/// How many more of that wave may have the change now, where that is bounded.
+fn free(state: &State, step: &Step) -> Option<usize> {
+    let most = most(state)?;
+    Some(if is_held_up(state, step) { 0 } else { most.saturating_sub(step.changing) })
 }
 
 /// Whether clusters of that wave wait for their turn, and those before them leave no room.

@@ -236,6 +236,35 @@ fn those_that_cannot_say_what_they_have_keep_no_place_for_ever() {
 }
 
 #[test]
+fn a_person_is_asked_where_those_that_change_come_to_no_end() {
+    let mut fleet = Fleet::new(20, "100% soak=0 maxConcurrency=1", "deadline=10m");
+    fleet.change("two");
+    let first = fleet.look(well);
+    let one = fleet.clusters.iter().position(|cluster| cluster.name == first[0]).unwrap();
+    // It is silent now and then, and never for long: its own time hardly passes.
+    let flap = |fleet: &mut Fleet, looks: usize| {
+        for _ in 0..looks {
+            fleet.clusters[one].silent = Some(at(fleet.now));
+            fleet.now += 55;
+            fleet.look(well);
+            fleet.clusters[one].silent = None;
+            fleet.clusters[one].seen = Seen::Unwell;
+            fleet.look(|at| if at == one { Seen::Unwell } else { Seen::Well });
+            fleet.now += 5;
+        }
+    };
+    flap(&mut fleet, 18);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Running, 1), "{}", fleet.said());
+    flap(&mut fleet, 5);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::AwaitsApproval, 1), "{}", fleet.said());
+    // It goes on by itself.
+    fleet.run(2, 10, well);
+    assert_eq!(fleet.state.phase, Phase::Running, "{}", fleet.said());
+    fleet.run(60, 10, well);
+    assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Complete, 20), "{}", fleet.said());
+}
+
+#[test]
 fn what_an_earlier_hub_has_kept_of_such_a_wave_is_read() {
     let text = r#"{"revision":"two","base":"one","kept":["one","two"],"phase":"Running","seed":"seed","open":1,
         "waves":[{"name":"100%","upto":"ffffffffffffffff","clusters":20,"soak":0,"opened":"2026-11-26T02:00:00Z","maxConcurrency":2,
