@@ -329,7 +329,7 @@ impl Upgrader {
                 }
                 Err(Trouble::Fetch(why)) => {
                     tracing::warn!(%why, "an offered version of the agent cannot be had now");
-                    self.say(offer.as_ref(), Stands::Waiting, why);
+                    self.is_about_to(offer.as_ref(), why);
                 }
                 Err(Trouble::Lasting(why)) => {
                     // What is not known, or on trial, stays so until the Deployment says something else. Whoever runs it by hand,
@@ -367,7 +367,7 @@ impl Upgrader {
                 }
                 Act::Begin | Act::GoBack => {
                     if let Some(why) = self.waits(offer, seen) {
-                        self.say(offer, Stands::Waiting, why.to_owned());
+                        self.is_about_to(offer, why.to_owned());
                         return Ok(());
                     }
                 }
@@ -389,7 +389,7 @@ impl Upgrader {
         if matches!(act, Act::Begin | Act::GoBack)
             && let Some(why) = self.waits(offer, seen)
         {
-            self.say(offer, Stands::Waiting, why.to_owned());
+            self.is_about_to(offer, why.to_owned());
             return Ok(());
         }
         match act {
@@ -404,7 +404,7 @@ impl Upgrader {
             Act::Begin | Act::GoBack if !self.view.is_believed() => {
                 self.view.wants_belief();
                 seen.soon = Some(ON_TRIAL);
-                self.say(offer, Stands::Waiting, "the hub is asked first which one it is".to_owned());
+                self.is_about_to(offer, "the hub is asked first which one it is".to_owned());
             }
             Act::Begin => {
                 let Some(offer) = offer else { return Ok(()) };
@@ -484,7 +484,7 @@ impl Upgrader {
             if site.has(offer).await? {
                 return Ok(true);
             }
-            self.say(Some(offer), Stands::Waiting, "its program is being fetched".to_owned());
+            self.is_about_to(Some(offer), "its program is being fetched".to_owned());
             site.fetch(offer).await.map(|()| false)
         };
         match had.await {
@@ -638,8 +638,17 @@ impl Upgrader {
     }
 
     fn say(&self, offer: Option<&Offer>, stands: Stands, why: String) {
+        self.tell(offer, (stands, why), false);
+    }
+
+    /// It waits, and for nobody at the cluster: so the hub counts it among those that are changing.
+    fn is_about_to(&self, offer: Option<&Offer>, why: String) {
+        self.tell(offer, (Stands::Waiting, why), true);
+    }
+
+    fn tell(&self, offer: Option<&Offer>, (stands, why): (Stands, String), begins: bool) {
         let (Some(offer), Some(report)) = (offer, &mut self.told.0.lock().report) else { return };
-        let about = About { version: offer.version.clone(), begun: offer.begun, stands, why };
+        let about = About { version: offer.version.clone(), begun: offer.begun, stands, why, begins };
         if report.about.as_ref() != Some(&about) {
             tracing::info!(version = %about.version, stands = ?about.stands, why = %about.why, "an offered version of the agent");
             report.about = Some(about);

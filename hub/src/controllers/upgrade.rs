@@ -225,9 +225,9 @@ impl Upgrades {
         if let Some(text) = &ordered {
             judge(table, Wanted { request, state: &state }).await;
             let mut seen = state.clone();
-            let sums = step(&mut seen, gate, &table.members(&clocks), now, &mut clocks).sums;
+            let seen = step(&mut seen, gate, &table.members(&clocks), now, &mut clocks);
             let stopped = matches!(state.phase, Phase::Aborted | Phase::Returned);
-            told.push(match carry_out(&mut state, text, &sums, true) {
+            told.push(match carry_out(&mut state, text, &seen, true) {
                 Ok((kind, text)) => {
                     if stopped {
                         clocks = Clocks::default();

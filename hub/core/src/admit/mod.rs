@@ -14,6 +14,7 @@ mod annotations;
 mod autoscaling;
 mod cluster;
 mod idle;
+mod ingress;
 mod networking;
 mod overrides;
 mod policy;
@@ -132,6 +133,7 @@ enum Known {
     Cluster,
     CronFederatedHpa,
     MultiClusterService,
+    MultiClusterIngress,
     FederatedHpa,
 }
 
@@ -153,6 +155,7 @@ impl Known {
             (api::GROUP, api::CRON_FEDERATED_HPA) => Self::CronFederatedHpa,
             (api::GROUP, api::FEDERATED_HPA) => Self::FederatedHpa,
             (services::NETWORKING, services::MULTI_CLUSTER_SERVICE) => Self::MultiClusterService,
+            (services::NETWORKING, services::MULTI_CLUSTER_INGRESS) => Self::MultiClusterIngress,
             _ => return None,
         };
         Some(known)
@@ -172,6 +175,7 @@ impl Known {
             | Self::ClusterOverridePolicy
             | Self::CronFederatedHpa
             | Self::FederatedHpa
+            | Self::MultiClusterIngress
             | Self::Cluster => None,
         }
     }
@@ -198,6 +202,7 @@ impl Known {
             Self::CronFederatedHpa => &autoscaling::CRON_SHAPE,
             Self::FederatedHpa => &autoscaling::HPA_SHAPE,
             Self::MultiClusterService => &networking::SHAPE,
+            Self::MultiClusterIngress => &ingress::SHAPE,
         }
     }
 
@@ -217,6 +222,7 @@ impl Known {
             | Self::ClusterOverridePolicy
             | Self::CronFederatedHpa
             | Self::MultiClusterService
+            | Self::MultiClusterIngress
             | Self::ResourceBinding
             | Self::ClusterResourceBinding => {}
         }
@@ -254,6 +260,7 @@ impl Known {
             Self::CronFederatedHpa => autoscaling::validate_cron(obj),
             Self::FederatedHpa => autoscaling::validate_hpa(obj),
             Self::MultiClusterService => networking::validate(old, obj),
+            Self::MultiClusterIngress => ingress::validate(old, obj),
         }
     }
 }

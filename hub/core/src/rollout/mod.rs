@@ -18,24 +18,29 @@
 //!   revisions that clusters may have at once to one more than there are waves, however fast changes follow each other.
 //! - A gate asks those clusters only that were heard since they were given the change. One that is silent, or holds changes back,
 //!   is neither well nor failed; a wave of which too few were heard waits, and says so.
-//! - A cluster whose workload is scaled is well for as long as no fewer copies are there than when it was last well with the change,
-//!   and all are of the change: those that are being made say nothing about it.
-//! - Where only so many of a wave may be changing at once, it comes to its clusters in the order of their hashes. Those that are
-//!   silent, hold the change back, are well or have failed make room for others.
+//! - A cluster whose workload is scaled after it was well with the change is well for as long as a cluster may take to become so, if no
+//!   fewer copies are there than then, and all are of the change: those that are being made say nothing about it. Any other illness
+//!   is one.
+//! - Where only so many of a wave may be changing at once, it comes to its clusters in the order of their hashes. Those that are well,
+//!   have failed or cannot say make room for others; one that falls silent after it does so when its time is over. Those that hold
+//!   the change back begin together when a window opens that they share: there are no more of them at a time either.
 //! - Changed clusters that soon fall silent in larger numbers than unchanged ones may have lost their link by the change: a
-//!   breach, if there are enough unchanged ones to tell.
+//!   breach, if there are enough unchanged ones to tell. Those that wait for their turn are unchanged.
 //! - Times are the hub's. Which clusters have not become well yet, and since when, is not kept over a restart: they are given
-//!   their time anew. Everything else is.
+//!   their time anew. Nor is when each was given the change: then the time of its wave counts. Everything else is.
 //! - A cluster never gets a revision that another one has replaced. Until its wave comes it keeps what it has; a new one gets
 //!   the last revision that went everywhere.
 //! - Nothing but a person begins a revision again that was stopped.
 
 pub mod asked;
+mod clocks;
+mod facts;
 mod mark;
 pub mod revision;
 mod seen;
 mod state;
 mod step;
+mod sums;
 pub mod words;
 
 use karmada_meta::object;
@@ -43,11 +48,14 @@ use serde_json::Value;
 
 pub use self::{
     asked::{Asked, Gate},
+    clocks::Clocks,
+    facts::{Copies, Fact, Member, Seen},
     mark::{mark, marked},
     revision::Revision,
     seen::{copies, is_named, seen},
     state::{Command, Gets, Order, Phase, Place, State, Wave, What, begin},
-    step::{Clocks, Copies, Fact, Member, Seen, Stage, Step, Sums, Told, command, step},
+    step::{command, step},
+    sums::{Stage, Step, Sums, Told},
 };
 
 /// On a binding, by the hub: the [`State`].

@@ -24,16 +24,25 @@ impl Seen {
     }
 }
 
-/// How many copies of a workload there are, for what tells; nothing of another kind.
+/// How many copies of a workload there are, for what tells; nothing of another kind, nor of what does not apply.
 pub fn copies(work: &Value) -> Option<Copies> {
+    if stage::of(work).0 != Stage::Applied {
+        return None;
+    }
     let status = work.pointer("/status/manifestStatuses/0/status")?;
     // What is none is left out by the API.
-    let count = |field: &str| match status.get(field) {
-        None => Some(0),
-        Some(count) => count.as_u64().and_then(|count| u32::try_from(count).ok()),
-    };
-    let (all, updated) = (status.get("replicas").and_then(|_| count("replicas"))?, count("updatedReplicas")?);
-    Some(Copies { available: count("availableReplicas")?, updated: updated >= all })
+    let count = |field: &str| status.get(field).map_or(Some(0), number);
+    let (there, updated) = (number(status.get("replicas")?)?, count("updatedReplicas")?);
+    Some(Copies {
+        available: count("availableReplicas")?,
+        there,
+        wanted: work.pointer("/spec/workload/manifests/0/spec/replicas").and_then(number),
+        updated: updated >= there,
+    })
+}
+
+fn number(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|count| u32::try_from(count).ok())
 }
 
 /// See the module. What was reported of an earlier content says nothing of this one.
@@ -76,19 +85,34 @@ mod tests {
 
     #[test]
     fn copies_are_counted_where_they_are_told() {
-        let copies = |status: Value| copies(&json!({"status": {"manifestStatuses": [{"status": status}]}}));
-        let some = |available, updated| Some(Copies { available, updated });
+        let of = |applied: &str, seen: i64, wanted: Value, status: Value| {
+            copies(&json!({
+                "metadata": {"generation": 2},
+                "spec": {"workload": {"manifests": [{"spec": {"replicas": wanted}}]}},
+                "status": {
+                    "conditions": [{"type": "Applied", "status": applied, "observedGeneration": seen}],
+                    "manifestStatuses": [{"status": status}],
+                },
+            }))
+        };
+        let some = |available, there, updated| Some(Copies { available, there, wanted: Some(5), updated });
         for (status, want) in [
-            (json!({"replicas": 3, "updatedReplicas": 3, "availableReplicas": 2}), some(2, true)),
-            (json!({"replicas": 4, "updatedReplicas": 3, "availableReplicas": 4}), some(4, false)),
-            (json!({"replicas": 3}), some(0, false)),
-            (json!({"replicas": 0}), some(0, true)),
+            (json!({"replicas": 3, "updatedReplicas": 3, "availableReplicas": 2}), some(2, 3, true)),
+            (json!({"replicas": 4, "updatedReplicas": 3, "availableReplicas": 4}), some(4, 4, false)),
+            (json!({"replicas": 3}), some(0, 3, false)),
+            (json!({"replicas": 0}), some(0, 0, true)),
             (json!({"availableReplicas": 1}), None),
             (json!({"replicas": 3, "updatedReplicas": 3, "availableReplicas": -1}), None),
             (json!({"replicas": "3"}), None),
             (json!(null), None),
         ] {
-            assert_eq!(copies(status.clone()), want, "{status}");
+            assert_eq!(of("True", 2, json!(5), status.clone()), want, "{status}");
+        }
+        let status = json!({"replicas": 3, "updatedReplicas": 3, "availableReplicas": 3});
+        assert_eq!(of("True", 2, json!(null), status.clone()).unwrap().wanted, None);
+        // What is reported is of what was there before.
+        for (applied, seen) in [("False", 2), ("True", 1)] {
+            assert_eq!(of(applied, seen, json!(5), status.clone()), None, "{applied} {seen}");
         }
     }
 

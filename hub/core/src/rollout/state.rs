@@ -169,6 +169,9 @@ pub struct State {
     pub accepted_failures: usize,
     #[serde(skip_serializing_if = "is_zero")]
     pub accepted_silent: usize,
+    /// How many of the last wave held it back when a person let that go on.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub accepted_held: usize,
     /// What was stopped, and is not begun again by itself: the last ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<String>,

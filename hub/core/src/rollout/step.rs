@@ -6,241 +6,27 @@ use std::{
 };
 
 use karmada_meta::time::Time;
-use serde::{Deserialize, Serialize};
 
 use super::{
     asked::{Allowed, Gate},
+    clocks::{Clocks, Given, Late, Stood},
+    facts::{Fact, Member, Seen},
     state::{Command, Phase, Place, State, Wave},
+    sums::{Stage, Step, Sums, Told},
     words,
 };
 
 /// Silence is compared with that of so many unchanged clusters at least.
 const BASELINE: usize = 20;
-
-/// How a cluster stands that has been given the change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Seen {
-    /// It holds changes back, or none of its maintenance windows is open.
-    Held,
-    /// It has not said anything about it.
-    Unsaid,
-    /// It has it, and is not well yet, or not any more.
-    Unwell,
-    /// It had it, and will not be well with it.
-    Failed,
-    /// It has it, and is well.
-    Well,
-}
-
-/// What is known of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fact {
-    /// The change is none for it.
-    Unconcerned,
-    /// It has something else.
-    Old,
-    /// It was given the change.
-    New(Seen),
-}
-
-/// How many copies of a workload a cluster has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Copies {
-    /// Those that are available.
-    pub available: u32,
-    /// Whether all that there are were made of the newest template.
-    pub updated: bool,
-}
-
-/// A cluster, or several of which nothing is different that counts, and which are late with nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member<'a> {
-    /// Its name; several have none, and no time of theirs is counted.
-    pub name: &'a str,
-    /// How many there are.
-    pub count: usize,
-    /// Its wave.
-    pub wave: usize,
-    /// What is known of it.
-    pub fact: Fact,
-    /// Since when nothing was heard of it, if it is silent.
-    pub silent: Option<Time>,
-    /// Whether its copy is being evicted.
-    pub leaving: bool,
-    /// Whether its agent cannot say which state of a Work it has applied.
-    pub mute: bool,
-    /// How many copies it has, if it tells.
-    pub copies: Option<Copies>,
-}
-
-/// How far a cluster is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Stage {
-    /// The change is none for it.
-    Unconcerned,
-    /// Its wave has not begun, or nothing goes out.
-    NotYet,
-    /// Its wave has begun, and it is about to be given the change.
-    Due,
-    /// Its wave has begun, and as many others of that are changing as may at once.
-    Queued,
-    /// It was silent already when its wave began.
-    WaitingSilent,
-    /// It fell silent soon after that.
-    SilentAfterChange,
-    /// It fell silent so long after it was given the change that it may be for anything.
-    SilentLater,
-    /// It holds the change back, or waits for a maintenance window.
-    WaitingHeld,
-    /// It was given the change and has not said anything about it.
-    Offered,
-    /// It has the change and is not well yet.
-    Applied,
-    /// It is well.
-    Healthy,
-    /// It was not well in time.
-    Failed,
-    /// It can be reached, and has not said anything about the change in time.
-    Overdue,
-}
-
-/// How many clusters are how far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sums(BTreeMap<Stage, usize>);
-
-impl Sums {
-    /// How many are so far.
-    pub fn of(&self, stage: Stage) -> usize {
-        self.0.get(&stage).copied().unwrap_or_default()
-    }
-
-    /// All there are.
-    pub fn all(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
-        self.0.iter().map(|(stage, count)| (*stage, *count))
-    }
-
-    /// How many have the change and are well, of how many that it is for.
-    pub fn done(&self) -> (usize, usize) {
-        let total =
-            self.all().filter(|(stage, _)| *stage != Stage::Unconcerned).map(|(_, count)| count).sum();
-        (self.of(Stage::Healthy), total)
-    }
-
-    fn add(&mut self, stage: Stage, count: usize) {
-        *self.0.entry(stage).or_default() += count;
-    }
-
-    /// Those that have said something about the change, or should have.
-    fn heard(&self) -> usize {
-        self.of(Stage::Applied) + self.of(Stage::Healthy) + self.failed()
-    }
-
-    /// Those that were not well in time.
-    fn failed(&self) -> usize {
-        self.of(Stage::Failed) + self.of(Stage::Overdue)
-    }
-
-    /// Those that could say something and have not.
-    fn expected(&self) -> usize {
-        self.of(Stage::Due) + self.of(Stage::Offered)
-    }
-}
-
-/// Since when clusters are not well, and which were evicted after they were given the change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Clocks {
-    running: BTreeMap<String, Clock>,
-    /// When this began to be looked at.
-    since: Option<Time>,
-    /// Since when nobody of the last wave that has begun takes the change.
-    stuck: Option<Time>,
-    /// How many copies clusters had when they were last well with the change.
-    stood: BTreeMap<String, u32>,
-    /// With their waves: they count as failed also when they are gone.
-    evicted: BTreeMap<String, usize>,
-}
-
-impl Clocks {
-    /// Those of which some time is used.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.running.keys().map(String::as_str)
-    }
-}
-
-/// What a cluster is late with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Late {
-    Unheard,
-    Unwell,
-}
-
-/// How much of its time a cluster has used. It stands still while the cluster is silent, and what was used is forgotten only
-/// when the cluster has been well for as long as it may be unwell.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Clock {
-    unheard: Duration,
-    unwell: Duration,
-    /// What runs now, and up to when it was counted.
-    runs: Option<(Late, Time)>,
-    well: Option<Time>,
-}
-
-impl Clock {
-    /// Lets it run until now, and goes on with `late`. Answers what that has used.
-    fn run(&mut self, late: Option<Late>, silent: Option<Time>, now: Time) -> Duration {
-        if let Some((was, counted)) = self.runs {
-            let until = silent.filter(|silent| *silent < now).unwrap_or(now);
-            *self.of(was) += counted.elapsed(until.timestamp().into());
-        }
-        self.runs = late.map(|late| (late, now));
-        late.map_or(Duration::ZERO, |late| *self.of(late))
-    }
-
-    /// Notes whether the cluster is well, which it has to be for some time.
-    fn is_well(&mut self, well: bool, now: Time, long: Duration) {
-        self.well = well.then(|| self.well.unwrap_or(now));
-        if self.well.is_some_and(|since| since.elapsed(now.timestamp().into()) >= long) {
-            *self = Self::default();
-        }
-    }
-
-    fn of(&mut self, late: Late) -> &mut Duration {
-        match late {
-            Late::Unheard => &mut self.unheard,
-            Late::Unwell => &mut self.unwell,
-        }
-    }
-}
-
-/// What a look has found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
-    /// How far all clusters are.
-    pub sums: Sums,
-    /// The same of the last wave that has begun.
-    pub wave: Sums,
-    /// What has happened, for people: an event's reason and words.
-    pub told: Vec<(Told, String)>,
-    /// When something may be otherwise although nobody says anything.
-    pub again: Option<Duration>,
-}
-
-/// What kind of news.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// A wave has begun, or could.
-    Advanced,
-    /// It goes no further.
-    Stopped,
-    /// It is at its end.
-    Ended,
-}
+/// A cluster may have been silent for so long before anybody notices.
+const UNNOTICED: Duration = Duration::from_secs(60);
 
 /// Looks at a rollout, and takes it further.
 pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &mut Clocks) -> Step {
     let mut step = Step::default();
     look(state, gate, members, now, clocks, &mut step);
     if !state.is_under_way() {
+        clocks.stuck = None;
         return step;
     }
     if let Some(why) = broken(state, gate, &step.sums, members) {
@@ -251,14 +37,17 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
         look(state, gate, members, now, clocks, &mut step);
         return step;
     }
-    let is_stuck = is_stuck(state, &step.wave);
+    let is_stuck = is_stuck(state, &step.wave) || is_full(state, &step);
     let awaits_them = state.phase == Phase::AwaitsApproval && !state.why.is_empty();
     if awaits_them && !is_stuck && lost(state, members).is_none() {
         // Those that had left are back, or one of those that waited does so no more.
         state.phase = Phase::Running;
         state.why.clear();
     }
-    clocks.stuck = is_stuck.then(|| clocks.stuck.unwrap_or(now));
+    let reach =
+        state.open.checked_sub(1).and_then(|last| state.waves.get(last)?.reach).map(|(reach, _)| reach);
+    clocks.stuck = (is_stuck && state.phase == Phase::Running)
+        .then(|| clocks.stuck.filter(|(was, _)| *was == reach).unwrap_or((reach, now)));
     let before = state.open;
     while state.is_under_way() && passed(state, gate, members, now, clocks, &mut step) {
         let goes_on = advance(state, members, now, &mut step);
@@ -267,15 +56,18 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
             break;
         }
     }
-    if widen(state, members, now, &step.wave) {
+    if widen(state, members, now, &step) {
         look(state, gate, members, now, clocks, &mut step);
     }
-    if let Some(since) = clocks.stuck.filter(|_| state.open == before && state.phase == Phase::Running) {
-        let left = gate.deadline.saturating_sub(since.elapsed(now.timestamp().into()));
+    if let Some((_, since)) = clocks.stuck.filter(|_| state.open == before && state.phase == Phase::Running) {
+        // Those that are changing have their time, and may be silent for as long beside it.
+        let waits_for_change = is_full(state, &step) && !is_held_up(state, &step);
+        let patience = if waits_for_change { gate.deadline * 2 } else { gate.deadline };
+        let left = patience.saturating_sub(since.elapsed(now.timestamp().into()));
         if left.is_zero() {
             state.phase = Phase::AwaitsApproval;
             state.well = None;
-            state.why = words::stuck(state, &step.wave, gate.deadline);
+            state.why = words::stuck(state, &step.wave, patience);
             step.told.push((Told::Stopped, words::awaits(state)));
         } else {
             step.again = Some(step.again.map_or(left, |again| again.min(left)));
@@ -291,39 +83,43 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
 
 /// Counts, and runs the clocks of those that are not well.
 fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &mut Clocks, step: &mut Step) {
-    (step.sums, step.wave, step.again) = (Sums::default(), Sums::default(), None);
-    let (mut running, mut stood) = (BTreeMap::new(), BTreeMap::new());
-    let mut soonest = None;
+    (step.sums, step.wave, step.again, step.changing) = (Sums::default(), Sums::default(), None, 0);
+    let (mut running, mut stood, mut given) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut soonest = Soonest::default();
     for member in members {
-        let mut stage = stage(state, gate, member);
-        if let (Some((name, before)), Fact::New(_)) = (clocks.stood.remove_entry(member.name), member.fact) {
-            let grows = member.copies.is_some_and(|copies| copies.updated && copies.available >= before);
-            if stage == Stage::Applied && grows {
-                // It is being scaled: what was there before still is.
-                stage = Stage::Healthy;
-            }
-            stood.insert(name, before);
+        let got = got(state, gate, member, clocks.given.remove(member.name), now);
+        let mut stage = stage(state, gate, member, got, clocks.since);
+        if let Some(got) = got {
+            given.insert(member.name.to_owned(), got);
         }
-        if let (Fact::New(Seen::Well), Some(copies), false) =
-            (member.fact, member.copies, member.name.is_empty())
-        {
-            stood.insert(member.name.to_owned(), copies.available);
+        let mut is_scaled = false;
+        if let Some(mut was) = was_well(member, stage, clocks.stood.remove(member.name)) {
+            if may_be_scaled(member, stage, was) {
+                let since = *was.since.get_or_insert(now);
+                let left = gate.deadline.saturating_sub(since.elapsed(now.timestamp().into()));
+                if soonest.is_left(left) {
+                    // What was there before still is.
+                    (stage, is_scaled) = (Stage::Healthy, true);
+                }
+            }
+            stood.insert(member.name.to_owned(), was);
         }
         let late = match stage {
             _ if member.name.is_empty() => None,
             Stage::Applied => Some((Late::Unwell, Stage::Failed)),
-            Stage::Offered if member.mute => None,
+            Stage::Offered if member.mute => Some((Late::Unheard, Stage::Mute)),
             Stage::Due | Stage::Offered => Some((Late::Unheard, Stage::Overdue)),
             _ => None,
         };
         let mut clock = clocks.running.remove(member.name).unwrap_or_default();
         let used = clock.run(late.map(|(late, _)| late), member.silent, now);
-        clock.is_well(stage == Stage::Healthy, now, gate.deadline);
-        if let Some((_, failed)) = late {
-            match gate.deadline.saturating_sub(used) {
-                Duration::ZERO => stage = failed,
-                left => soonest = Some(soonest.map_or(left, |known: Duration| known.min(left))),
-            }
+        if !is_scaled {
+            clock.is_well(stage == Stage::Healthy, now, gate.deadline);
+        }
+        if let Some((_, late)) = late
+            && !soonest.is_left(gate.deadline.saturating_sub(used))
+        {
+            stage = late;
         }
         let used = clock.runs.is_some() || clock.unheard + clock.unwell > Duration::ZERO;
         if used && !member.name.is_empty() && !matches!(stage, Stage::Unconcerned | Stage::NotYet) {
@@ -332,13 +128,77 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
         step.sums.add(stage, member.count);
         if member.wave + 1 == state.open {
             step.wave.add(stage, member.count);
+            let is_changing = match (stage, member.silent) {
+                (Stage::Due | Stage::Offered | Stage::Applied, _) => true,
+                // What has cut its link must not make room for the next one at once.
+                (Stage::SilentAfterChange, Some(since)) => {
+                    soonest.is_left(gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())))
+                }
+                _ => false,
+            };
+            step.changing += if is_changing { member.count } else { 0 };
         }
     }
-    (clocks.running, clocks.stood) = (running, stood);
+    (clocks.running, clocks.stood, clocks.given) = (running, stood, given);
     clocks.since.get_or_insert(now);
     evicted(state, members, clocks, step);
     if state.is_under_way() {
-        step.again = soonest;
+        step.again = soonest.0;
+    }
+}
+
+/// When something is otherwise, of all that takes time.
+#[derive(Debug, Default)]
+struct Soonest(Option<Duration>);
+
+impl Soonest {
+    /// Whether there is time left, which is waited for then.
+    fn is_left(&mut self, left: Duration) -> bool {
+        if left.is_zero() {
+            return false;
+        }
+        self.0 = Some(self.0.map_or(left, |known| known.min(left)));
+        true
+    }
+}
+
+/// When a cluster was given the change, as far as that is looked after.
+fn got(state: &State, gate: &Gate, member: &Member<'_>, known: Option<Given>, now: Time) -> Option<Given> {
+    match member.fact {
+        _ if member.name.is_empty() => None,
+        Fact::Unconcerned => None,
+        // It is about to be.
+        Fact::Old => {
+            let wave = state.waves.get(member.wave).filter(|_| member.wave < state.open)?;
+            let is_due = wave.max_concurrency.is_some()
+                && state.is_under_way()
+                && state.reaches(member.wave, member.name);
+            is_due.then(|| Given { at: now, heard: member.silent.is_none() })
+        }
+        // Silence that begins later may be for anything.
+        Fact::New(_) => known.filter(|given| {
+            member.silent.is_some() || given.at.elapsed(now.timestamp().into()) <= gate.deadline
+        }),
+    }
+}
+
+/// How a cluster was when it was last well with the change, which may be now.
+fn was_well(member: &Member<'_>, stage: Stage, before: Option<Stood>) -> Option<Stood> {
+    match (member.fact, stage) {
+        _ if member.name.is_empty() => None,
+        (Fact::New(_), Stage::Healthy) => Some(Stood { copies: member.copies, since: None }),
+        (Fact::New(_), _) => before,
+        _ => None,
+    }
+}
+
+/// Whether a cluster that was well with the change may not be for no other reason than that it is scaled: the Work carries another
+/// number, of which nothing is reported yet, or copies are being made.
+fn may_be_scaled(member: &Member<'_>, stage: Stage, was: Stood) -> bool {
+    match stage {
+        Stage::Offered => true,
+        Stage::Applied => member.copies.zip(was.copies).is_some_and(|(is, was)| is.are_scaled(was)),
+        _ => false,
     }
 }
 
@@ -386,12 +246,43 @@ fn lost(state: &State, members: &[Member<'_>]) -> Option<usize> {
 fn is_stuck(state: &State, wave: &Sums) -> bool {
     let is_last = state.open == state.waves.len();
     let moves = wave.expected() + wave.of(Stage::Queued) + wave.of(Stage::Applied) + wave.of(Stage::Healthy);
-    !is_last && moves == 0 && wave.of(Stage::WaitingHeld) + wave.failed() > 0
+    let waits = wave.of(Stage::WaitingHeld) + wave.of(Stage::Mute) + wave.failed();
+    !is_last && moves == 0 && waits > 0
 }
 
-fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
+/// Where only so many of the last wave that has begun may be changing at once: that number.
+fn most(state: &State) -> Option<usize> {
+    state.waves.get(state.open.checked_sub(1)?)?.max_concurrency
+}
+
+/// Whether more of them hold the change back. They begin together when a window opens that they share; a person may let it go on
+/// without them.
+fn is_held_up(state: &State, step: &Step) -> bool {
+    let held = step.wave.of(Stage::WaitingHeld).saturating_sub(state.accepted_held);
+    most(state).is_some_and(|most| held > most)
+}
+
+/// How many more of that wave may have the change now, where that is bounded.
+fn free(state: &State, step: &Step) -> Option<usize> {
+    let most = most(state)?;
+    Some(if is_held_up(state, step) { 0 } else { most.saturating_sub(step.changing) })
+}
+
+/// Whether clusters of that wave wait for their turn, and those before them leave no room.
+fn is_full(state: &State, step: &Step) -> bool {
+    step.wave.of(Stage::Queued) > 0 && free(state, step) == Some(0)
+}
+
+/// How far a cluster is, but for what it is late with. `looked` says since when it is looked.
+fn stage(
+    state: &State,
+    gate: &Gate,
+    member: &Member<'_>,
+    given: Option<Given>,
+    looked: Option<Time>,
+) -> Stage {
     let wave = state.waves.get(member.wave).filter(|_| member.wave < state.open);
-    let (opened, begun) = (wave.and_then(|wave| wave.opened), wave.and_then(Wave::last_begun));
+    let opened = wave.and_then(|wave| wave.opened);
     match (member.fact, member.silent) {
         (Fact::Unconcerned, _) => Stage::Unconcerned,
         // It will not be given it any more, or it was, and is evicted.
@@ -403,18 +294,30 @@ fn stage(state: &State, gate: &Gate, member: &Member<'_>) -> Stage {
         (Fact::Old, Some(_)) => Stage::WaitingSilent,
         (Fact::Old, None) if !state.reaches(member.wave, member.name) => Stage::Queued,
         (Fact::Old, None) => Stage::Due,
-        (Fact::New(_), Some(since)) => match opened.zip(begun) {
-            Some((opened, _)) if since <= opened => Stage::WaitingSilent,
-            Some((_, begun)) if begun.elapsed(since.timestamp().into()) <= gate.deadline => {
-                Stage::SilentAfterChange
+        (Fact::New(_), Some(since)) => {
+            let soon = |from: Time| from.elapsed(since.timestamp().into()) <= gate.deadline;
+            // Where each has a turn of its own and none is known, it was long ago, or before it was looked.
+            let has_turns = wave.is_some_and(|wave| wave.max_concurrency.is_some());
+            match (given, wave.and_then(Wave::last_begun), opened) {
+                (Some(given), ..) if !given.heard && since <= given.at => Stage::WaitingSilent,
+                (Some(given), ..) if soon(given.at) => Stage::SilentAfterChange,
+                (Some(_), ..) => Stage::SilentLater,
+                (None, _, Some(opened)) if was_away(since, opened) => Stage::WaitingSilent,
+                (None, ..) if has_turns && looked.is_some_and(|looked| !soon(looked)) => Stage::SilentLater,
+                (None, Some(begun), _) if soon(begun) => Stage::SilentAfterChange,
+                (None, ..) => Stage::SilentLater,
             }
-            _ => Stage::SilentLater,
-        },
+        }
         (Fact::New(Seen::Held), None) => Stage::WaitingHeld,
         (Fact::New(Seen::Unsaid), None) => Stage::Offered,
         (Fact::New(Seen::Unwell), None) => Stage::Applied,
         (Fact::New(Seen::Well), None) => Stage::Healthy,
     }
+}
+
+/// Whether a cluster that is silent since some time was known to be when something else happened.
+fn was_away(since: Time, then: Time) -> bool {
+    since.elapsed(then.timestamp().into()) >= UNNOTICED
 }
 
 /// How many may be not well.
@@ -433,12 +336,17 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
     if silent < 2 || silent <= state.accepted_silent {
         return None;
     }
-    let changed = heard + sums.of(Stage::Offered) + sums.of(Stage::WaitingHeld) + silent;
-    let unchanged = members.iter().filter(|member| member.fact == Fact::Old && member.wave >= state.open);
+    let others = [Stage::Offered, Stage::WaitingHeld, Stage::Mute].map(|stage| sums.of(stage));
+    let changed = heard + others.iter().sum::<usize>() + silent;
+    // Those of a wave that has begun are unchanged as well while they wait for their turn.
+    let waits = |member: &Member<'_>| {
+        member.wave >= state.open || (!member.name.is_empty() && !state.reaches(member.wave, member.name))
+    };
+    let unchanged = members.iter().filter(|member| member.fact == Fact::Old && waits(member));
     let (mut others, mut silent_others) = (0, 0);
     for member in unchanged {
         let since = member.silent;
-        if since.is_some_and(|since| state.began.is_some_and(|began| since <= began)) {
+        if since.is_some_and(|since| state.began.is_some_and(|began| was_away(since, began))) {
             // It was away before.
             continue;
         }
@@ -554,6 +462,7 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
             Stage::WaitingHeld,
             Stage::Offered,
             Stage::Due,
+            Stage::Mute,
         ];
         let silent = silent.map(|stage| step.sums.of(stage)).iter().sum();
         end(state, silent);
@@ -572,6 +481,7 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
     state.why.clear();
     state.well = None;
     wave.opened = Some(now);
+    state.accepted_held = 0;
     state.began.get_or_insert(now);
     state.open += 1;
     step.told.push((Told::Advanced, words::begins(state)));
@@ -580,14 +490,13 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
 
 /// Lets further clusters of the last wave that has begun have the change, where only so many may be changing at once. Whether there
 /// were such. Silent ones are passed over, and take it when they are back.
-fn widen(state: &mut State, members: &[Member<'_>], now: Time, sums: &Sums) -> bool {
-    let Some(last) = state.open.checked_sub(1).filter(|_| state.is_under_way()) else { return false };
-    let Some(wave) = state.waves.get_mut(last) else { return false };
-    let Some(max) = wave.max_concurrency else { return false };
-    let free = max.saturating_sub(sums.expected() + sums.of(Stage::Applied));
-    if free == 0 || sums.of(Stage::Queued) == 0 {
+fn widen(state: &mut State, members: &[Member<'_>], now: Time, step: &Step) -> bool {
+    let free = free(state, step).filter(|_| state.is_under_way()).unwrap_or_default();
+    if free == 0 || step.wave.of(Stage::Queued) == 0 {
         return false;
     }
+    let last = state.open - 1;
+    let Some(wave) = state.waves.get_mut(last) else { return false };
     let waits = |member: &&Member<'_>| {
         member.wave == last && member.fact == Fact::Old && member.silent.is_none() && !member.leaving
     };
@@ -613,14 +522,14 @@ fn end(state: &mut State, silent: usize) {
     state.stopped.retain(|stopped| *stopped != state.revision);
 }
 
-/// Carries out what a person wants. `sums` are those of the last look, and `returns` says whether what was before is kept.
+/// Carries out what a person wants. `step` is the last look, and `returns` says whether what was before is kept.
 ///
 /// # Errors
 /// Why it cannot be done.
 pub fn command(
     state: &mut State,
     command: Command,
-    sums: &Sums,
+    step: &Step,
     returns: bool,
 ) -> Result<(Told, String), String> {
     let was = state.phase;
@@ -640,13 +549,17 @@ pub fn command(
             state.why = "somebody returned it".to_owned();
         }
         (Command::Resume, Phase::Paused | Phase::Breached) => {
-            state.accepted_failures = sums.failed();
-            state.accepted_silent = sums.of(Stage::SilentAfterChange);
+            state.accepted_failures = step.sums.failed();
+            state.accepted_silent = step.sums.of(Stage::SilentAfterChange);
             state.phase = Phase::Running;
             state.why.clear();
         }
         (Command::Resume, Phase::AwaitsApproval) => {
-            state.approved = state.open.saturating_add(1);
+            match step.wave.of(Stage::Queued) {
+                0 => state.approved = state.open.saturating_add(1),
+                // It is the wave itself that goes on, without those that hold it back.
+                _ => state.accepted_held = step.wave.of(Stage::WaitingHeld),
+            }
             state.phase = Phase::Running;
             state.why.clear();
         }
@@ -654,7 +567,7 @@ pub fn command(
             // From its first wave on, as if it were new.
             state.waves.iter_mut().for_each(|wave| (wave.opened, wave.reach) = (None, None));
             (state.open, state.approved, state.began) = (0, 0, None);
-            (state.accepted_failures, state.accepted_silent) = (0, 0);
+            (state.accepted_failures, state.accepted_silent, state.accepted_held) = (0, 0, 0);
             state.stopped.retain(|stopped| *stopped != state.revision);
             state.phase = Phase::Running;
             state.why.clear();

@@ -6,7 +6,7 @@ use karmada_meta::{duration, time::Time};
 
 use super::{
     state::{Command, Phase, State, What},
-    step::{Stage, Step, Sums},
+    sums::{Stage, Step, Sums},
 };
 
 /// `1 cluster`, `7 clusters`.
@@ -80,7 +80,7 @@ pub(super) fn left(state: &State, at: usize) -> String {
     format!("all clusters of {} have left, so nobody can say whether it is well", wave(state, at))
 }
 
-/// Why a person has to decide: nobody of a wave takes it.
+/// Why a person has to decide: nobody of a wave takes it, or those that have it keep the others waiting.
 pub(super) fn stuck(state: &State, sums: &Sums, deadline: Duration) -> String {
     let last = wave(state, state.open.saturating_sub(1));
     let concerned = || sums.all().filter(|(stage, _)| *stage != Stage::Unconcerned);
@@ -88,10 +88,16 @@ pub(super) fn stuck(state: &State, sums: &Sums, deadline: Duration) -> String {
     let parts: Vec<_> = concerned().map(|(stage, count)| format!("{count} {}", said(stage))).collect();
     let parts = parts.join(", ");
     let deadline = duration::format(deadline);
-    format!(
-        "for {deadline} none of the clusters of {last} has taken it or is well with it (of {of}: {parts}); it goes on by itself when \
-         one does"
-    )
+    let (what, when) = match sums.of(Stage::Queued) {
+        0 => (format!("none of the clusters of {last} has taken it or is well with it"), "when one does"),
+        _ => (
+            format!(
+                "no further cluster of {last} has had its turn, since too many before it are not through"
+            ),
+            "when fewer are",
+        ),
+    };
+    format!("for {deadline} {what} (of {of}: {parts}); it goes on by itself {when}")
 }
 
 pub(super) fn awaits(state: &State) -> String {
@@ -277,5 +283,6 @@ pub fn said(stage: Stage) -> &'static str {
         Stage::Healthy => "healthy",
         Stage::Failed => "failed",
         Stage::Overdue => "not reported in time",
+        Stage::Mute => "whose agent cannot report it",
     }
 }

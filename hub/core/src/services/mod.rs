@@ -31,6 +31,8 @@ pub const SERVICE_IMPORT: &str = "ServiceImport";
 pub const NETWORKING: &str = "networking.karmada.io";
 /// What asks for both.
 pub const MULTI_CLUSTER_SERVICE: &str = "MultiClusterService";
+/// What is stored for others who act on it.
+pub const MULTI_CLUSTER_INGRESS: &str = "MultiClusterIngress";
 
 /// A Service by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

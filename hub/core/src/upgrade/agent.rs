@@ -122,7 +122,13 @@ pub fn remembered(own: &Version, trial: Option<&Trial>, said: Option<&About>) ->
         Some(Ended::Committed) if trial.part(own) == Part::New => (Stands::Committed, ""),
         Some(Ended::Committed) => return None,
     };
-    Some(About { version: trial.version.clone(), begun: trial.begun, stands, why: why.to_owned() })
+    Some(About {
+        version: trial.version.clone(),
+        begun: trial.begun,
+        stands,
+        why: why.to_owned(),
+        begins: false,
+    })
 }
 
 /// Why a version that the hub still offers is not there: the agent has given way to somebody at the cluster.
@@ -316,8 +322,13 @@ mod tests {
             assert!(said.is_none_or(|about| about.version == "0.6.0" && about.begun == new.begun));
         }
         // What was refused stays refused while nothing is offered; of another attempt it says nothing.
-        let refused =
-            |begun| About { version: "0.6.0".into(), begun, stands: Stands::Refused, why: "no".to_owned() };
+        let refused = |begun| About {
+            version: "0.6.0".into(),
+            begun,
+            stands: Stands::Refused,
+            why: "no".to_owned(),
+            begins: false,
+        };
         for (version, begun, trial, want) in [
             ("0.6.0", new.begun, &put_there, Stands::Refused),
             ("0.6.0", again.begun, &put_there, Stands::Committed),

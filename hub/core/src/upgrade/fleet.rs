@@ -91,6 +91,9 @@ impl Wanted<'_> {
                 return Ok(Fact::Old);
             }
             return Ok(Fact::New(match about.stands {
+                // It is at it, has its place among those that are changing, and its time.
+                Stands::Waiting if about.begins => Seen::Unsaid,
+                // Of an agent that says no more somebody at the cluster may hold it back.
                 Stands::Waiting => Seen::Held,
                 Stands::Trying => Seen::Unwell,
                 Stands::Committed if has => Seen::Well,
@@ -190,7 +193,13 @@ mod tests {
     }
 
     fn report(stands: Option<Stands>) -> Report {
-        let about = |stands| About { version: "0.6.0".into(), begun: at(BEGAN), stands, why: String::new() };
+        let about = |stands| About {
+            version: "0.6.0".into(),
+            begun: at(BEGAN),
+            stands,
+            why: String::new(),
+            begins: false,
+        };
         Report { mode: Mode::On, way: Way::Deployment, about: stands.map(about) }
     }
 
@@ -214,6 +223,11 @@ mod tests {
             programs: Vec::new(),
             returns,
             spread: 0,
+        };
+        let about_to = || {
+            let mut known = says("0.5.0", Stands::Waiting);
+            known.report.as_mut().unwrap().about.as_mut().unwrap().begins = true;
+            known
         };
         let later = Known { born: Some(at("2026-11-26T01:00:01Z")), ..old("0.5.0") };
         let other = Known { offer: Some(Offer { begun: at(BEGAN).next(), ..offer(false) }), ..old("0.5.0") };
@@ -239,6 +253,7 @@ mod tests {
             (Known { offer: Some(offer(false)), ..old("0.6.0") }, Ok(Fact::New(Seen::Unsaid))),
             (Known { offer: Some(offer(true)), ..old("0.5.0") }, Ok(Fact::Old)),
             (says("0.5.0", Stands::Waiting), Ok(Fact::New(Seen::Held))),
+            (about_to(), Ok(Fact::New(Seen::Unsaid))),
             (says("0.5.0", Stands::Trying), Ok(Fact::New(Seen::Unwell))),
             (says("0.6.0", Stands::Committed), Ok(Fact::New(Seen::Well))),
             (says("0.5.0", Stands::Committed), Ok(Fact::New(Seen::Unwell))),

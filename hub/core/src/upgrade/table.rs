@@ -273,6 +273,11 @@ fn is_another(wanted: Option<&Offer>, given: Option<&Offer>) -> bool {
 /// Whether time that passes may change how a cluster counts.
 fn is_busy(state: &State, (wave, fact, silent): Crowd) -> bool {
     match fact {
+        // Whether its turn has come is to be known by its name.
+        Fact::Old if silent.is_some() => {
+            let has_turns = state.waves.get(wave).is_some_and(|wave| wave.max_concurrency.is_some());
+            state.is_under_way() && wave + 1 == state.open && has_turns
+        }
         _ if silent.is_some() => false,
         Fact::Old => state.is_under_way() && wave < state.open,
         Fact::New(seen) => matches!(seen, Seen::Unsaid | Seen::Unwell),
@@ -328,6 +333,7 @@ mod tests {
             begun,
             stands,
             why: "why".into(),
+            begins: false,
         });
         Row {
             version: Some(if stands == Some(Stands::Committed) { "0.6.0" } else { "0.5.0" }.to_owned()),
@@ -399,6 +405,58 @@ mod tests {
                     table.put(name, Some(stays));
                 }
             }
+        }
+    }
+
+    /// Agents that could begin wait for their turn first, of their own accord; those of before do not tell that from being held.
+    #[test]
+    fn agents_that_are_about_to_begin_keep_their_places() {
+        let data = |key: &str| match key {
+            VERSION => Some("0.6.0"),
+            REQUESTED => Some("2026-11-26T01:00:00Z"),
+            WAVES => Some("100% soak=0 maxConcurrency=5"),
+            _ => None,
+        };
+        let request = Request::read(data).unwrap();
+        for (begins, most) in [(true, 5), (false, 10)] {
+            let (mut table, mut clocks) = (Table::default(), Clocks::default());
+            for n in 0..100 {
+                table.put(&format!("m{n}"), Some(row(None, None)));
+            }
+            let mut state = started(&table, &request);
+            // Since which minute each has it.
+            let mut given: BTreeMap<String, usize> = BTreeMap::new();
+            for minute in 0..240_usize {
+                let now = format!("2026-11-26T{:02}:{:02}:00Z", 2 + minute / 60, minute % 60);
+                let waits: Vec<_> =
+                    given.iter().map(|(name, since)| (name.clone(), minute - since)).collect();
+                for (name, since) in &waits {
+                    let stands = match since {
+                        0 => None,
+                        1..4 => Some(Stands::Waiting),
+                        4 => Some(Stands::Trying),
+                        _ => Some(Stands::Committed),
+                    };
+                    let mut says = row(stands, state.began);
+                    says.offer.clone_from(&table.entries[name].row.offer);
+                    let about = says.report.as_mut().and_then(|report| report.about.as_mut());
+                    if let Some(about) = about.filter(|about| about.stands == Stands::Waiting) {
+                        about.begins = begins;
+                    }
+                    table.put(name, Some(says));
+                }
+                look(&mut table, &request, &mut state, &mut clocks, &now);
+                for (name, offer) in table.due(Wanted { request: &request, state: &state }, ALL) {
+                    table.offered(&name, offer);
+                    given.insert(name, minute);
+                }
+                let changing = given.values().filter(|since| minute - **since < 5).count();
+                assert!(changing <= most, "{begins} {minute}: {changing}");
+                if state.phase == Phase::Complete {
+                    break;
+                }
+            }
+            assert_eq!((given.len(), state.phase), (100, Phase::Complete), "{begins}");
         }
     }
 

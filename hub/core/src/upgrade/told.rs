@@ -131,6 +131,10 @@ pub struct About {
     /// Why, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
+    /// It waits for nothing but itself: its turn, the hub, its program. Nobody at the cluster holds it back, and it begins as soon as
+    /// it can. Agents of before say nothing of that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begins: bool,
 }
 
 impl Offer {
@@ -221,8 +225,13 @@ mod tests {
         };
         assert!(!offer.write().contains("spread"));
         assert_eq!(Offer::read(&offer.write()), Ok(offer));
-        let about =
-            About { version: "0.6.0".to_owned(), begun, stands: Stands::Returned, why: "ü".repeat(REASON) };
+        let about = About {
+            version: "0.6.0".to_owned(),
+            begun,
+            stands: Stands::Returned,
+            why: "ü".repeat(REASON),
+            begins: false,
+        };
         let report = Report { mode: Mode::Windows, way: Way::Deployment, about: Some(about) };
         let text = report.write();
         assert!(text.len() < 2 * REASON && text.contains("\"mode\":\"windows\""), "{text}");
@@ -240,6 +249,33 @@ mod tests {
                 .unwrap_err()
                 .contains("more than")
         );
+    }
+
+    #[test]
+    fn agents_of_before_and_after_are_understood() {
+        let about = |more: &str| {
+            let about = r#"{"version":"0.6.0","begun":"2026-11-26T01:00:00Z","stands":"Waiting","why":"w""#;
+            Report::read(&format!(r#"{{"mode":"on","way":"Deployment","about":{about}{more}}}}}"#))
+                .and_then(|report| report.about)
+                .map(|about| about.begins)
+        };
+        for (more, want) in [
+            ("", Some(false)),
+            (r#","begins":false"#, Some(false)),
+            (r#","begins":true"#, Some(true)),
+            (r#","begins":true,"later":{"x":1}"#, Some(true)),
+        ] {
+            assert_eq!(about(more), want, "{more}");
+        }
+        // What is not so is not said, so that a hub of before reads what it knows.
+        let begun = "2026-11-26T01:00:00Z".parse().unwrap();
+        for begins in [false, true] {
+            let about =
+                About { version: "0.6.0".into(), begun, stands: Stands::Waiting, why: String::new(), begins };
+            let text = Report { mode: Mode::On, way: Way::Program, about: Some(about) }.write();
+            assert_eq!(text.contains("begins"), begins, "{text}");
+            assert!(text.contains(r#""stands":"Waiting""#), "{text}");
+        }
     }
 
     #[test]

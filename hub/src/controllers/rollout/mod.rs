@@ -33,8 +33,8 @@ use karmada_core::{
     gather::Rounds,
     names,
     rollout::{
-        self, Asked, Clocks, Command, Fact, Gate, Member, Order, Phase, State, Step, Sums, Told, begin,
-        command, step, words,
+        self, Asked, Clocks, Command, Fact, Gate, Member, Order, Phase, State, Step, Told, begin, command,
+        step, words,
     },
     select::{Claim, Subject},
 };
@@ -267,9 +267,9 @@ impl Rollouts {
             // What has failed by now is what a person lets go on.
             let mut seen = state.clone();
             let members = self.members(look, &state, changes);
-            let sums = step(&mut seen, &gate, &members, now, &mut clocks).sums;
+            let seen = step(&mut seen, &gate, &members, now, &mut clocks);
             let stopped = matches!(state.phase, Phase::Aborted | Phase::Returned);
-            told.push(match carry_out(&mut state, text, &sums, returns) {
+            told.push(match carry_out(&mut state, text, &seen, returns) {
                 Ok((kind, text)) => {
                     if stopped {
                         // What begins anew gives everybody their time anew.
@@ -498,14 +498,14 @@ impl Rollouts {
 pub(super) fn carry_out(
     state: &mut State,
     text: &str,
-    sums: &Sums,
+    seen: &Step,
     returns: bool,
 ) -> Result<(Told, String), String> {
     let (what, meant) = Command::read(text)?;
     if meant.is_some_and(|meant| meant != state.revision) {
         return Err(format!("it is about another revision than {}", state.revision));
     }
-    command(state, what, sums, returns)
+    command(state, what, seen, returns)
 }
 
 /// The reason of an event that tells it.
@@ -521,6 +521,7 @@ pub(super) fn reason_of(kind: Told) -> &'static str {
 fn is_news(change: &Change<'_, WorkHead>) -> bool {
     change.differs(|head| &head.seen)
         || change.differs(|head| &head.named)
+        || change.differs(|head| &head.copies)
         || change.differs(|head| &head.revision)
         || change.differs(|head| &head.deleting)
 }

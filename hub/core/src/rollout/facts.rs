@@ -1,0 +1,74 @@
+//! What is known of clusters.
+
+use karmada_meta::time::Time;
+
+/// How a cluster stands that has been given the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Seen {
+    /// It holds changes back, or none of its maintenance windows is open.
+    Held,
+    /// It has not said anything about it.
+    Unsaid,
+    /// It has it, and is not well yet, or not any more.
+    Unwell,
+    /// It had it, and will not be well with it.
+    Failed,
+    /// It has it, and is well.
+    Well,
+}
+
+/// What is known of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fact {
+    /// The change is none for it.
+    Unconcerned,
+    /// It has something else.
+    Old,
+    /// It was given the change.
+    New(Seen),
+}
+
+/// How many copies of a workload a cluster has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Copies {
+    /// Those that are available.
+    pub available: u32,
+    /// All that there are.
+    pub there: u32,
+    /// How many the hub wants there, if it says.
+    pub wanted: Option<u32>,
+    /// Whether all that there are were made of the newest template.
+    pub updated: bool,
+}
+
+impl Copies {
+    /// Whether they may be not well for no other reason than that there are to be more of them, or fewer: those that were there
+    /// before still are, and all are of the change. Where there were none nothing shows that the change is good.
+    pub(super) fn are_scaled(self, before: Self) -> bool {
+        before.available > 0
+            && self.updated
+            && self.available >= before.available
+            && (self.there, self.wanted) != (before.there, before.wanted)
+    }
+}
+
+/// A cluster, or several of which nothing is different that counts, and which are late with nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// Its name; several have none, and no time of theirs is counted.
+    pub name: &'a str,
+    /// How many there are.
+    pub count: usize,
+    /// Its wave.
+    pub wave: usize,
+    /// What is known of it.
+    pub fact: Fact,
+    /// Since when nothing was heard of it, if it is silent.
+    pub silent: Option<Time>,
+    /// Whether its copy is being evicted.
+    pub leaving: bool,
+    /// Whether its agent cannot say which state of a Work it has applied.
+    pub mute: bool,
+    /// How many copies it has, if it tells.
+    pub copies: Option<Copies>,
+}
