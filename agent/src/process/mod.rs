@@ -86,12 +86,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let args = match Args::read(arguments.clone()) {
         Ok(args) => args,
-        Err(refusal) => return refused("karmada-agent", refusal),
+        Err(refusal) => return slot::ends(refused("karmada-agent", refusal)),
     };
     if let Err(failure) = slot::choose(&args, &arguments) {
         return ended("karmada-agent", Err(failure));
     }
-    ended("karmada-agent", on_runtime(run(args)))
+    slot::ends(ended("karmada-agent", on_runtime(run(args))))
 }
 
 /// All command lines of the program, for completions and manual pages; what reads them is apart, since each word has arguments of

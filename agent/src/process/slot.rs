@@ -6,7 +6,11 @@
 //!        └── it ends: of itself, by its own clock while it is on trial, or killed by the supervisor\'s watchdog
 //! ```
 
-use std::{ffi::OsString, os::unix::process::CommandExt, process::Command};
+use std::{
+    ffi::OsString,
+    os::unix::process::CommandExt,
+    process::{Command, ExitCode},
+};
 
 use karmada_core::upgrade::{Version, slots::Runs, trial::PROOF};
 
@@ -48,6 +52,15 @@ pub(super) fn choose(args: &Args, arguments: &[OsString]) -> Result<(), Failure>
         }
     }
     Ok(())
+}
+
+/// How the agent's process ends. Supervisors do not start what finds its arguments wrong again; but those of the installed program
+/// may be wrong for another in its stead alone, which then has had its go.
+pub(super) fn ends(code: ExitCode) -> ExitCode {
+    match std::env::var_os(SLOT) {
+        Some(_) if code == ExitCode::from(2) => ExitCode::FAILURE,
+        _ => code,
+    }
 }
 
 /// The clock of a program on trial, which needs nothing of what is on trial but a thread.

@@ -535,8 +535,11 @@ impl Upgrader {
             // It had its time, which may have been the link's fault: now the hub is heard.
             Part::Old if slots.rests && (self.rights.is_unheard_for(UNHEARD) || !self.is_active()) => {}
             Part::Old => {
+                if !site.again().await? {
+                    let why = "a start of the new version could not be kept, so this one stays: see to the disk, and restart the agent";
+                    return Err(Trouble::Lasting(why.to_owned()));
+                }
                 tracing::info!(version = %trial.version, "this version ends, for the new one to start");
-                site.again().await?;
                 self.aside.cancel();
             }
             // Somebody installs another version just now: the next start says so.

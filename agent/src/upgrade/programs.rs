@@ -47,6 +47,8 @@ const SAYS: Duration = Duration::from_secs(20);
 const BUSY: u32 = 20;
 /// The kind of machine that this is.
 const ARCH: &str = std::env::consts::ARCH;
+/// How a program of the agent's says what it is, before its version.
+const NAME: &str = "karmada-agent";
 
 /// One step at a time, in this process; others are kept away by the lock on the agent's folder.
 static STEPS: Mutex<()> = Mutex::new(());
@@ -358,12 +360,15 @@ impl Programs {
         .await
     }
 
-    /// What is on trial is started again with the next start.
-    pub(crate) async fn again(&self) -> Result<(), Trouble> {
-        self.change(|slots| slots.rests = false).await
+    /// What is on trial is started with the next start, if this one may end for that. Where that cannot be kept it may not.
+    pub(crate) async fn again(&self) -> Result<bool, Trouble> {
+        self.change(Slots::again).await
     }
 
-    async fn change(&self, change: impl FnOnce(&mut Slots) + Send + 'static) -> Result<(), Trouble> {
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Slots) -> T + Send + 'static,
+    ) -> Result<T, Trouble> {
         let folder = self.folder.clone();
         aside(move || folder.change(change)).await?.map_err(|error| Trouble::disk(&error))
     }
@@ -400,9 +405,11 @@ async fn says(program: &Path) -> Result<String, String> {
         Ok(read) => read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?,
         Err(_) => return Err(format!("it did not say its version within {}s", SAYS.as_secs())),
     };
-    match text.split_whitespace().last() {
-        Some(version) => Ok(version.to_owned()),
-        None => match ended {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words[..] {
+        [NAME, version] => Ok(version.to_owned()),
+        [_, ..] => Err("it is no karmada-agent".to_owned()),
+        [] => match ended {
             Ok(Ok(ended)) => Err(format!("it says no version ({ended})")),
             _ => Err("it says no version".to_owned()),
         },

@@ -40,6 +40,9 @@ pub struct Slots {
     /// How often what is on trial was started.
     #[serde(default)]
     pub goes: u32,
+    /// How often what was before has ended for it to be started.
+    #[serde(default)]
+    pub asked: u32,
     /// It has had its time, and is started again when the hub is heard.
     #[serde(default)]
     pub rests: bool,
@@ -115,7 +118,18 @@ impl Slots {
 
     /// Something is tried from the next start on.
     pub fn begin(&mut self, trial: Trial) {
-        (self.goes, self.rests, self.trial) = (0, false, Some(trial));
+        (self.goes, self.asked, self.rests, self.trial) = (0, 0, false, Some(trial));
+    }
+
+    /// What was before is about to end, for what is on trial to be started: whether it may. It may not where it has ended for that
+    /// and the start could not be kept: it would end for ever.
+    pub fn again(&mut self) -> bool {
+        let may = self.is_open() && self.asked <= self.goes;
+        if may {
+            self.asked += 1;
+            self.rests = false;
+        }
+        may
     }
 
     /// What is on trial has proven itself, and stays.
@@ -219,6 +233,25 @@ mod tests {
             assert_eq!(start(&mut slots, installed, whole), want, "{before:?}");
             assert_eq!(slots.trial.and_then(|trial| trial.ended), how, "{before:?}");
         }
+    }
+
+    #[test]
+    fn what_was_before_ends_for_nothing_once_at_most() {
+        let mut slots = on_trial("a");
+        assert!(slots.again());
+        let kept = slots.clone();
+        // The disk is full when the supervisor starts it: so it runs itself, and stays.
+        assert_eq!(slots.start(&"0.5.0".parse().unwrap(), |_| true), slot("b"));
+        slots = kept;
+        assert!(!slots.again());
+        // With the next start there is room again.
+        for go in 1..GOES {
+            assert_eq!(start(&mut slots, "0.5.0", &["a", "b"]), slot("b"));
+            slots.time_is_over();
+            assert!(slots.again(), "{go}");
+        }
+        let mut none = Slots::default();
+        assert!(!none.again());
     }
 
     #[test]
