@@ -41,7 +41,7 @@ pub use karmada_member::{
 pub use upgrade::{
     Installed, Upgrade,
     guard::{Guard, Outcome},
-    programs::{Folder, Programs},
+    programs::{Folder, Programs, SLOT, TRIAL},
 };
 
 use hub::{HubHalf, Parts, Ways, cluster::ClusterView, origin::Trust, outbox::Outbox, services::AgentCaller};

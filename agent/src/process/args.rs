@@ -71,6 +71,8 @@ pub(super) struct Args {
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) context: Option<String>,
     pub(super) state_dir: Option<PathBuf>,
+    /// Whether programs of the agent's folder may run in the stead of the installed one.
+    pub(super) runs_slots: bool,
     /// Where what the hub says is kept.
     pub(super) place: Place,
     pub(super) health_bind: String,
@@ -512,6 +514,7 @@ impl Flags {
         };
         // Whoever leaves, joins alone or asks a doctor is not replaced.
         let acts = !leave && !self.join_only && !asks;
+        let runs_slots = self.upgrade.runs_slots();
         let upgrade =
             self.upgrade.check(self.kubeconfig.is_none(), state_dir.as_deref(), own)?.filter(|_| acts);
         let scope = Scope::named(self.namespaces).map_err(|problem| format!("--namespaces: {problem}"))?;
@@ -563,6 +566,7 @@ impl Flags {
             kubeconfig: self.kubeconfig,
             context: self.context,
             state_dir,
+            runs_slots,
             place,
             health_bind: self.health_probe_bind_address,
             metrics_bind: self.metrics_bind_address,

@@ -15,7 +15,7 @@ use std::{
 
 use karmada_api::consts::namespace;
 use karmada_client::{Endpoint, Rest, link::client_for, probe};
-use karmada_core::doctor::{self, Check, Finding, Folder};
+use karmada_core::doctor::{self, Check, Finding, Folder as About};
 use karmada_env::Env;
 use karmada_member::Scope;
 use karmada_telemetry::told::{Failure, ended, print};
@@ -27,7 +27,10 @@ use super::{
     endpoints, member_endpoint, on_runtime, refused,
     status::{self, Status},
 };
-use crate::hub::credential::{Credential, Keep};
+use crate::{
+    Folder,
+    hub::credential::{Credential, Keep},
+};
 
 const HELP: &str = "\
 Check everything that the agent needs: clock, DNS, proxy, TLS, rights, disk, versions and ports. Changes nothing.
@@ -155,6 +158,7 @@ async fn look(args: &Args, env: &Env) -> Vec<Finding> {
     findings.push(doctor::own_clock(newest(dir).unwrap_or(SystemTime::UNIX_EPOCH), env.wall()));
     if let Some(dir) = dir {
         findings.extend(state(dir));
+        findings.extend(programs(args, dir));
     }
     let by_hand = args.invited.is_some();
     let member = member_endpoint(args.kubeconfig.as_deref(), args.context.as_deref(), by_hand);
@@ -197,7 +201,7 @@ fn state(dir: &Path) -> Vec<Finding> {
     let path = dir.display().to_string();
     let mode = fs::metadata(dir).ok().map(|about| about.permissions().mode());
     let written = write(dir).map_err(|error| error.to_string());
-    let mut findings = vec![doctor::folder(&path, &Folder { mode, written }, "the agent")];
+    let mut findings = vec![doctor::folder(&path, &About { mode, written }, "the agent")];
     if mode.is_some()
         && let Ok(space) = rustix::fs::statvfs(dir)
     {
@@ -205,6 +209,13 @@ fn state(dir: &Path) -> Vec<Finding> {
         findings.push(doctor::disk(&path, bytes(space.f_bavail), bytes(space.f_blocks), None));
     }
     findings
+}
+
+/// Which program the agent is, where it may be another than the installed one.
+fn programs(args: &Args, dir: &Path) -> Option<Finding> {
+    let slots = Folder::new(dir).read();
+    let slots = slots.map_err(|error| error.to_string());
+    doctor::program(env!("CARGO_PKG_VERSION"), args.runs_slots, &slots)
 }
 
 /// Whether something can be written there.

@@ -82,16 +82,27 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some("doctor") => return doctor::main(arguments.split_off(2)),
         Some("hold") => return hold::main(arguments.split_off(2)),
         Some("support-bundle") => return support::main(arguments.split_off(2)),
+        Some("check") => {
+            arguments.remove(1);
+            return ended("karmada-agent check", check(arguments));
+        }
         _ => {}
     }
-    let args = match Args::read(arguments.clone()) {
+    let mut args = match Args::read(arguments.clone()) {
         Ok(args) => args,
-        Err(refusal) => return refused("karmada-agent", refusal),
+        Err(refusal) => {
+            if let args::Refusal::Wrong(_) = refusal
+                && let Err(failure) = slot::choose_anyway(&arguments)
+            {
+                return ended("karmada-agent", Err(failure));
+            }
+            return slot::ends(refused("karmada-agent", refusal));
+        }
     };
-    if let Err(failure) = slot::choose(&args, &arguments) {
+    if let Err(failure) = slot::choose(&mut args, &arguments) {
         return ended("karmada-agent", Err(failure));
     }
-    ended("karmada-agent", on_runtime(run(args)))
+    slot::ends(ended("karmada-agent", on_runtime(run(args))))
 }
 
 /// All command lines of the program, for completions and manual pages; what reads them is apart, since each word has arguments of
@@ -108,6 +119,19 @@ pub fn command() -> clap::Command {
         .subcommand(support::command().name("support-bundle"))
         .subcommand(doctor::command().name("doctor"))
         .subcommand_negates_reqs(true)
+}
+
+/// Whether the agent would begin with these arguments: what an older version asks before it lets this one be tried.
+fn check(arguments: Vec<OsString>) -> Result<(), Failure> {
+    let args = Args::read(arguments).map_err(|refusal| match refusal {
+        args::Refusal::Wrong(line) => Failure::Usage(line),
+        args::Refusal::Help(_) => Failure::Usage("check wants the arguments of an agent".to_owned()),
+    })?;
+    if !args.join_only {
+        let by_hand = args.join || args.leave.is_some();
+        member_endpoint(args.kubeconfig.as_deref(), args.context.as_deref(), by_hand)?;
+    }
+    Ok(())
 }
 
 /// Runs something to its end.

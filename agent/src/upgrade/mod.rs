@@ -25,8 +25,8 @@ use karmada_api::consts::extension;
 use karmada_client::{Error, Rest};
 use karmada_core::upgrade::{
     About, Mode, Offer, Report, Stands, Version, Way,
-    agent::{Act, Own, decide, gave_way, remembered},
-    slots::Slots,
+    agent::{Act, Go, Own, another_go, decide, gave_way, remembered},
+    slots::{Refused, Slots},
     trial::{Ended, Part, Proof, Trial},
 };
 use karmada_env::Env;
@@ -51,6 +51,10 @@ const ON_TRIAL: Duration = Duration::from_secs(5);
 const KEEP: Duration = Duration::from_secs(60);
 /// A hub that was not heard for so long says nothing for a new version.
 const UNHEARD: Duration = Duration::from_secs(60);
+/// An installed program that runs in the stead of one that could not be read or run makes way for that again after this time.
+const HEALS: Duration = Duration::from_secs(3600);
+/// A program that cannot be had is asked for again after a time that doubles up to this.
+const FETCH_AGAIN: Duration = Duration::from_secs(6 * 3600);
 
 /// What the owner of an agent lets be done with it.
 #[derive(Clone, Debug)]
@@ -180,13 +184,17 @@ struct Seen {
     counted: Option<Counted>,
     /// What came of fetching the program of an offer.
     fetching: Fetching,
+    /// When it began to look.
+    started: Option<Duration>,
 }
 
 /// See [`Seen::fetching`].
 #[derive(Debug, Default)]
 struct Fetching {
-    /// The time of the offer whose program cannot be had, and why; it is not asked for again.
-    refused: Option<(Time, String)>,
+    /// The offer, by its time and its program's digest, that the rest is about.
+    of: Option<(Time, String)>,
+    /// Why its program is none for this agent; it is not asked for again.
+    refused: Option<String>,
     /// When it may be asked for again, and why it could not be had.
     later: Option<(Duration, String)>,
     failures: u32,
@@ -311,12 +319,7 @@ impl Upgrader {
                 () = changed => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            let offer = self.view.get().and_then(|cluster| {
-                let text = object::annotation(&cluster, extension::AGENT_OFFER)?;
-                Offer::read(text)
-                    .inspect_err(|error| tracing::warn!(%error, "the hub's offer cannot be read"))
-                    .ok()
-            });
+            let offer = self.offer();
             let looked = self.look(&version, offer.as_ref(), &mut seen).await;
             in_trouble = matches!(looked, Err(Trouble::Lasting(_) | Trouble::Fetch(_)));
             match looked {
@@ -340,7 +343,15 @@ impl Upgrader {
         }
     }
 
+    /// What the hub offers now.
+    fn offer(&self) -> Option<Offer> {
+        let cluster = self.view.get()?;
+        let text = object::annotation(&cluster, extension::AGENT_OFFER)?;
+        Offer::read(text).inspect_err(|error| tracing::warn!(%error, "the hub's offer cannot be read")).ok()
+    }
+
     async fn look(&self, version: &Version, offer: Option<&Offer>, seen: &mut Seen) -> Result<(), Trouble> {
+        let started = *seen.started.get_or_insert_with(|| self.env.now());
         let held = self.half.held();
         let own = Own {
             version,
@@ -377,10 +388,30 @@ impl Upgrader {
         let trial = live.trial();
         seen.trial = Some(trial.clone());
         let now = Time::now(&self.env);
+        let ran = self.env.now().saturating_sub(started);
+        if let (Site::Program(site), Live::Program(slots)) = (&self.site, &live)
+            && slots.is_missed(site.runs.as_deref(), version)
+        {
+            self.makes_way(site, slots, ran).await?;
+            // What stands there is about the program that does not run.
+            seen.trial = None;
+            seen.soon = Some(LOOK);
+            let why =
+                "the program that is to run could not be read or run: the installed one runs in its stead"
+                    .to_owned();
+            self.say(offer, Stands::Waiting, why);
+            return Ok(());
+        }
         if let Some(trial) = trial.clone().filter(Trial::is_open) {
             match &live {
                 Live::Deployment(live) => self.on_trial(version, live, trial, now, seen).await?,
-                Live::Program(slots) => self.program_on_trial(version, slots, trial, now, seen).await?,
+                Live::Program(slots) => {
+                    let why = self.program_on_trial((offer, own), slots, (trial, now, ran), seen).await?;
+                    if let Some(why) = why {
+                        self.say(offer, Stands::Waiting, why);
+                        return Ok(());
+                    }
+                }
             }
         }
         let trial = seen.trial.clone().flatten();
@@ -439,8 +470,11 @@ impl Upgrader {
                         trial = site.go_back(live, trial, why.clone()).await?;
                     }
                     (Site::Program(site), _) => {
+                        if !site.take_back(why.clone()).await? {
+                            let why = "what runs now was not put there by this upgrade, and stays";
+                            return Err(Trouble::Lasting(why.to_owned()));
+                        }
                         trial.end(Ended::Returned, why.clone());
-                        site.settle(&trial).await?;
                         self.aside.cancel();
                     }
                     (Site::Deployment(_), Live::Program(_)) => return Ok(()),
@@ -474,7 +508,15 @@ impl Upgrader {
     /// closed.
     async fn is_fetched(&self, site: &Programs, offer: &Offer, seen: &mut Seen) -> Result<bool, Trouble> {
         let fetching = &mut seen.fetching;
-        if let Some((_, why)) = fetching.refused.as_ref().filter(|(of, _)| *of == offer.begun) {
+        let program = site.meant(offer)?.sha256.clone();
+        let of = (offer.begun, program.clone());
+        if fetching.of.as_ref() != Some(&of) {
+            let refused =
+                site.read()?.refused.filter(|refused| (refused.begun, &refused.program) == (of.0, &of.1));
+            *fetching =
+                Fetching { refused: refused.map(|refused| refused.why), of: Some(of), ..Fetching::default() };
+        }
+        if let Some(why) = &fetching.refused {
             return Err(Trouble::Lasting(why.clone()));
         }
         if let Some((_, why)) = fetching.later.as_ref().filter(|(at, _)| *at > self.env.now()) {
@@ -487,19 +529,29 @@ impl Upgrader {
             self.is_about_to(Some(offer), "its program is being fetched".to_owned());
             site.fetch(offer).await.map(|()| false)
         };
-        match had.await {
+        // Over a slow link it takes hours, and the hub may want something else meanwhile.
+        let had = tokio::select! {
+            biased;
+            had = had => had,
+            () = self.offers_another(offer) => Ok(false),
+        };
+        match had {
             Ok(has) => {
                 *fetching = Fetching::default();
                 seen.soon = Some(Duration::ZERO);
                 Ok(has)
             }
             Err(Trouble::Lasting(why)) => {
-                fetching.refused = Some((offer.begun, why.clone()));
+                fetching.refused = Some(why.clone());
+                let refused = Refused { begun: offer.begun, program, why: why.clone() };
+                if let Err(error) = site.refuse(refused).await {
+                    tracing::debug!(%error, "that a program was refused cannot be kept");
+                }
                 Err(Trouble::Lasting(why))
             }
             Err(trouble) => {
-                // Half an hour at most, and not all at once.
-                let wait = LOOK * 2_u32.saturating_pow(fetching.failures.min(6));
+                // Not all at once.
+                let wait = (LOOK * 2_u32.saturating_pow(fetching.failures.min(10))).min(FETCH_AGAIN);
                 fetching.failures += 1;
                 let wait = self.env.jitter(wait, 0.5);
                 fetching.later = Some((self.env.now() + wait, trouble.to_string()));
@@ -508,42 +560,88 @@ impl Upgrader {
         }
     }
 
-    /// Does this version's part in a trial of a program. Why it goes no further is for the next start, and for its own clock.
+    /// Comes back when the hub does not offer this any more.
+    async fn offers_another(&self, offer: &Offer) {
+        let mut cluster = self.view.subscribe();
+        let is_same = |now: &Offer| {
+            (&now.version, now.begun, now.returns, &now.programs)
+                == (&offer.version, offer.begun, offer.returns, &offer.programs)
+        };
+        while self.view.get().is_none() || self.offer().as_ref().is_some_and(is_same) {
+            if cluster.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Ends for the program in whose stead this one runs, if that can be read again.
+    async fn makes_way(&self, site: &Programs, slots: &Slots, ran: Duration) -> Result<(), Trouble> {
+        if ran >= HEALS && !self.aside.is_cancelled() && site.is_back(slots).await? {
+            tracing::info!("the installed program ends, for the one that is to run");
+            self.aside.cancel();
+        }
+        Ok(())
+    }
+
+    /// Does this version's part in a trial of a program. Why it goes no further is for the next start, and for its own clock. Answers
+    /// what it waits for, if it is for that.
     async fn program_on_trial(
         &self,
-        version: &Version,
+        (offer, own): (Option<&Offer>, Own<'_>),
         slots: &Slots,
-        mut trial: Trial,
-        now: Time,
+        (mut trial, now, ran): (Trial, Time, Duration),
         seen: &mut Seen,
-    ) -> Result<(), Trouble> {
-        let Site::Program(site) = &self.site else { return Ok(()) };
-        match trial.part(version) {
-            Part::New if trial.taken.is_none() => {
-                trial.taken = Some(now);
-                site.settle(&trial).await?;
-                tracing::info!(version = %trial.version, "this version of the agent is on trial");
-            }
+    ) -> Result<Option<String>, Trouble> {
+        let Site::Program(site) = &self.site else { return Ok(None) };
+        match slots.part(site.runs.as_deref()) {
             Part::New => {
+                if trial.taken.is_none() {
+                    trial.taken = Some(now);
+                    // Whether it proves itself does not hang on the disk.
+                    match site.settle(&trial).await {
+                        Ok(()) => {
+                            tracing::info!(version = %trial.version, "this version of the agent is on trial")
+                        }
+                        Err(error) => {
+                            tracing::warn!(version = %trial.version, %error, "it is on trial, and cannot keep that")
+                        }
+                    }
+                    seen.trial = Some(Some(trial.clone()));
+                }
                 if !seen.proof.look(self.is_well(), self.env.now()) {
-                    return Ok(());
+                    return Ok(None);
                 }
                 trial.end(Ended::Committed, "");
                 site.settle(&trial).await?;
                 tracing::info!(version = %trial.version, "this version of the agent has proven itself, and stays");
             }
             // It had its time, which may have been the link's fault: now the hub is heard.
+            Part::Old if self.aside.is_cancelled() => {}
             Part::Old if slots.rests && (self.rights.is_unheard_for(UNHEARD) || !self.is_active()) => {}
-            Part::Old => {
-                tracing::info!(version = %trial.version, "this version ends, for the new one to start");
-                site.again().await?;
-                self.aside.cancel();
+            Part::Old if slots.rests && self.view.get().is_none() => {}
+            Part::Old => match another_go(offer, own, &trial) {
+                Go::Waits(why) => return Ok(Some(why)),
+                Go::GoesBack(why) => {
+                    tracing::warn!(version = %trial.version, %why, "the agent stays at its version");
+                    trial.end(Ended::Returned, why);
+                    site.settle(&trial).await?;
+                }
+                Go::Goes if site.again(ran).await? => {
+                    tracing::info!(version = %trial.version, "this version ends, for the new one to start");
+                    self.aside.cancel();
+                }
+                Go::Goes => {
+                    let why = "a start of the new version could not be kept on the disk of --state-dir: it is tried again later";
+                    return Ok(Some(why.to_owned()));
+                }
+            },
+            Part::Neither => {
+                trial.end(Ended::Returned, "neither it nor what was before it runs");
+                site.settle(&trial).await?;
             }
-            // Somebody installs another version just now: the next start says so.
-            Part::Neither => {}
         }
         seen.trial = Some(Some(trial));
-        Ok(())
+        Ok(None)
     }
 
     /// Does this version's part in a trial.

@@ -221,14 +221,19 @@ const PROGRAM: &str = "#!/bin/sh\necho karmada-agent 0.1.1\n";
 /// An agent that is a program, with its folder.
 fn program(world: &World, state: &Path, version: &str) -> (AgentConfig, CancellationToken) {
     let (folder, aside) = (Folder::new(state), CancellationToken::new());
-    let programs = Programs { folder, from: "https://releases.test/".to_owned(), authorities: None };
+    // What it was started as.
+    let runs = match version {
+        "0.1.0" => None,
+        _ => folder.read().unwrap().trial.map(|trial| trial.new),
+    };
+    let programs = Programs { runs, ..Programs::new(folder, "https://releases.test/".to_owned()) };
     let upgrade = Upgrade { mode: Mode::On, installed: Installed::Program(programs), aside: aside.clone() };
     (AgentConfig { version: version.to_owned(), upgrade: Some(upgrade), ..world.config() }, aside)
 }
 
 /// What runs after a start.
 fn started(state: &Path) -> Runs {
-    Folder::new(state).start(&"0.1.0".parse().unwrap())
+    Folder::new(state).start(&"0.1.0".parse().unwrap(), true, &[])
 }
 
 async fn offer_program(world: &World, url: &str, digest: &str) {
@@ -260,7 +265,7 @@ async fn a_program_is_tried_by_the_next_start_stays_and_goes_back_when_the_hub_s
     offer_program(&world, "https://releases.test/a", &digest).await;
     eventually(MINUTE * 3, "the old one ends", async || aside.is_cancelled()).await;
     agent.stop().await;
-    assert_eq!(started(state.path()), Runs::Slot(digest.clone()));
+    assert_eq!(started(state.path()), Runs::Trial(digest.clone()));
     // It is well, and stays, however often it is started after that.
     let (config, aside) = program(&world, state.path(), "0.1.1");
     let agent = world.agent(config);
@@ -291,7 +296,7 @@ async fn a_program_that_had_its_time_is_tried_again_when_the_one_before_hears_th
         "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
     });
     folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
-    assert_eq!(started(state.path()), Runs::Slot(digest.clone()));
+    assert_eq!(started(state.path()), Runs::Trial(digest.clone()));
     // Its clock: the link was away.
     folder.change(|slots| slots.time_is_over()).unwrap();
     assert_eq!(started(state.path()), Runs::Installed);
@@ -302,7 +307,102 @@ async fn a_program_that_had_its_time_is_tried_again_when_the_one_before_hears_th
     world.wire.mend();
     eventually(MINUTE * 5, "it ends for another go", async || aside.is_cancelled()).await;
     agent.stop().await;
+    assert_eq!(started(state.path()), Runs::Trial(digest));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_gets_another_go_only_when_it_may_change_and_none_that_the_hub_takes_back() {
+    let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
+    let digest = fetched(state.path());
+    let folder = Folder::new(state.path());
+    started(state.path());
+    let kept = json!({
+        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
+    });
+    folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
+    assert_eq!(started(state.path()), Runs::Trial(digest.clone()));
+    folder.change(|slots| slots.time_is_over()).unwrap();
+    assert_eq!(started(state.path()), Runs::Installed);
+    let (mut config, aside) = program(&world, state.path(), "0.1.0");
+    config.upgrade.as_mut().unwrap().mode = Mode::Windows;
+    let agent = world.agent(config);
+    agent.phase(Phase::Active).await;
+    offer_program(&world, "https://releases.test/a", &digest).await;
+    eventually(MINUTE * 3, "it says what it waits for", async || {
+        let said = said(&world).await;
+        said.contains("Waiting") && said.contains("maintenance windows only")
+    })
+    .await;
+    sleep(MINUTE * 60).await;
+    assert!(!aside.is_cancelled() && folder.read().unwrap().is_open());
+    let back = json!({"version": "0.1.1", "begun": BEGUN, "returns": true}).to_string();
+    let patch = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": back}}});
+    world.hub.patch(CLUSTER, Patch::Merge, &patch).await.unwrap();
+    eventually(MINUTE * 3, "the trial is over", async || said(&world).await.contains("Returned")).await;
+    assert!(!aside.is_cancelled() && !folder.read().unwrap().is_open());
+    agent.stop().await;
+    assert_eq!(started(state.path()), Runs::Installed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_installed_program_makes_way_for_one_that_can_be_read_again() {
+    let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
+    let digest = fetched(state.path());
+    let folder = Folder::new(state.path());
+    started(state.path());
+    let kept = json!({
+        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
+    });
+    folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
+    folder.change(|slots| slots.commit()).unwrap();
+    let path = folder.program(&digest);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(started(state.path()), Runs::Installed);
+    let (config, aside) = program(&world, state.path(), "0.1.0");
+    let agent = world.agent(config);
+    agent.phase(Phase::Active).await;
+    offer_program(&world, "https://releases.test/a", &digest).await;
+    eventually(MINUTE * 3, "it says why", async || {
+        let said = said(&world).await;
+        said.contains("Waiting") && said.contains("could not be read or run")
+    })
+    .await;
+    sleep(MINUTE * 120).await;
+    assert!(!aside.is_cancelled(), "it would end for nothing");
+    fs::remove_dir(&path).unwrap();
+    fetched(state.path());
+    eventually(MINUTE * 3, "it makes way", async || aside.is_cancelled()).await;
+    agent.stop().await;
     assert_eq!(started(state.path()), Runs::Slot(digest));
+}
+
+/// Whoever has a start that cannot be kept would end again and again.
+#[tokio::test(start_paused = true)]
+async fn what_was_before_does_not_end_again_and_again_for_a_start_that_cannot_be_kept() {
+    let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
+    let digest = fetched(state.path());
+    let folder = Folder::new(state.path());
+    started(state.path());
+    let kept = json!({
+        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
+    });
+    folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
+    // No start was kept: each time the old one runs.
+    for minutes in [0, 30, 60] {
+        let (config, aside) = program(&world, state.path(), "0.1.0");
+        let agent = world.agent(config);
+        agent.phase(Phase::Active).await;
+        offer_program(&world, "https://releases.test/a", &digest).await;
+        if minutes > 0 {
+            sleep(MINUTE * (minutes - 2)).await;
+            assert!(!aside.is_cancelled(), "{minutes}");
+            assert!(said(&world).await.contains("could not be kept"), "{}", said(&world).await);
+        }
+        eventually(MINUTE * 6, "it ends for another go", async || aside.is_cancelled()).await;
+        agent.stop().await;
+    }
+    assert_eq!(started(state.path()), Runs::Trial(digest));
 }
 
 #[tokio::test(start_paused = true)]

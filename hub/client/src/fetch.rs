@@ -13,6 +13,9 @@ use crate::{names::Names, rest::chain, webhook::tls};
 /// Names that are looked up at a time, and answers of that which are kept.
 const NAMES: (usize, usize) = (1, 4);
 
+/// One that comes piece by piece is given up when none has come for so long.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// Fetches documents over HTTPS. Redirects are not followed.
 pub struct Fetcher {
     client: Client,
@@ -50,22 +53,37 @@ impl Fetcher {
         self.answer(self.client.get(address(url)?)).await
     }
 
-    /// The document at a URL, piece by piece, which may be far larger than what is to be held of it.
+    /// The document at a URL, piece by piece, which may be far larger than what is to be held of it. `size` hears first how many
+    /// bytes it has, where the server says so. Nothing for a minute ends it.
     ///
     /// # Errors
-    /// Why there is none, or no more of it, or what `each` says of a piece.
-    pub async fn each<F>(&self, url: &str, mut each: impl FnMut(Vec<u8>) -> F) -> Result<(), String>
+    /// Why there is none, or no more of it, or what `size` says, or `each` of a piece.
+    pub async fn each<F>(
+        &self,
+        url: &str,
+        size: impl FnOnce(Option<u64>) -> Result<(), String>,
+        mut each: impl FnMut(Vec<u8>) -> F,
+    ) -> Result<(), String>
     where
         F: Future<Output = Result<(), String>>,
     {
         let request = self.client.get(address(url)?);
+        let idle = |_| format!("nothing came for {}s", IDLE.as_secs());
         let fetch = async {
-            let mut answer = request.send().await.map_err(|error| chain(&error))?;
+            let sent = tokio::time::timeout(IDLE, request.send()).await.map_err(idle)?;
+            let mut answer = sent.map_err(|error| chain(&error))?;
             if !answer.status().is_success() {
                 return Err(format!("it answered {}", answer.status()));
             }
+            let length = answer.content_length();
+            if length.is_some_and(|length| length > self.limit as u64) {
+                return Err(format!("its answer is larger than {} bytes", self.limit));
+            }
+            size(length)?;
             let mut read = 0_usize;
-            while let Some(chunk) = answer.chunk().await.map_err(|error| chain(&error))? {
+            loop {
+                let chunk = tokio::time::timeout(IDLE, answer.chunk()).await.map_err(idle)?;
+                let Some(chunk) = chunk.map_err(|error| chain(&error))? else { break };
                 read = read.saturating_add(chunk.len());
                 if read > self.limit {
                     return Err(format!("its answer is larger than {} bytes", self.limit));

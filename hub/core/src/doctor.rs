@@ -15,6 +15,8 @@ pub use karmada_meta::way::Server;
 use karmada_meta::{duration, time::Time};
 use serde_json::{Value, json};
 
+use crate::upgrade::slots::Slots;
+
 /// Where findings are explained.
 const GUIDE: &str = "hub/docs/doctor.md";
 /// Two clocks that differ by less are right: certificates are backdated by five minutes.
@@ -446,6 +448,58 @@ pub fn version(about: &str, own: &str, other: &str, what: &str) -> Finding {
         format!("at most {SKEW} minor versions apart"),
         format!("bring {older} up to date, one or two minor versions at a time"),
     )
+}
+
+/// Says which program an agent is that may be another than the installed one: what is kept of that, and whether `--upgrade-from` lets
+/// it run. Nothing where nothing is kept.
+pub fn program(installed: &str, lets: bool, kept: &Result<Slots, String>) -> Option<Finding> {
+    const ABOUT: &str = "program";
+    let slots = match kept {
+        Ok(slots) => slots,
+        Err(error) => {
+            return Some(Finding::skipped(Check::Version, ABOUT, format!("slots of --state-dir: {error}")));
+        }
+    };
+    let trial = slots.trial.as_ref();
+    let current = slots.current.as_ref().map(|current| {
+        let version = trial.and_then(|trial| match () {
+            () if trial.new == *current => Some(&trial.version),
+            () if trial.old == *current => Some(&trial.was),
+            () => None,
+        });
+        version.unwrap_or(current)
+    });
+    let open = trial.filter(|trial| trial.is_open());
+    if current.is_none() && open.is_none() {
+        return None;
+    }
+    let mut found =
+        format!("{installed} is installed, {} is to run", current.map_or(installed, |version| version));
+    if let Some(trial) = open {
+        found += &format!("; {} is on trial since {}", trial.version, trial.since);
+    }
+    if !lets {
+        let advice =
+            "give --upgrade-from, also with --upgrade=off; or remove the folder slots if that is meant";
+        let finding = Finding::problem(
+            Check::Version,
+            ABOUT,
+            found,
+            "--upgrade-from, without which the installed one runs",
+            advice,
+        );
+        return Some(finding.as_note());
+    }
+    if slots.missed > 0 {
+        return Some(Finding::problem(
+            Check::Version,
+            ABOUT,
+            format!("{found}; it could not be read or run in the last {} starts", slots.missed),
+            "a program that can be run",
+            "see to the disk, and under systemd to ExecPaths; or remove the folder slots, and the installed one runs",
+        ));
+    }
+    Some(Finding::good(Check::Version, ABOUT, found))
 }
 
 /// Judges the Kubernetes that a member is.

@@ -25,16 +25,22 @@ pub(super) struct UpgradeFlags {
     upgrade_namespace: Option<String>,
     /// For an agent that is no Pod: what addresses begin with from which it may fetch programs, such as
     /// https://releases.example/karmada/. It keeps them in a folder of --state-dir, and runs the newest that has proven itself in
-    /// the stead of the installed one. Needs a supervisor that starts the agent again whenever it ends, as systemd does with
-    /// Restart=always.
+    /// the stead of the installed one; also with --upgrade=off, which takes no others. Needs a supervisor that starts the agent again
+    /// whenever it ends and however, as systemd does with Restart=always and without RestartPreventExitStatus. Nothing is signed: the
+    /// hub may name any program there by its digest, also an old one.
     #[arg(long, value_name = "URL")]
     upgrade_from: Option<String>,
-    /// The authorities of that server, as a PEM file. Without it: those of the system.
+    /// The authorities of that server, as a PEM file, which is read when something is fetched. Without it: those of the system.
     #[arg(long, value_name = "FILE")]
     upgrade_ca: Option<PathBuf>,
 }
 
 impl UpgradeFlags {
+    /// Whether programs of the agent's folder may run in the stead of the installed one.
+    pub(super) fn runs_slots(&self) -> bool {
+        self.upgrade_from.is_some()
+    }
+
     /// What they say together; nothing where the owner wants none. `namespace` is that of whoever names none.
     pub(super) fn check(
         self,
@@ -43,15 +49,15 @@ impl UpgradeFlags {
         namespace: impl FnOnce() -> String,
     ) -> Result<Option<Upgrade>, String> {
         if self.upgrade == Mode::Off {
-            let unused = [
-                ("--upgrade-namespace", self.upgrade_namespace.is_some()),
-                ("--upgrade-from", self.upgrade_from.is_some()),
-                ("--upgrade-ca", self.upgrade_ca.is_some()),
-            ];
-            return match unused.iter().find(|(_, given)| *given) {
-                Some((flag, _)) => Err(format!("{flag} wants --upgrade=windows or --upgrade=on")),
-                None => Ok(None),
-            };
+            if self.upgrade_namespace.is_some() {
+                return Err("--upgrade-namespace wants --upgrade=windows or --upgrade=on".to_owned());
+            }
+            if self.upgrade_from.is_none() {
+                return match self.upgrade_ca {
+                    Some(_) => Err("--upgrade-ca wants --upgrade-from".to_owned()),
+                    None => Ok(None),
+                };
+            }
         }
         let installed = match (in_pod, self.upgrade_from) {
             (true, None) => Installed::Deployment(
@@ -69,13 +75,13 @@ impl UpgradeFlags {
             (false, Some(from)) => {
                 prefix(&from).map_err(|why| format!("--upgrade-from: {from:?} {why}"))?;
                 let state = state.ok_or("--upgrade-from wants --state-dir, where programs are kept")?;
-                let read = |path: &PathBuf| {
-                    std::fs::read(path).map_err(|error| format!("--upgrade-ca: {}: {error}", path.display()))
-                };
-                let authorities = self.upgrade_ca.as_ref().map(read).transpose()?;
-                Installed::Program(Programs { folder: Folder::new(state), from, authorities })
+                let programs = Programs::new(Folder::new(state), from);
+                Installed::Program(Programs { authorities: self.upgrade_ca, ..programs })
             }
         };
+        if self.upgrade == Mode::Off {
+            return Ok(None);
+        }
         Ok(Some(Upgrade { mode: self.upgrade, installed, aside: CancellationToken::new() }))
     }
 }
@@ -112,21 +118,22 @@ mod tests {
     fn there_is_none_unless_the_owner_says_so() {
         assert_eq!(check("", true), Ok(None));
         assert_eq!(check("--upgrade=off", false), Ok(None));
+        // What runs stays, and nothing new is taken.
+        assert_eq!(check("--upgrade-from=https://h.example/a/ --upgrade-ca=/a", false), Ok(None));
+        // A file that is not there is no reason not to start.
+        assert!(check("--upgrade=on --upgrade-from=https://h/ --upgrade-ca=/nowhere", false).is_ok());
         assert_eq!(check("--upgrade=on", true), Ok(Some((Mode::On, "own/karmada-agent".to_owned()))));
         let named = check("--upgrade=windows --upgrade-namespace=a --upgrade-deployment=b", true);
         assert_eq!(named, Ok(Some((Mode::Windows, "a/b".to_owned()))));
         let program = check("--upgrade=windows --upgrade-from=https://h.example/a/", false);
         assert_eq!(program, Ok(Some((Mode::Windows, "https://h.example/a/ in /state/slots/x".to_owned()))));
         for (line, in_pod, wrong) in [
-            ("--upgrade-from=https://h.example/a/", false, "--upgrade-from wants --upgrade="),
+            ("--upgrade-from=https://h.example/a", false, "does not end with a slash"),
+            ("--upgrade-from=https://h.example/a/", true, "is for an agent that is no Pod"),
+            ("--upgrade-ca=/a", false, "--upgrade-ca wants --upgrade-from"),
             ("--upgrade=on --upgrade-from=https://h.example/a/", true, "is for an agent that is no Pod"),
             ("--upgrade=on --upgrade-from=https://h.example/a", false, "does not end with a slash"),
             ("--upgrade=on --upgrade-from=http://h.example/", false, "does not begin with https://"),
-            (
-                "--upgrade=on --upgrade-from=https://h/ --upgrade-ca=/nowhere",
-                false,
-                "--upgrade-ca: /nowhere: ",
-            ),
             ("--upgrade=always", true, "none of off, windows and on"),
             ("--upgrade-namespace=a", true, "wants --upgrade="),
             ("--upgrade=on", false, "without --kubeconfig"),

@@ -177,6 +177,36 @@ fn findings_are_shown_to_people_and_to_programs() {
 }
 
 #[test]
+fn it_is_said_which_program_is_to_run() {
+    let kept = json!({
+        "installed": "0.5.0", "current": "b",
+        "trial": {"version": "0.6.0", "begun": "2026-11-26T01:00:00Z", "was": "0.5.1", "old": "a", "new": "b",
+                  "since": "2026-11-26T02:00:00Z", "ended": "Committed"},
+    });
+    let kept: Slots = serde_json::from_value(kept).unwrap();
+    let missed = Slots { missed: 2, ..kept.clone() };
+    let mut open = Slots { current: Some("a".to_owned()), ..kept.clone() };
+    open.trial.as_mut().unwrap().ended = None;
+    for (kept, lets, verdict, found) in [
+        (Ok(Slots::default()), true, None, ""),
+        (Ok(kept.clone()), true, Some(Verdict::Good), "0.5.0 is installed, 0.6.0 is to run"),
+        (Ok(kept), false, Some(Verdict::Note), "0.5.0 is installed, 0.6.0 is to run"),
+        (Ok(missed), true, Some(Verdict::Problem), "in the last 2 starts"),
+        (
+            Ok(open),
+            true,
+            Some(Verdict::Good),
+            "0.5.1 is to run; 0.6.0 is on trial since 2026-11-26T02:00:00Z",
+        ),
+        (Err("no".to_owned()), true, Some(Verdict::Skipped), "slots of --state-dir: no"),
+    ] {
+        let finding = program("0.5.0", lets, &kept);
+        assert_eq!(finding.as_ref().map(|finding| finding.verdict), verdict, "{kept:?}");
+        assert!(finding.is_none_or(|finding| finding.found.contains(found)), "{kept:?}");
+    }
+}
+
+#[test]
 fn every_check_has_its_place_in_the_guide() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/doctor.md");
     let guide = std::fs::read_to_string(path).expect("hub/docs/doctor.md");

@@ -105,6 +105,35 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
     }
 }
 
+/// What an agent does that could end for another go of what is on trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Go {
+    /// It ends.
+    Goes,
+    /// It stays for now.
+    Waits(String),
+    /// The trial is over.
+    GoesBack(String),
+}
+
+/// Decides whether what is on trial gets another go: for an agent that hears the hub, and has its offer.
+pub fn another_go(offer: Option<&Offer>, own: Own<'_>, trial: &Trial) -> Go {
+    // One that is not made any more ends nothing that was begun.
+    if let Some(offer) = offer {
+        let is_same = offer.version == trial.version && offer.begun == trial.begun;
+        if is_same && offer.returns {
+            return Go::GoesBack("the hub asked for it".to_owned());
+        }
+        if !is_same {
+            return Go::GoesBack(format!("version {} was offered meanwhile", offer.version));
+        }
+    }
+    match wait(own) {
+        Some(why) => Go::Waits(why),
+        None => Go::Goes,
+    }
+}
+
 /// What it says while it is offered nothing: what became of the last trial, for a hub that has not heard that yet. `said` is what it
 /// has said last.
 pub fn remembered(own: &Version, trial: Option<&Trial>, said: Option<&About>) -> Option<About> {
@@ -337,6 +366,24 @@ mod tests {
         ] {
             let said = remembered(&version.parse().unwrap(), Some(trial), Some(&refused(begun)));
             assert_eq!(said.map(|about| about.stands), Some(want), "{version} {begun} {trial:?}");
+        }
+        // Another go is a change like the first.
+        let go_back = |why: &str| Go::GoesBack(why.to_owned());
+        let waits = |why: &str| Go::Waits(why.to_owned());
+        for (offer, mode, is_held, windows, want) in [
+            (Some(&new), Mode::On, false, false, Go::Goes),
+            (None, Mode::On, false, false, Go::Goes),
+            (Some(&new), Mode::Windows, false, true, Go::Goes),
+            (Some(&new), Mode::On, true, false, waits("held: fair")),
+            (None, Mode::Windows, true, true, waits("held: fair")),
+            (Some(&back), Mode::On, true, false, go_back("the hub asked for it")),
+            (Some(&again), Mode::On, false, false, go_back("version 0.6.0 was offered meanwhile")),
+            (Some(&other), Mode::On, false, false, go_back("version 0.6.1 was offered meanwhile")),
+        ] {
+            let version = "0.5.0".parse().unwrap();
+            let held = is_held.then_some("held: fair");
+            let own = Own { version: &version, mode, held, windows, way: Way::Program };
+            assert_eq!(another_go(offer, own, &open), want, "{offer:?} {mode}");
         }
         // It is said that it gave way while the version is offered, and not there.
         for (version, offer, trial, want) in [

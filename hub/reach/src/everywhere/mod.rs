@@ -528,6 +528,10 @@ struct Takes {
     of_request: Vec<OwnedSemaphorePermit>,
 }
 
+/// An answer may come in so many pieces, and one more for each of so many bytes: each costs more than its bytes.
+const FRAMES: usize = 1024;
+const FRAME: usize = 128;
+
 /// Takes so many KiB of what all answers to a request may have.
 fn draw(room: &Arc<Semaphore>, kibibytes: usize, most: usize) -> Result<OwnedSemaphorePermit, Missing> {
     let kibibytes = u32::try_from(kibibytes).unwrap_or(u32::MAX);
@@ -546,9 +550,13 @@ async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Takes
         Most::Of(_, most, clusters) => most / clusters.clamp(1, PART),
         Most::One(most) | Most::First(most) => most,
     };
-    let (mut parts, mut goes_on) = (body.into_data_stream(), true);
+    let (mut parts, mut goes_on, mut count) = (body.into_data_stream(), true, 0);
     while goes_on && let Some(part) = parts.next().await {
         let mut part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
+        count += 1;
+        if count > FRAMES + bytes.len() / FRAME {
+            return Err(Missing::Unheard("it answers in pieces that are too small".to_owned()));
+        }
         let left = (one << 10) - bytes.len();
         if part.len() > left && !matches!(most, Most::First(_)) {
             return Err(Missing::Unheard(format!("it answers more than {one} KiB")));
@@ -557,6 +565,9 @@ async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Takes
         part.truncate(left);
         bytes.extend_from_slice(&part);
         let more = bytes.len().div_ceil(1 << 10) - counted;
+        if more == 0 {
+            continue;
+        }
         counted += more;
         if let Most::Of(room, most, _) = most {
             takes.of_request.push(draw(room, more, most)?);

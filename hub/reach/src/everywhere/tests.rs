@@ -602,6 +602,19 @@ async fn an_answer_that_is_too_long_takes_no_room() {
     assert!(matches!((&one, &two), (Ok((4096, _)), Ok((4096, _)))));
     assert!(matches!(read(1 << 10).await, Err(Missing::TooMuch(_))), "all of them within their own bounds");
     drop((one, two));
+    // Pieces cost more than their bytes.
+    let wide = Room::of(64 << 10, 32 << 10);
+    let wide_share = wide.seat("jane").unwrap().share();
+    for (size, is_read) in [(1000, true), (200, true), (1, false), (0, false)] {
+        let pieces = stream::iter((0..3000).map(move |_| Ok::<_, std::io::Error>(vec![b' '; size])));
+        let room = Arc::new(Semaphore::new(16 << 10));
+        let read = within(Body::from_stream(pieces), Most::Of(&room, 16 << 10, PART), &wide_share).await;
+        assert_eq!(read.is_ok(), is_read, "{size}");
+        if let Ok((_, takes)) = &read {
+            assert!(takes.of_all.len() <= 3000 && takes.of_all.len() <= size * 3000 >> 10, "{size}");
+        }
+    }
+    assert_eq!(wide.left(), 64 << 10);
     // Of some the beginning will do, and nobody waits for what follows.
     for (bytes, want) in [(3 << 10, 3 << 10), (4 << 10, 4 << 10), (9000, 4 << 10)] {
         let parts = stream::iter([Ok::<_, std::io::Error>(vec![b' '; 1000]), Ok(vec![b' '; bytes - 1000])]);
