@@ -192,11 +192,9 @@ async fn kubectl_reaches_a_member_by_the_hubs_own_listener() {
         }
     })
     .await;
-    // Who is known by nothing there, or by a token that is nobody's.
-    for (user, wanted) in [(json!({}), "system:anonymous"), (json!({"token": "wrong"}), "logged in")] {
-        config["users"][0]["user"] = user;
-        std::fs::write(&dev, config.to_string()).unwrap();
-        let (done, said) = kubectl(dir, &dev, &format!("get --raw {proxy}/api/v1/pods"));
-        assert!(!done && (said.contains(wanted) || said.contains("Unauthorized")), "{wanted}: {said}");
-    }
+    // A token that is nobody's.
+    config["users"][0]["user"] = json!({"token": "wrong"});
+    std::fs::write(&dev, config.to_string()).unwrap();
+    let (done, said) = kubectl(dir, &dev, &format!("get --raw {proxy}/api/v1/pods"));
+    assert!(!done && (said.contains("logged in") || said.contains("Unauthorized")), "{said}");
 }

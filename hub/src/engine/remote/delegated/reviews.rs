@@ -35,6 +35,8 @@ pub(super) fn user(review: &Value) -> Result<Option<UserInfo>, String> {
     }
     #[derive(Deserialize)]
     struct User {
+        // Empty where the token is nobody's.
+        #[serde(default)]
         username: String,
         #[serde(default)]
         uid: String,
@@ -124,6 +126,9 @@ mod tests {
             (json!({"authenticated": false, "error": "it has expired"}), Ok(false)),
             (json!({"authenticated": false, "user": {"username": "jane"}}), Ok(false)),
             (json!({"user": {"username": "jane"}}), Ok(false)),
+            // As kube-apiserver has it.
+            (json!({"user": {}, "error": "invalid bearer token"}), Ok(false)),
+            (json!({"authenticated": true, "user": {}}), Err(())),
             (json!({"authenticated": true, "user": {"username": "jane", "groups": null}}), Ok(true)),
             (json!({"authenticated": true}), Err(())),
             (json!({"authenticated": true, "user": {"username": ""}}), Err(())),

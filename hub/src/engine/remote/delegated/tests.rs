@@ -64,7 +64,7 @@ impl Server {
             self.tokens.fetch_add(1, Ordering::Relaxed);
             let status = match spec["token"].as_str().unwrap_or_default().strip_prefix("token-of-") {
                 Some(name) => json!({"authenticated": true, "user": {"username": name, "groups": ["dev"]}}),
-                None => json!({"authenticated": false, "error": "invalid bearer token"}),
+                None => json!({"user": {}, "error": "invalid bearer token"}),
             };
             return (201, json!({"status": status}));
         }
