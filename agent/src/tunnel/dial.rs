@@ -2,9 +2,9 @@
 //!
 //! A number is answered once, and by the agent that speaks for the cluster alone. Whoever may write Clusters can forge one:
 //! then the agent asks the hub, which sends it away, and nothing has changed. So the tunnel of before goes only when the hub
-//! has taken the new one. What stood in the Cluster when this process first saw it was meant for another.
+//! has taken the new one. Where it dials is never read there: a credential is shown where the member's owner has said. What stood in the Cluster when this process first saw it was meant for another.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use karmada_api::consts::extension;
 use karmada_client::{
-    Rest,
+    Endpoint, Rest,
     kubeconfig::Credentials,
     latest,
     link::{Bound, Identity, direct},
@@ -61,6 +61,39 @@ pub struct Settings {
     pub guests: Guests,
     /// Whether the hub is told of what is searched on the member.
     pub copies: bool,
+    /// Where the hub is dialled, if not where its API is.
+    pub server: Option<Server>,
+}
+
+/// The hub's own listener, where its API is another server's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// `https://HOST:PORT`, one for each hub: the one that leads lets the agent in.
+    pub addresses: Vec<String>,
+    /// Whom to believe there, as PEM in this file; the machine's own authorities without it.
+    pub ca: Option<PathBuf>,
+}
+
+impl Server {
+    /// The ways there, for who is known at the hub's API by what is shown there.
+    ///
+    /// # Errors
+    /// What cannot be used of an address or of the authorities.
+    pub fn ways(&self, hub: &Endpoint) -> Result<Vec<Endpoint>, String> {
+        let read =
+            |file: &PathBuf| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
+        let ca = self.ca.as_ref().map(read).transpose()?;
+        let way = |address: &String| {
+            let endpoint = Endpoint::of_server(address, ca.clone(), false, hub.proxy.clone());
+            match endpoint.map_err(|why| format!("{address}: {why}"))? {
+                endpoint if endpoint.tls.is_none() => {
+                    Err(format!("{address}: an agent shows itself by https alone"))
+                }
+                endpoint => Ok(direct::known_as_at(endpoint, hub)),
+            }
+        };
+        self.addresses.iter().map(way).collect()
+    }
 }
 
 /// What an agent has that serves tunnels.
@@ -233,8 +266,23 @@ impl Dialer {
 
     /// A connection on which the hub has agreed to be the client.
     async fn dial(&self, number: &str) -> Result<Upgraded, String> {
-        let endpoint = self.dials.hub.endpoint().ok_or("the way to the hub is closed")?;
-        let io = direct::connect(&endpoint, |_| None).await?;
+        let hub = self.dials.hub.endpoint().ok_or("the way to the hub is closed")?;
+        let ways = match &self.dials.settings.server {
+            None => vec![hub],
+            Some(server) => server.ways(&hub).map_err(|why| format!("--tunnel-server: {why}"))?,
+        };
+        let mut why = Vec::new();
+        for way in ways {
+            match self.dial_at(&way, number).await {
+                Ok(upgraded) => return Ok(upgraded),
+                Err(one) => why.push(one),
+            }
+        }
+        Err(why.join("; "))
+    }
+
+    async fn dial_at(&self, endpoint: &Endpoint, number: &str) -> Result<Upgraded, String> {
+        let io = direct::connect(endpoint, |_| None).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
             .await
             .map_err(|error| error.to_string())?;
@@ -292,6 +340,11 @@ fn account_of(credentials: &Credentials) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use karmada_apiserver::pki::Pki;
+    use karmada_env::Env;
+
     use super::*;
 
     #[test]
@@ -304,6 +357,32 @@ mod tests {
             assert_eq!(of(other), None);
         }
         assert_eq!(account_of(&Credentials::None), None, "a certificate's name is not read");
+    }
+
+    #[test]
+    fn it_shows_itself_by_https_where_its_owner_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = Pki::open_or_create(dir.path(), &[], &Env::system()).unwrap();
+        let ca = dir.path().join("believed.crt");
+        std::fs::write(&ca, pki.ca_pem()).unwrap();
+        let hub = Endpoint::of_server("http://localhost:6443", None, false, None).unwrap();
+        let hub = Endpoint { credentials: Credentials::Token("t".to_owned()), ..hub };
+        let server = |address: &str, ca: &Path| Server {
+            addresses: vec!["https://hub-1.example.com".to_owned(), address.to_owned()],
+            ca: Some(ca.to_owned()),
+        };
+        let ways = server("https://hub-2.example.com:7443", &ca).ways(&hub).unwrap();
+        let places: Vec<_> = ways.iter().map(|way| way.server.host().unwrap()).collect();
+        assert_eq!(places, ["hub-1.example.com", "hub-2.example.com"]);
+        assert!(ways.iter().all(|way| matches!(&way.credentials, Credentials::Token(token) if token == "t")));
+        for (address, ca, wrong) in [
+            ("http://hub.example.com", &*ca, "by https alone"),
+            ("", &*ca, ": "),
+            ("https://hub.example.com", Path::new("/nowhere/ca.crt"), "/nowhere/ca.crt"),
+        ] {
+            let why = server(address, ca).ways(&hub).unwrap_err();
+            assert!(why.contains(wrong), "{address}: {why}");
+        }
     }
 
     #[test]

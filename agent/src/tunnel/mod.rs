@@ -37,7 +37,7 @@ use karmada_meta::status::Status;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-pub use dial::{Dials, Settings};
+pub use dial::{Dials, Server, Settings};
 pub use karmada_member::tunnel::{Limits, Mode};
 
 use answer::{Answer, Measured};

@@ -78,7 +78,7 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 /// The longest token that is looked at. Those of service accounts have a kilobyte or two, those of issuers with hundreds of
 /// groups some more.
-const LONGEST_TOKEN: usize = 16 * 1024;
+pub(crate) const LONGEST_TOKEN: usize = 16 * 1024;
 
 /// What whoever shows nothing may read beside health and version, wherever an authoriser lets them: the ConfigMap by which
 /// a machine finds the authority of this server before it knows any, as kubeadm and `karmadactl register` do.
@@ -125,6 +125,8 @@ pub struct PeerCertificate {
     authority: Vec<u8>,
     /// Ends when that is trusted no more.
     held: CancellationToken,
+    /// Whether that is another API server's ([`crate::delegate`]).
+    elsewhere: bool,
 }
 
 impl PeerCertificate {
@@ -174,7 +176,19 @@ impl PeerCertificate {
             generates_for,
             authority: authority.unwrap_or_default(),
             held: CancellationToken::new(),
+            elsewhere: false,
         })
+    }
+
+    /// The same, signed by an authority of another API server: what this one keeps of its own says nothing about it.
+    #[must_use]
+    pub fn of_elsewhere(self) -> Self {
+        Self { epoch: 0, generates_for: None, elsewhere: true, ..self }
+    }
+
+    /// Whether another API server's authority has signed it.
+    pub(crate) fn is_of_elsewhere(&self) -> bool {
+        self.elsewhere
     }
 
     /// How it refers to its authority; empty if it does not.
@@ -206,6 +220,7 @@ impl PeerCertificate {
     /// the one that came after it.
     pub(crate) fn identity(&self) -> String {
         match (&self.generates_for, self.epoch) {
+            _ if self.elsewhere => format!("{} of the API server", self.user.name),
             (Some(cluster), _) => format!("{} for {cluster}", self.user.name),
             (None, 0) => self.user.name.clone(),
             (None, epoch) => format!("{} of epoch {epoch}", self.user.name),
@@ -225,6 +240,7 @@ impl PeerCertificate {
             generates_for: None,
             authority: Vec::new(),
             held: CancellationToken::new(),
+            elsewhere: false,
         }
     }
 
@@ -357,7 +373,7 @@ pub struct RefusedToken {
 
 impl RefusedToken {
     /// It is nobody's.
-    fn unknown() -> Self {
+    pub(crate) fn unknown() -> Self {
         Self { user: None, reason: "token_unknown", why: "the bearer token is not known".to_owned() }
     }
 
@@ -427,7 +443,7 @@ impl Unauthenticated {
 }
 
 /// What one method makes of a request: a user, or nothing that it could look at.
-type Method = Result<Option<Known>, Unauthenticated>;
+pub(crate) type Method = Result<Option<Known>, Unauthenticated>;
 
 impl Authenticator {
     /// Certificates are judged by `env`'s time of day.
@@ -555,7 +571,7 @@ impl Authenticator {
     }
 
     /// By a certificate that still holds. A connection is judged here at each of its requests.
-    fn by_certificate(&self, peer: &Peer) -> Method {
+    pub(crate) fn by_certificate(&self, peer: &Peer) -> Method {
         let shown = match peer {
             Peer::None => return Ok(None),
             Peer::Refused(reason) => return Err(Unauthenticated::Certificate(reason.clone())),
@@ -565,10 +581,11 @@ impl Authenticator {
         if shown.held.is_cancelled() {
             return Err(Unauthenticated::Certificate("its authority is trusted no more".into()));
         }
-        let comes_back = now > until && agent_cluster(&user).is_some() && now <= until + self.grace;
+        let is_agents = agent_cluster(&user).is_some() && !shown.elsewhere;
+        let comes_back = now > until && is_agents && now <= until + self.grace;
         if now > until && !comes_back {
             let at = Time::from_system(until);
-            let over = if agent_cluster(&user).is_none() || self.grace.is_zero() {
+            let over = if !is_agents || self.grace.is_zero() {
                 format!(" at {at}")
             } else {
                 let grace = duration::format(self.grace);
@@ -578,7 +595,8 @@ impl Authenticator {
             };
             return Err(Unauthenticated::Expired(user.name, over));
         }
-        let hold = match (agent_cluster(&user), &shown.generates_for) {
+        let agent = agent_cluster(&user).filter(|_| is_agents);
+        let hold = match (agent, &shown.generates_for) {
             // What goes on without its connection, a session of the page, ends with the authority's trust as well.
             (None, None) => Hold { ended: shown.held(), until, leaving: false },
             (None, Some(cluster)) => match self.stored.epochs.judge_generator(cluster, shown.epoch, until) {
@@ -610,7 +628,7 @@ impl Authenticator {
         Ok(Some(Known { user, by: By::Certificate, hold: Some(hold) }))
     }
 
-    fn by_token(&self, headers: &http::HeaderMap) -> Method {
+    pub(crate) fn by_token(&self, headers: &http::HeaderMap) -> Method {
         let token = match bearer(headers) {
             None => return Ok(None),
             Some(token) => token.and_then(|token| self.token(token, None)),
@@ -624,7 +642,7 @@ impl Authenticator {
 
 /// The bearer token of a request. Another scheme, or the scheme without a token, counts as nothing shown; a token that is
 /// no text has been shown, and is nobody's.
-fn bearer(headers: &http::HeaderMap) -> Option<Result<&str, RefusedToken>> {
+pub(crate) fn bearer(headers: &http::HeaderMap) -> Option<Result<&str, RefusedToken>> {
     let value = headers.get(http::header::AUTHORIZATION)?.as_bytes().trim_ascii();
     let (scheme, token) = value.split_at_checked(value.iter().position(|byte| *byte == b' ')?)?;
     let token = token.trim_ascii_start();
@@ -703,6 +721,7 @@ mod tests {
             generates_for: None,
             authority: Vec::new(),
             held: CancellationToken::new(),
+            elsewhere: false,
         }));
         let refused = Peer::Refused("unknown issuer".into());
         let (good, bad) = (Some("Bearer secret"), Some("Bearer nonsense"));

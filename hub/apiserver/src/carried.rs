@@ -223,6 +223,28 @@ impl Way {
     }
 }
 
+/// What a listener that has no API carries on ([`crate::front::PathService`]).
+#[derive(Clone, Debug, Default)]
+pub struct Ways {
+    /// Of resources that are kept elsewhere.
+    pub subresources: Vec<Carried>,
+    /// And paths.
+    pub paths: Vec<CarriedPath>,
+    /// Ends what is open of them.
+    pub stops: CancellationToken,
+}
+
+impl Ways {
+    /// By whom a request is carried on, if by anybody.
+    pub(crate) fn find(&self, info: &RequestInfo) -> Option<Way> {
+        let by = match info.is_resource {
+            true => &self.subresources.iter().find(|one| one.is_meant(info))?.by,
+            false => &self.paths.iter().find(|one| one.path == info.path)?.by,
+        };
+        Some(Way { by: by.clone(), stops: self.stops.clone(), whole: None })
+    }
+}
+
 /// What is counted and told while anything of a carried request is open.
 pub(crate) struct Open {
     _figure: crate::metrics::Open,

@@ -29,13 +29,14 @@ use karmada_meta::{status::Status, text};
 use crate::{
     audit::{self, Audit, Begun, trail::Trail},
     authn::{
-        Authenticator, By, Known, Peer, Tokens, Unauthenticated, UserInfo,
+        self, Authenticator, By, Known, Peer, RefusedToken, Tokens, Unauthenticated, UserInfo,
         browser::{self, Sessions},
         epochs::Hold,
         refusals::Refusals,
     },
     authz::{self, Attributes, Authorizer, ResourceTarget},
-    carried::{self, Call, Open, Way},
+    carried::{self, Call, Open, Way, Ways},
+    delegate::{Delegate, settled},
     heavy::Pool,
     impersonate,
     limits::{self, Gate, Guest, Held, Limits, Received},
@@ -69,6 +70,8 @@ pub struct Front {
     audit: Arc<OnceLock<Arc<Audit>>>,
     /// Who knows browsers by their cookies.
     sessions: OnceLock<Arc<dyn Sessions>>,
+    /// Who says who may have what carried on, if not this server.
+    delegate: OnceLock<Arc<dyn Delegate>>,
     env: Env,
 }
 
@@ -177,8 +180,15 @@ impl Front {
             refusals: Refusals::default(),
             audit: Arc::default(),
             sessions: OnceLock::new(),
+            delegate: OnceLock::new(),
             env,
         }
+    }
+
+    /// Whoever asks for something to be carried on is a user of another API server from now on, and that one says what they
+    /// may ([`crate::delegate`]). The first that is named stays.
+    pub fn delegate_to(&self, delegate: Arc<dyn Delegate>) {
+        let _ = self.delegate.set(delegate);
     }
 
     /// Knows browsers by these from now on. The first that are named stay.
@@ -217,14 +227,17 @@ impl Front {
         FrontFigures { metrics: self.metrics.clone(), gate: self.gate.clone(), audit: self.audit.clone() }
     }
 
-    /// Who asks.
-    fn identify(&self, parts: &Parts) -> Result<Known, Status> {
+    /// Who asks. `carried`: for something to be carried on.
+    async fn identify(&self, parts: &Parts, carried: bool) -> Result<Known, Status> {
         if let Some(user) = parts.extensions.get::<UserInfo>() {
             return Ok(Known { user: user.clone(), by: By::Nothing, hold: None });
         }
         // Without either nobody has looked at the connection.
         let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
-        let known = self.authenticate(parts, peer);
+        let known = match self.delegate.get() {
+            None => self.authenticate(parts, peer),
+            Some(delegate) => self.vouched(&**delegate, parts, peer, carried).await?,
+        };
         let known = known.and_then(|known| known.good_for(parts.uri.path()));
         if let Some(standing) = parts.extensions.get::<Standing>() {
             match &known {
@@ -285,6 +298,87 @@ impl Front {
         }
     }
 
+    /// The same where users are another server's. Where something is carried on, what this listener alone knows counts for
+    /// nothing: neither its own tokens nor certificates of its own authority.
+    ///
+    /// # Errors
+    /// That the other server does not say whose a token is.
+    async fn vouched(
+        &self,
+        delegate: &dyn Delegate,
+        parts: &Parts,
+        peer: &Peer,
+        carried: bool,
+    ) -> Result<Result<Known, Unauthenticated>, Status> {
+        let strange;
+        let peer = match peer {
+            _ if !browser::certificate_counts(parts) => &Peer::None,
+            Peer::Certificate(one) if carried && !one.is_of_elsewhere() => {
+                strange = Peer::Refused("the API server does not know its authority".into());
+                &strange
+            }
+            peer => peer,
+        };
+        let authenticator = self.authenticator.load_full();
+        let certificate = match authenticator.by_certificate(peer) {
+            Ok(Some(known)) => return Ok(Ok(known)),
+            Ok(None) => None,
+            Err(why) => Some(why),
+        };
+        if !carried && let Ok(Some(known)) = authenticator.by_token(&parts.headers) {
+            return Ok(Ok(known));
+        }
+        let refused = match authn::bearer(&parts.headers) {
+            None => None,
+            Some(Ok(token)) if token.len() <= authn::LONGEST_TOKEN => {
+                let from = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
+                match delegate.whose(token, from).await? {
+                    Some(user) => return Ok(Ok(Known { user, by: By::Token, hold: None })),
+                    None => Some(RefusedToken::unknown()),
+                }
+            }
+            Some(Ok(_)) => Some(RefusedToken::unknown()),
+            Some(Err(why)) => Some(why),
+        };
+        Ok(match (certificate, refused) {
+            (Some(why), _) => Err(why),
+            (None, Some(why)) => Err(Unauthenticated::Token(why)),
+            (None, None) => Ok(Known { user: UserInfo::anonymous(), by: By::Nothing, hold: None }),
+        })
+    }
+
+    /// Who says what may be done, where that is not this server.
+    fn elsewhere(&self, info: &RequestInfo) -> Option<&dyn Delegate> {
+        self.delegate.get().filter(|_| info.class == Class::Carried).map(|delegate| &**delegate)
+    }
+
+    /// Whom a request is to be made as, if not as who asks.
+    async fn impersonated(
+        &self,
+        headers: &HeaderMap,
+        attributes: &Attributes<'_>,
+        info: &RequestInfo,
+    ) -> Result<Option<UserInfo>, Status> {
+        let by = |who: &dyn Authorizer| impersonate::impersonated(who, headers, attributes);
+        match self.elsewhere(info) {
+            None => by(&*self.authorizer),
+            Some(delegate) => settled(delegate, by).await?,
+        }
+    }
+
+    /// Whether a request may be made, and why.
+    async fn judged(
+        &self,
+        attributes: &Attributes<'_>,
+        info: &RequestInfo,
+    ) -> Result<(Result<(), Status>, String), Status> {
+        let by = |who: &dyn Authorizer| authz::check_and_explain(who, attributes);
+        match self.elsewhere(info) {
+            None => Ok(by(&*self.authorizer)),
+            Some(delegate) => settled(delegate, by).await,
+        }
+    }
+
     /// Answers one request.
     pub(crate) async fn answer(&self, request: Request<Body>, answers: &impl Answers) -> Response<Body> {
         let (parts, body) = request.into_parts();
@@ -306,7 +400,7 @@ impl Front {
             way.judge(&mut info, &parts.method);
         }
         let info = &info;
-        let (Known { user, by, hold }, known) = match self.identify(parts) {
+        let (Known { user, by, hold }, known) = match self.identify(parts, way.is_some()).await {
             Ok(known) => (known, Ok(())),
             Err(status) => (Known { user: UserInfo::anonymous(), by: By::Nothing, hold: None }, Err(status)),
         };
@@ -315,8 +409,10 @@ impl Front {
         let remote = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
         // Whoever acts as others is still one.
         let guest = Guest::new(&user, remote);
-        let acted =
-            known.and_then(|()| impersonate::impersonated(&*self.authorizer, &parts.headers, &attributes));
+        let acted = match known {
+            Ok(()) => self.impersonated(&parts.headers, &attributes, info).await,
+            Err(status) => Err(status),
+        };
         let (acted, may) = match acted {
             Ok(acted) => (acted, Ok(())),
             Err(status) => (None, Err(status)),
@@ -446,10 +542,12 @@ impl Front {
         body: Body,
         answers: &impl Answers,
     ) -> Result<Response<Body>, Status> {
+        let delegated = self.elsewhere(exchange.info).is_some();
         match &exchange.trail {
+            None if delegated => self.judged(attributes, exchange.info).await?.0?,
             None => authz::check(&*self.authorizer, attributes)?,
             Some(trail) => {
-                let (outcome, reason) = authz::check_and_explain(&*self.authorizer, attributes);
+                let (outcome, reason) = self.judged(attributes, exchange.info).await?;
                 trail.judged(outcome.is_ok(), reason);
                 outcome?;
                 // Whether this server is well does not depend on who keeps what is told.
@@ -627,19 +725,37 @@ impl Exchange<'_> {
 #[derive(Clone, Debug)]
 pub struct PathService {
     front: Arc<Front>,
-    paths: Arc<Paths>,
+    there: Arc<There>,
+}
+
+/// What there is on a listener without an API.
+#[derive(Clone, Debug)]
+struct There {
+    paths: Paths,
+    ways: Ways,
 }
 
 impl PathService {
     /// These paths behind this front.
     pub fn new(front: Arc<Front>, paths: Paths) -> Self {
-        Self { front, paths: Arc::new(paths) }
+        Self { front, there: Arc::new(There { paths, ways: Ways::default() }) }
+    }
+
+    /// The same, where something is carried on besides. The front has to know who may ([`Front::delegate_to`]).
+    #[must_use]
+    pub fn carrying(self, ways: Ways) -> Self {
+        let paths = self.there.paths.clone();
+        Self { there: Arc::new(There { paths, ways }), ..self }
     }
 }
 
-impl Answers for Paths {
+impl Answers for There {
+    fn way(&self, info: &RequestInfo) -> Option<Way> {
+        self.ways.find(info)
+    }
+
     fn class(&self, info: &RequestInfo) -> Option<Class> {
-        (!info.is_resource).then(|| Self::class(self, &info.path))?
+        (!info.is_resource).then(|| self.paths.class(&info.path))?
     }
 
     fn knows(&self, _: &RequestInfo) -> bool {
@@ -647,15 +763,15 @@ impl Answers for Paths {
     }
 
     fn turn(&self, info: &RequestInfo, user: &UserInfo, length: Option<u64>) -> Result<Option<Turn>, Status> {
-        Self::turn(self, &info.path, user, length)
+        self.paths.turn(&info.path, user, length)
     }
 
     fn body_limit(&self, info: &RequestInfo) -> usize {
-        Self::body_limit(self, &info.path)
+        self.paths.body_limit(&info.path)
     }
 
     async fn answer(&self, exchange: &Exchange<'_>, body: Bytes) -> Result<Response<Body>, Status> {
-        exchange.answer_from(self, body).await.unwrap_or_else(|| Ok(self.unknown()))
+        exchange.answer_from(&self.paths, body).await.unwrap_or_else(|| Ok(self.paths.unknown()))
     }
 }
 
@@ -673,9 +789,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (front, paths) = (self.front.clone(), self.paths.clone());
+        let (front, there) = (self.front.clone(), self.there.clone());
         let request = request.map(Body::new);
-        Box::pin(async move { Ok(front.answer(request, &*paths).await) })
+        Box::pin(async move { Ok(front.answer(request, &*there).await) })
     }
 }
 

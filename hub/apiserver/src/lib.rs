@@ -80,6 +80,7 @@ pub mod crd;
 mod decode;
 pub mod defaults;
 mod definitions;
+pub mod delegate;
 pub mod discovery;
 pub mod encryption;
 mod events;

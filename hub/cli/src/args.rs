@@ -165,6 +165,13 @@ pub struct KubeconfigArgs {
     /// Write to this file, which must not exist yet. Without it: to standard output.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Go to this address of the hub, https://HOST:PORT, instead of the one in your kubeconfig. Needed where the hub's API is a
+    /// stock kube-apiserver: name the hub's own port there.
+    #[arg(long = "server", value_name = "URL")]
+    pub address: Option<String>,
+    /// File with the CA certificates (PEM) to believe at --server. Without it: those of your kubeconfig.
+    #[arg(long, value_name = "FILE", requires = "address")]
+    pub certificate_authority: Option<PathBuf>,
     #[command(flatten)]
     pub server: ServerArgs,
 }

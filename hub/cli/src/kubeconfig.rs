@@ -31,12 +31,43 @@ pub(super) async fn run(args: KubeconfigArgs, env: Env) -> Result<(), Failure> {
         let path = file.parent().unwrap_or_else(|| Path::new("")).join(name);
         fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
     };
-    let made = through(&config, args.server.context.as_deref(), &args.name, read).map_err(wrong)?;
+    let mut made = through(&config, args.server.context.as_deref(), &args.name, read).map_err(wrong)?;
+    if let Some(address) = &args.address {
+        let ca = args.certificate_authority.as_ref().map(|file| {
+            fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+        });
+        at(&mut made, &args.name, address, ca.transpose()?).map_err(Failure::usage)?;
+    }
     // JSON is YAML, and no value can be misread.
     let text = format!("{made:#}\n");
     let Some(to) = &args.output else { return print(&text) };
     write(to, &text).map_err(|error| Failure::failed(format!("{}: {error}", to.display())))?;
     print(&format!("{} written: kubectl --kubeconfig {} get pods -A\n", to.display(), to.display()))
+}
+
+/// Has a kubeconfig of [`through`] go to another address of the hub, where others are believed.
+fn at(made: &mut Value, name: &str, address: &str, ca: Option<Vec<u8>>) -> Result<(), String> {
+    let address = address.trim_end_matches('/');
+    if !address
+        .strip_prefix("https://")
+        .is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#']))
+    {
+        return Err(format!("--server: {address:?} is no https://HOST:PORT"));
+    }
+    let cluster = &mut made["clusters"][0]["cluster"];
+    cluster["server"] = place(address, name).into();
+    if let (Some(ca), Some(cluster)) = (ca, cluster.as_object_mut()) {
+        cluster.insert("certificate-authority-data".to_owned(), BASE64_STANDARD.encode(ca).into());
+        // These are of the other address.
+        cluster.remove("insecure-skip-tls-verify");
+        cluster.remove("tls-server-name");
+    }
+    Ok(())
+}
+
+/// Where a member is at an address of the hub.
+fn place(server: &str, name: &str) -> String {
+    format!("{server}/apis/cluster.karmada.io/v1alpha1/clusters/{name}/proxy")
 }
 
 /// For its owner alone: there are credentials in it.
@@ -68,7 +99,7 @@ fn through(
         user => named("users", "user", user)?,
     };
     let server = cluster["server"].as_str().unwrap_or_default().trim_end_matches('/').to_owned();
-    cluster["server"] = format!("{server}/apis/cluster.karmada.io/v1alpha1/clusters/{name}/proxy").into();
+    cluster["server"] = place(&server, name).into();
     for (part, fields) in [
         (&mut cluster, &["certificate-authority"][..]),
         (&mut user, &["client-certificate", "client-key"][..]),
@@ -127,6 +158,19 @@ mod tests {
                 "certificate-authority-data": "Y2EuY3J0", "proxy-url": "http://p",
             }})
         );
+        let mut elsewhere = made.clone();
+        at(&mut elsewhere, "m", "https://hub-1:6443/", Some(b"its".to_vec())).unwrap();
+        assert_eq!(
+            elsewhere["clusters"][0]["cluster"],
+            json!({
+                "server": "https://hub-1:6443/apis/cluster.karmada.io/v1alpha1/clusters/m/proxy",
+                "certificate-authority-data": "aXRz", "proxy-url": "http://p",
+            })
+        );
+        assert_eq!(elsewhere["users"], made["users"]);
+        for address in ["http://hub:6443", "hub:6443", "https://", "https://hub/x"] {
+            assert!(at(&mut elsewhere, "m", address, None).unwrap_err().contains("--server"), "{address}");
+        }
         let user = json!({"client-certificate-data": "bWUuY3J0", "client-key-data": "S0VZ"});
         assert_eq!(made["users"][0], json!({"name": "m", "user": user}));
         assert_eq!(made["contexts"][0], json!({"name": "m", "context": {"cluster": "m", "user": "m"}}));

@@ -208,15 +208,20 @@ impl Reach {
     /// The subresources that it answers.
     pub fn subresources(self) -> Vec<Carried> {
         let mut all = search::subresources(&self.0).to_vec();
-        all.push(Carried {
+        all.push(self.into_proxy());
+        all
+    }
+
+    /// `clusters/NAME/proxy` alone.
+    pub fn into_proxy(self) -> Carried {
+        Carried {
             group: "cluster.karmada.io",
             version: "v1alpha1",
             resource: "clusters",
             subresource: "proxy",
             kind: "ClusterProxyOptions",
             by: Arc::new(self),
-        });
-        all
+        }
     }
 }
 

@@ -170,8 +170,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     pub encryption_provider_config: Option<PathBuf>,
     /// Run the controllers against this API server (a stock kube-apiserver) instead of the embedded API. The hub then
-    /// listens only for health checks, metrics scrapes and, if --advertise says how the API server reaches it,
-    /// admission webhooks.
+    /// listens only for health checks, metrics scrapes, requests to members (clusters/NAME/proxy) of this server's users
+    /// and, if --advertise says how the API server reaches it, admission webhooks.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context to use in --kubeconfig.

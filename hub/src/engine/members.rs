@@ -56,10 +56,14 @@ pub(super) fn reach(
     (copies, reported): (&Arc<Copies>, &Arc<Reported>),
     env: &Env,
 ) -> Reach {
-    let files = getrlimit(rustix::process::Resource::Nofile).current;
-    let files = files.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
     let stored = Stored::of(server, searched, (copies, reported), env);
-    Reach::new(Arc::new(stored), to_members(files), env.clone())
+    Reach::new(Arc::new(stored), most(), env.clone())
+}
+
+/// How many requests to members there may be at a time.
+pub(super) fn most() -> usize {
+    let files = getrlimit(rustix::process::Resource::Nofile).current;
+    to_members(files.map(|files| usize::try_from(files).unwrap_or(usize::MAX)))
 }
 
 /// How old what is known of all Clusters may be where they are searched by their labels.

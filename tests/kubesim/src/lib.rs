@@ -33,6 +33,7 @@ use karmada_apiserver::{
     pki::Pki,
     storage::ApiStore,
 };
+use karmada_client::Rest;
 use karmada_env::Env;
 use karmada_store::engine;
 use tokio::net::TcpListener;
@@ -209,6 +210,7 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
     std::fs::copy(&written, &draft)
         .and_then(|_| std::fs::rename(&draft, &args.kubeconfig_out))
         .map_err(|e| usage(&format!("--kubeconfig-out {out}"), &e))?;
+    publish_authorities(&Rest::new(sim.admin()), &pki.ca_pem()).await;
     tracing::info!(%address, workloads = config.workloads, "serving");
     let keys = pki.service_account_keys().map_err(|e| usage("--data-dir", &e))?;
     let settings = accounts::Settings { ca_pem: pki.ca_pem(), ..accounts::Settings::default() };
@@ -220,6 +222,23 @@ pub async fn run(args: Args, env: Env, stop: CancellationToken) -> Result<(), Fa
     listener::serve(listener, tls, sim.server.service(), stop).await;
     sim.stopped().await;
     Ok(())
+}
+
+/// Says to extension API servers by which authority clients are known, as kube-apiserver does.
+async fn publish_authorities(rest: &Rest, ca_pem: &str) {
+    let maps = "/api/v1/namespaces/kube-system/configmaps";
+    let map = serde_json::json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {"client-ca-file": ca_pem},
+    });
+    match rest.post(maps, &map).await {
+        // The authority of a data directory stays.
+        Err(error) if !error.is_already_exists() => {
+            tracing::warn!(%error, "extension API servers do not hear by whom clients are known");
+        }
+        _ => {}
+    }
 }
 
 /// The process: arguments, signals, exit code.

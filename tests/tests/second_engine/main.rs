@@ -12,6 +12,7 @@
 mod admission;
 mod migrating;
 mod moving;
+mod reaching;
 mod stock;
 mod terms;
 

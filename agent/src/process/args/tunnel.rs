@@ -1,8 +1,11 @@
 //! Flags of the member's owner about who reaches it through the hub.
 
+use std::path::PathBuf;
+
+use karmada_client::Endpoint;
 use karmada_member::tunnel::{Guests, Limits, Mode, Pattern};
 
-use crate::tunnel::Settings;
+use crate::tunnel::{Server, Settings};
 
 /// See the module.
 #[derive(Debug, clap::Args)]
@@ -38,6 +41,14 @@ pub(super) struct TunnelFlags {
     /// --tunnel-deny and --tunnel-namespaces hold for copies as well. Secrets are never copied.
     #[arg(long)]
     tunnel_copies: bool,
+    /// Dial tunnels to this address of the hub, https://HOST:PORT. Needed where the hub's API is a stock kube-apiserver: name the
+    /// hub's own port there, of each hub if there are several. The agent shows its certificate or token for the API there. Without
+    /// it: the address in the kubeconfig for the hub.
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    tunnel_server: Vec<String>,
+    /// File with the CA certificates (PEM) to believe at --tunnel-server. Without it: those of the machine.
+    #[arg(long, value_name = "FILE", requires = "tunnel_server")]
+    tunnel_ca: Option<PathBuf>,
 }
 
 impl TunnelFlags {
@@ -51,6 +62,7 @@ impl TunnelFlags {
             ("--tunnel-users", !self.tunnel_users.is_empty()),
             ("--tunnel-groups", !self.tunnel_groups.is_empty()),
             ("--tunnel-copies", self.tunnel_copies),
+            ("--tunnel-server", !self.tunnel_server.is_empty()),
         ];
         if self.tunnel == Mode::Off {
             return match bounded.iter().find(|(_, given)| *given) {
@@ -71,13 +83,25 @@ impl TunnelFlags {
                 "--tunnel-copies wants --tunnel-masters: administrators of the hub see the copies".to_owned()
             );
         }
-        Ok(Some(Settings { limits, guests, copies: self.tunnel_copies }))
+        let server = match self.tunnel_server.is_empty() {
+            true => None,
+            false => {
+                let server = Server { addresses: self.tunnel_server, ca: self.tunnel_ca };
+                // What cannot be used is told at once.
+                let nobody = Endpoint::of_server("http://localhost", None, false, None)?;
+                server.ways(&nobody).map_err(|why| format!("--tunnel-server: {why}"))?;
+                Some(server)
+            }
+        };
+        Ok(Some(Settings { limits, guests, copies: self.tunnel_copies, server }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use karmada_apiserver::pki::Pki;
+    use karmada_env::Env;
 
     use super::*;
 
@@ -105,6 +129,10 @@ mod tests {
             ("--tunnel-copies", "--tunnel-copies wants"),
             ("--tunnel=full --tunnel-copies", "wants --tunnel-masters"),
             ("--tunnel-users=system:x", "--tunnel-users wants"),
+            ("--tunnel-server=https://hub:6443", "--tunnel-server wants"),
+            ("--tunnel=full --tunnel-server=http://hub:6443", "by https alone"),
+            ("--tunnel=full --tunnel-server=https://hub --tunnel-ca=/nowhere", "/nowhere"),
+            ("--tunnel=full --tunnel-ca=/nowhere", "--tunnel-server"),
             ("--tunnel=full --tunnel-allow=Pods", "names no kind"),
         ] {
             assert!(check(line, &[]).unwrap_err().contains(wrong), "{line}");
@@ -121,6 +149,17 @@ mod tests {
         let guests = "--tunnel=full --tunnel-users=system:a,b --tunnel-groups=system:monitoring";
         let guests = check(guests, &[]).unwrap().unwrap().guests;
         assert_eq!((guests.users.len(), guests.groups.len(), guests.masters), (2, 1, false));
+        let dir = tempfile::tempdir().unwrap();
+        let pki = Pki::open_or_create(dir.path(), &[], &Env::system()).unwrap();
+        let ca = dir.path().join("believed.crt");
+        std::fs::write(&ca, pki.ca_pem()).unwrap();
+        let server = format!(
+            "--tunnel=full --tunnel-server=https://a:6443,https://b:6443 --tunnel-ca={}",
+            ca.display()
+        );
+        let server = check(&server, &[]).unwrap().unwrap().server.unwrap();
+        assert_eq!(server.ca, Some(ca));
+        assert_eq!(server.addresses, ["https://a:6443", "https://b:6443"]);
         let copies = |line: &str| check(line, &[]).unwrap().unwrap().copies;
         assert!(copies("--tunnel=read-only --tunnel-masters --tunnel-copies"));
         assert!(

@@ -610,6 +610,40 @@ fn a_long_way_to_the_authority_is_not_looked_for() {
 }
 
 #[test]
+fn whoever_another_server_knows_is_known_as_such_until_its_authorities_change() {
+    let dirs = [(); 3].map(|()| TempDir::new().unwrap());
+    let [own, other, stranger] =
+        dirs.each_ref().map(|dir| Pki::open_or_create(dir.path(), &[], &Env::system()).unwrap());
+    let tls = Tls::new(&own, &Env::system()).unwrap();
+    // Every authority is named alike.
+    let show = |pki: &Pki| {
+        let credential = pki.issue_client("a", "g", Duration::from_secs(60)).unwrap();
+        let leaf = CertificateDer::from_pem_slice(credential.certificate_pem.as_bytes()).unwrap();
+        tls.peer(Some(&[leaf]))
+    };
+    let of = |peer: &Peer| match peer {
+        Peer::Certificate(one) if one.is_of_elsewhere() => "elsewhere",
+        Peer::Certificate(_) => "own",
+        Peer::Refused(_) => "refused",
+        Peer::None => "none",
+    };
+    assert_eq!(of(&show(&other)), "refused", "before it is heard of");
+    tls.trust_elsewhere(&other.ca_pem()).unwrap();
+    let known = show(&other);
+    assert_eq!((of(&known), of(&show(&own)), of(&show(&stranger))), ("elsewhere", "own", "refused"));
+    let Peer::Certificate(known) = known else { panic!("it is known") };
+    tls.trust_elsewhere(&other.ca_pem()).unwrap();
+    assert!(!known.held().is_cancelled(), "nothing has changed");
+    assert!(tls.trust_elsewhere("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_err());
+    assert!(!known.held().is_cancelled() && of(&show(&other)) == "elsewhere", "what is none changes nothing");
+    tls.trust_elsewhere(&stranger.ca_pem()).unwrap();
+    assert!(known.held().is_cancelled(), "what was let in ends");
+    assert_eq!((of(&show(&other)), of(&show(&stranger))), ("refused", "elsewhere"));
+    tls.trust_elsewhere("").unwrap();
+    assert_eq!((of(&show(&stranger)), of(&show(&own))), ("refused", "own"));
+}
+
+#[test]
 fn only_what_says_nothing_of_the_next_connection_is_passed_over() {
     for (error, passed) in [
         (io::Error::from(io::ErrorKind::ConnectionAborted), true),

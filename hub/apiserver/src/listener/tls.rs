@@ -1,8 +1,13 @@
 //! What a listener shows in the TLS handshake, and what it makes of what the client shows.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use karmada_env::Env;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
@@ -32,6 +37,8 @@ pub struct Tls {
     /// Without memory: sessions of strangers would push those of agents out.
     for_strangers: Arc<ServerConfig>,
     trusted: Arc<ArcSwap<Trusted>>,
+    /// Whose certificates another API server lets in.
+    elsewhere: Arc<ArcSwapOption<Elsewhere>>,
     env: Env,
     pub(super) traffic: Arc<Traffic>,
 }
@@ -68,7 +75,24 @@ impl Tls {
         for_strangers.send_tls13_tickets = 0;
         let (config, for_strangers) = (Arc::new(config), Arc::new(for_strangers));
         let trusted = Arc::new(ArcSwap::from_pointee(trusted));
-        Ok(Self { config, for_strangers, trusted, env: env.clone(), traffic: Arc::default() })
+        let (elsewhere, env, traffic) = (Arc::default(), env.clone(), Arc::default());
+        Ok(Self { config, for_strangers, trusted, elsewhere, env, traffic })
+    }
+
+    /// Lets clients in whom another API server knows by these authorities (PEM; none where it is empty), and no longer those of
+    /// before: a change of them is rare, and whoever is still good comes back.
+    ///
+    /// # Errors
+    /// When one is no certificate; then those of before stay.
+    pub fn trust_elsewhere(&self, pem: &str) -> Result<(), TlsError> {
+        if self.elsewhere.load().as_ref().map_or("", |elsewhere| &elsewhere.pem) == pem {
+            return Ok(());
+        }
+        let now = Elsewhere::of(pem).map_err(|e| TlsError(e.to_string()))?;
+        if let Some(before) = self.elsewhere.swap(now.map(Arc::new)) {
+            before.held.cancel();
+        }
+        Ok(())
     }
 
     /// Trusts the authorities that there are now. What was let in by one that is none of them ends.
@@ -135,8 +159,24 @@ impl Tls {
                 let held = trusted.authorities.get(certificate.authority()).cloned();
                 Peer::Certificate(Arc::new(certificate.held_by(held.unwrap_or_default())))
             }
-            Err(reason) => Peer::Refused(reason.into()),
+            Err(reason) => match self.known_elsewhere(leaf, intermediates, at) {
+                Some(certificate) => Peer::Certificate(Arc::new(certificate)),
+                None => Peer::Refused(reason.into()),
+            },
         }
+    }
+
+    fn known_elsewhere(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        at: Duration,
+    ) -> Option<PeerCertificate> {
+        let elsewhere = self.elsewhere.load_full()?;
+        let at = UnixTime::since_unix_epoch(at);
+        elsewhere.verifier.verify_client_cert(leaf, intermediates, at).ok()?;
+        let certificate = PeerCertificate::from_der(leaf).ok()?;
+        Some(certificate.of_elsewhere().held_by(elsewhere.held.clone()))
     }
 }
 
@@ -153,20 +193,42 @@ impl Trusted {
         pki: &Pki,
         before: &BTreeMap<Vec<u8>, CancellationToken>,
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pki.ca_pem().as_bytes()) {
-            roots.add(certificate?)?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .allow_unauthenticated()
-            .build()?;
+        let verifier = verifier(pki.ca_pem().as_bytes())?;
         let held = |id: Vec<u8>| {
             let held = before.get(&id).cloned().unwrap_or_default();
             (id, held)
         };
         Ok(Self { verifier, authorities: pki.trusted().into_iter().map(held).collect() })
     }
+}
+
+/// Whose certificates another API server lets in.
+struct Elsewhere {
+    pem: String,
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// Ends when others are.
+    held: CancellationToken,
+}
+
+impl Elsewhere {
+    fn of(pem: &str) -> Result<Option<Self>, Box<dyn std::error::Error>> {
+        if pem.is_empty() {
+            return Ok(None);
+        }
+        let verifier = verifier(pem.as_bytes())?;
+        Ok(Some(Self { pem: pem.to_owned(), verifier, held: CancellationToken::new() }))
+    }
+}
+
+/// Who tells whether one of these authorities (PEM) has signed a client's certificate.
+fn verifier(pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, Box<dyn std::error::Error>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        roots.add(certificate?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    Ok(builder.allow_unauthenticated().build()?)
 }
 
 /// Lets every certificate through the handshake; proof that the client has its key is still asked for.

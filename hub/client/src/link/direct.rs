@@ -85,6 +85,22 @@ pub fn as_nobody(endpoint: &Endpoint) -> Endpoint {
     Endpoint { tls, credentials: Credentials::None, ..endpoint.clone() }
 }
 
+/// A server as somebody reaches it who is known by what they show to another: by the same certificate, or the same token.
+#[must_use]
+pub fn known_as_at(endpoint: Endpoint, other: &Endpoint) -> Endpoint {
+    let tls = endpoint.tls.map(|tls| {
+        let mut config = rustls::ClientConfig::clone(&tls.config);
+        let shown = other.tls.as_ref();
+        if let Some(shown) = shown {
+            config.client_auth_cert_resolver = Arc::clone(&shown.config.client_auth_cert_resolver);
+        }
+        config.resumption = rustls::client::Resumption::disabled();
+        let certificate = shown.and_then(|shown| shown.certificate.clone());
+        Tls { config: Arc::new(config), certificate, ..tls }
+    });
+    Endpoint { tls, credentials: other.credentials.clone(), ..endpoint }
+}
+
 /// What a token or a password says in a header, beside a certificate.
 ///
 /// # Errors

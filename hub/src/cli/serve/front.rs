@@ -79,7 +79,9 @@ impl Endpoints {
                 let answer = figures(request.headers(), page());
                 async move { Ok(answer) }
             })
-            .otherwise(&format!("this hub serves health and figures; its API is at {server}\n"))
+            .otherwise(&format!(
+                "this hub serves health, figures and clusters/NAME/proxy; its API is at {server}\n"
+            ))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `karmada-hub serve --kubeconfig FILE --data-dir DIR`: the API is somebody else's, the listener the hub's own.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use karmada_api::consts::namespace;
 use karmada_apiserver::{
@@ -26,10 +26,15 @@ use crate::{
     cli::ServeArgs,
     engine::remote::{
         LEASE, Leading, Remote, RemoteConfig, RemoteError,
+        delegated::{Delegated, authorities},
+        reaching,
         webhooks::{Judge, Registration, ReviewKey},
     },
     metrics,
 };
+
+/// How long the server may take to answer what is asked of it for a request to the hub's own listener.
+const ASKED: Duration = Duration::from_secs(8);
 
 /// Who the hub is to the server, in the fields it owns where it names no manager, and in the server's log.
 const AGENT: &str = concat!("karmada-controller-manager/", env!("CARGO_PKG_VERSION"));
@@ -61,6 +66,7 @@ pub(super) async fn serve(
     let server = endpoint.server.to_string();
     let (client, link) = client_for(endpoint, AGENT, env.clone());
     let judge = Judge::new(Rest::new(client.clone()), env.clone());
+    let rest = Rest::new(client.clone()).with_deadline(ASKED);
     let key = ReviewKey::of(&pki);
     // A server elsewhere does not find us at the loopback address.
     let webhooks = (!args.advertise.is_empty()).then(|| Registration {
@@ -80,28 +86,38 @@ pub(super) async fn serve(
     let leading = Leading::new(remote.phase());
     let front = Front::new(Arc::new(WithReviews { key }), limits(args), env.clone());
     front.authenticate_by(Authenticator::new(tokens, env.clone()));
+    front.delegate_to(Arc::new(Delegated::new(rest.clone())));
+    let (ways, reaching) = reaching::ways(&rest, &remote.phase(), env, end.now.clone());
     remote.figures().show_each(args.metrics_per_cluster);
     let page = metrics::page(remote.figures())
         .with(OwnCertificates(pki.clone()))
         .with(tls.traffic())
         .with(api)
+        .with(reaching)
         .with(leading);
     let page = page.with(front.figures()).into_source();
     let endpoints =
         Endpoints { phase: remote.phase(), link, server: server.clone(), page, leaving: end.near };
     let service = PathService::new(Arc::new(front), endpoints.paths().and(reviews(judge)));
+    let service = service.carrying(ways);
     let stop = end.now;
 
+    let trusting = tls.clone();
+    let authorities = authorities::follow(rest, env.clone(), move |pem| {
+        trusting.trust_elsewhere(pem).map_err(|error| error.to_string())
+    });
+    let following = tokio::spawn(authorities);
     let listening = tokio::spawn(listener::serve(socket, tls, service, stop.clone()));
     let running = remote.run(stop.clone());
     let controllers = tokio::spawn(async move { Box::pin(running).await.map_err(remote_failure) });
     let url = pki.server_url(listen.port());
     let kubeconfig = pki.write_kubeconfig(&SCRAPER, &url).map_err(pki_failure)?;
     let kubeconfig = kubeconfig.display();
-    tracing::info!(%listen, url, %kubeconfig, server, "serving health, figures and admission webhooks; the API is that of the server");
+    tracing::info!(%listen, url, %kubeconfig, server, "serving health, figures, admission webhooks and the way to members; the API is that of the server");
 
     let supervisor = Supervisor::of_environment();
     let ended = supervise(listening, controllers, (&pki, &SCRAPER, &url), &supervisor, &stop).await;
+    following.abort();
     tracing::info!("stopped");
     ended
 }

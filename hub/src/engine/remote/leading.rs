@@ -20,7 +20,7 @@ impl Leading {
 
 impl Source for Leading {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let leads = matches!(*self.0.borrow(), Phase::Starting | Phase::Working);
+        let leads = self.0.borrow().leads();
         let row = ([("name", "karmada-hub")], if leads { 1.0 } else { 0.0 });
         sheet.gauge("leader_election_master_status", "1 while this hub leads.", [row])
     }

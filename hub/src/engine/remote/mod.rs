@@ -20,11 +20,16 @@
 //!
 //! Agents join by bootstrap tokens as they do on the embedded engine: the hub approves what they ask for, and makes the roles
 //! of each; whoever signs for the server signs (`controllers::certificates`).
+//!
+//! Its users reach members by the hub's own listener ([`reaching`]); who they are and what they may is asked of the server
+//! ([`delegated`]).
 
 pub mod definitions;
+pub mod delegated;
 mod fence;
 mod leading;
 pub mod probe;
+pub mod reaching;
 pub mod webhooks;
 
 use std::{fmt, time::Duration};
@@ -93,6 +98,11 @@ impl Phase {
             Self::StandingBy(holder) => !holder.is_empty(),
             Self::Reaching(_) | Self::Installing | Self::Starting => false,
         }
+    }
+
+    /// Whether this hub is the one that works.
+    pub const fn leads(&self) -> bool {
+        matches!(self, Self::Starting | Self::Working)
     }
 
     /// In the fewest words.

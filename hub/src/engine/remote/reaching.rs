@@ -1,0 +1,163 @@
+//! Members of a hub without an API of its own: reached by its listener, for users of the server that it works on.
+//!
+//! ```text
+//!   kubectl ─► listener: who, as whom, may they? (asked of the server: delegated) ─► WhileLeading ─► Reach ─► member
+//!   agent ───► the same, by the path of tunnels
+//! ```
+//!
+//! Only the hub that leads carries anything: agents are asked for tunnels by one hub. What it has open ends when it leads no
+//! longer.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body;
+use futures::future::{BoxFuture, Either, select};
+use http::{Request, Response};
+use karmada_api::{cluster::Cluster, consts::extension};
+use karmada_apiserver::{
+    authn::UserInfo,
+    carried::{Call, Carried, CarriedPath, Carrier, Ways},
+};
+use karmada_client::{Error, Patch, Rest, latest};
+use karmada_env::Env;
+use karmada_meta::status::Status;
+use karmada_objects::kinds::{CLUSTERS, SECRETS};
+use karmada_reach::{Figures, Place, Reach, Registry, Turn};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use super::{Phase, delegated::Answers};
+use crate::engine::members::most;
+
+/// How old what is known of a Cluster may be: many requests for one member come at a time.
+const AGE: Duration = Duration::from_secs(1);
+/// Of so many Clusters.
+const KEPT: usize = 1024;
+
+/// What the listener of a hub carries on, and what is counted of it.
+pub fn ways(
+    rest: &Rest,
+    phase: &latest::Receiver<Phase>,
+    env: &Env,
+    stops: CancellationToken,
+) -> (Ways, Arc<Figures>) {
+    let known = Known { rest: rest.clone(), clusters: Answers::new("what a Cluster is", KEPT) };
+    let reach = Reach::new(Arc::new(known), most(), env.clone());
+    let figures = reach.figures().clone();
+    let leading = |by: Arc<dyn Carrier>| Arc::new(WhileLeading { phase: phase.clone(), by });
+    let tunnels = reach.tunnels();
+    let tunnels = CarriedPath { by: leading(tunnels.by), ..tunnels };
+    let proxy = reach.into_proxy();
+    let proxy = Carried { by: leading(proxy.by), ..proxy };
+    (Ways { subresources: vec![proxy], paths: vec![tunnels], stops }, figures)
+}
+
+/// Carries as long as this hub leads.
+struct WhileLeading {
+    phase: latest::Receiver<Phase>,
+    by: Arc<dyn Carrier>,
+}
+
+impl Carrier for WhileLeading {
+    fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>> {
+        let (mut phase, by) = (self.phase.clone(), self.by.clone());
+        Box::pin(async move {
+            {
+                let now = phase.borrow_and_update();
+                if !now.leads() {
+                    let why = format!("this hub does not reach members now: {}", now.describe());
+                    return Err(Status::service_unavailable(why));
+                }
+            }
+            let ends = Box::pin(async move {
+                let lost = Box::pin(async move { drop(phase.wait_for(|phase| !phase.leads()).await) });
+                match select(call.ends, lost).await {
+                    Either::Left(_) | Either::Right(_) => {}
+                }
+            });
+            by.carry(Call { ends, ..call }).await
+        })
+    }
+}
+
+/// Clusters and Secrets as the server has them.
+struct Known {
+    rest: Rest,
+    clusters: Arc<Answers<Option<Arc<Cluster>>>>,
+}
+
+/// That the server has not answered what is to be known of a member.
+fn unknown(what: &str, error: &Error) -> Status {
+    Status::service_unavailable(format!("the API server does not give {what}: {error}"))
+}
+
+/// What there is not where the API is another's.
+fn not_here(what: &str) -> Status {
+    Status {
+        status: "Failure".to_owned(),
+        message: format!("{what} needs a hub with an API of its own: ask for one cluster, by its name"),
+        reason: "NotImplemented".to_owned(),
+        code: 501,
+        ..Status::internal("")
+    }
+}
+
+impl Registry for Known {
+    fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let key = Sha256::digest(&name).into();
+            let ask = || {
+                let rest = self.rest.clone();
+                async move {
+                    let cluster = match rest.get(&CLUSTERS.object(None, &name)).await {
+                        Ok(cluster) => cluster,
+                        Err(error) if error.is_not_found() => return Ok(None),
+                        Err(error) => return Err(unknown("the Cluster", &error)),
+                    };
+                    let unreadable =
+                        |error| Status::internal(format!("cluster {name} cannot be read: {error}"));
+                    Cluster::deserialize(&cluster).map(|cluster| Some(Arc::new(cluster))).map_err(unreadable)
+                }
+            };
+            let cluster = self.clusters.get(key, AGE, || Ok(()), ask).await?;
+            Ok(cluster.as_deref().cloned())
+        })
+    }
+
+    fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>> {
+        Box::pin(std::future::ready(Err(not_here("a request to all clusters"))))
+    }
+
+    fn searched<'a>(&'a self, _: &'a Place, _: Turn) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+        Box::pin(std::future::ready(Err(not_here("a search"))))
+    }
+
+    fn own<'a>(&'a self, _: &'a UserInfo, _: Request<Body>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(std::future::ready(Err(not_here("a request to all clusters"))))
+    }
+
+    fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {
+        let path = SECRETS.object(Some(namespace), name);
+        Box::pin(async move {
+            match self.rest.get(&path).await {
+                Ok(secret) => Ok(Some(secret)),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(unknown("the Secret", &error)),
+            }
+        })
+    }
+
+    fn call<'a>(&'a self, cluster: &'a str, number: &'a str) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let patch = json!({"metadata": {"annotations": {extension::TUNNEL_CALL: number}}});
+            let asked = self.rest.patch(&CLUSTERS.object(None, cluster), Patch::Merge, &patch).await;
+            asked.map(drop).map_err(|error| unknown("the number to its agent", &error))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
