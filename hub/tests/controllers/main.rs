@@ -32,4 +32,3 @@ mod scheduling;
 mod searching;
 mod services;
 mod telling;
-mod upgrading;
