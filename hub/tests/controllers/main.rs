@@ -32,3 +32,4 @@ mod scheduling;
 mod searching;
 mod services;
 mod telling;
+mod upgrading;

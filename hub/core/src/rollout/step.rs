@@ -134,6 +134,12 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
                 (Stage::SilentAfterChange, Some(since)) => {
                     soonest.is_left(gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())))
                 }
+                // Nor must what was never well with it, and is silent now and then.
+                (Stage::SilentLater, Some(since))
+                    if matches!(member.fact, Fact::New(Seen::Unsaid | Seen::Unwell)) =>
+                {
+                    soonest.is_left(gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())))
+                }
                 _ => false,
             };
             step.changing += if is_changing { member.count } else { 0 };
@@ -489,7 +495,8 @@ fn advance(state: &mut State, members: &[Member<'_>], now: Time, step: &mut Step
 }
 
 /// Lets further clusters of the last wave that has begun have the change, where only so many may be changing at once. Whether there
-/// were such. Silent ones are passed over, and take it when they are back.
+/// were such. Silent ones are passed over, and take it when they are back. Those that are counted together have no turn yet: where
+/// they are said one by one the next look gives it.
 fn widen(state: &mut State, members: &[Member<'_>], now: Time, step: &Step) -> bool {
     let free = free(state, step).filter(|_| state.is_under_way()).unwrap_or_default();
     if free == 0 || step.wave.of(Stage::Queued) == 0 {
@@ -498,7 +505,11 @@ fn widen(state: &mut State, members: &[Member<'_>], now: Time, step: &Step) -> b
     let last = state.open - 1;
     let Some(wave) = state.waves.get_mut(last) else { return false };
     let waits = |member: &&Member<'_>| {
-        member.wave == last && member.fact == Fact::Old && member.silent.is_none() && !member.leaving
+        member.wave == last
+            && member.fact == Fact::Old
+            && member.silent.is_none()
+            && !member.leaving
+            && !member.name.is_empty()
     };
     let places = members.iter().filter(waits).map(|member| Place::of(&state.seed, member.name));
     let mut places: Vec<Place> =

@@ -411,14 +411,18 @@ mod tests {
     /// Agents that could begin wait for their turn first, of their own accord; those of before do not tell that from being held.
     #[test]
     fn agents_that_are_about_to_begin_keep_their_places() {
-        let data = |key: &str| match key {
-            VERSION => Some("0.6.0"),
-            REQUESTED => Some("2026-11-26T01:00:00Z"),
-            WAVES => Some("100% soak=0 maxConcurrency=5"),
-            _ => None,
-        };
-        let request = Request::read(data).unwrap();
-        for (begins, most) in [(true, 5), (false, 10)] {
+        // Their order is another one by each request.
+        let requested = (0..8).map(|second| format!("2026-11-26T01:00:0{second}Z"));
+        for (requested, (begins, most)) in
+            requested.flat_map(|at| [(at.clone(), (true, 5)), (at, (false, 10))])
+        {
+            let data = |key: &str| match key {
+                VERSION => Some("0.6.0"),
+                REQUESTED => Some(requested.as_str()),
+                WAVES => Some("100% soak=0 maxConcurrency=5"),
+                _ => None,
+            };
+            let request = Request::read(data).unwrap();
             let (mut table, mut clocks) = (Table::default(), Clocks::default());
             for n in 0..100 {
                 table.put(&format!("m{n}"), Some(row(None, None)));

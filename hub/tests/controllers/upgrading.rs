@@ -1,0 +1,145 @@
+//! New versions of agents, by wave, with agents that are faked by what they write.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use karmada_client::Patch;
+use karmada_objects::kinds::{CLUSTERS, CONFIG_MAPS, NAMESPACES};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::common::{Member, World, condition};
+
+const OFFER: &str = "hub.karmada.io/agent-upgrade";
+const REPORT: &str = "agent.karmada.io/upgrade";
+const VERSION: &str = "agent.karmada.io/version";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An agent that takes versions, and says this of one.
+async fn says(world: &World, member: &Member, version: &str, about: Option<Value>) {
+    let mut report = json!({"mode": "on", "way": "Deployment"});
+    if let Some(about) = about {
+        report["about"] = about;
+    }
+    let patch = json!({"metadata": {"annotations": {REPORT: report.to_string(), VERSION: version}}});
+    world.rest.patch(&CLUSTERS.object(None, &member.name), Patch::Merge, &patch).await.expect("reported");
+}
+
+async fn fleet(world: &World, count: usize) -> Vec<Member> {
+    let mut members = Vec::new();
+    for at in 0..count {
+        let member = world.join(&format!("m{at}"), json!({})).await;
+        says(world, &member, "0.1.0", None).await;
+        members.push(member);
+    }
+    // The hub has heard all of them: those that were away when their turn came would take a version beside the others.
+    for moment in 0..4 {
+        for member in &members {
+            member.renew(moment).await;
+        }
+        sleep(SECOND * 10).await;
+    }
+    for member in &members {
+        let is_heard = |cluster: &Value| condition(cluster, "StatusStale").is_null();
+        world.becomes("it is heard", &CLUSTERS, "", &member.name, is_heard).await;
+    }
+    members
+}
+
+async fn ask(world: &World, waves: &str, gate: &str) {
+    let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
+    let _ = world.rest.post(&NAMESPACES.collection(None), &system).await;
+    let now = karmada_meta::time::Time::now(&world.env).to_string();
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "agent-upgrade", "namespace": "karmada-system"},
+        "data": {"version": "0.1.1", "requested": now, "waves": waves, "gate": gate},
+    });
+    world.create(&CONFIG_MAPS, object).await;
+}
+
+async fn status(world: &World) -> String {
+    let object = world.get(&CONFIG_MAPS, "karmada-system", "agent-upgrade").await.expect("it is there");
+    object["data"]["status"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What becomes of an agent that is offered a version; nothing where it says nothing any more.
+type Fate = fn(at: usize, after: Duration) -> Option<(&'static str, bool)>;
+
+/// Plays all agents for some time. Answers how many were ever offered the version, and how many had it at once and were not
+/// through, at most.
+async fn play(world: &World, members: &[Member], time: Duration, fate: Fate) -> (usize, usize) {
+    let begun = Instant::now();
+    let (mut offered, mut most): (BTreeMap<usize, (Instant, Value)>, usize) = (BTreeMap::new(), 0);
+    let mut said = BTreeMap::new();
+    for moment in 100_u32.. {
+        if begun.elapsed() >= time {
+            break;
+        }
+        for (at, member) in members.iter().enumerate() {
+            let live = world.get(&CLUSTERS, "", &member.name).await.expect("it is there");
+            if let Some(text) = live["metadata"]["annotations"][OFFER].as_str() {
+                let offer = serde_json::from_str(text).expect("an offer");
+                offered.entry(at).or_insert((Instant::now(), offer));
+            }
+        }
+        let mut changing = 0;
+        for (at, member) in members.iter().enumerate() {
+            let Some((since, offer)) = offered.get(&at) else {
+                member.renew(moment).await;
+                continue;
+            };
+            let now = fate(at, since.elapsed());
+            changing += usize::from(now.is_none_or(|(stands, _)| stands != "Committed"));
+            let Some((stands, begins)) = now else { continue };
+            member.renew(moment).await;
+            if said.insert(at, now) != Some(now) {
+                let mut about = json!({"version": offer["version"], "begun": offer["begun"], "stands": stands, "why": "why"});
+                if begins {
+                    about["begins"] = json!(true);
+                }
+                let version = if stands == "Committed" { "0.1.1" } else { "0.1.0" };
+                says(world, member, version, Some(about)).await;
+            }
+        }
+        most = most.max(changing);
+        sleep(SECOND * 10).await;
+    }
+    (offered.len(), most)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_cuts_links_goes_no_further_than_so_many_at_once() {
+    let world = World::start().await;
+    let members = fleet(&world, 100).await;
+    ask(&world, "100% maxConcurrency=5", "").await;
+    // Each waits for its turn first. Every second one is silent as soon as it has the offer, the others when they have begun.
+    let fate = |at: usize, after: Duration| match after.as_secs() {
+        _ if at.is_multiple_of(2) => None,
+        ..30 => Some(("Waiting", true)),
+        30..40 => Some(("Trying", false)),
+        _ => None,
+    };
+    let (offered, most) = play(&world, &members, SECOND * 900, fate).await;
+    let text = status(&world).await;
+    assert!(text.starts_with("GateBroken: "), "{text}");
+    assert!(text.contains("fell silent after they were changed"), "{text}");
+    assert_eq!((offered, most), (5, 5), "{text}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_goes_everywhere_so_many_at_once() {
+    let world = World::start().await;
+    let members = fleet(&world, 30).await;
+    ask(&world, "100% maxConcurrency=5 soak=0", "").await;
+    let fate = |_, after: Duration| match after.as_secs() {
+        ..60 => Some(("Waiting", true)),
+        60..90 => Some(("Trying", false)),
+        _ => Some(("Committed", false)),
+    };
+    let (offered, most) = play(&world, &members, SECOND * 1200, fate).await;
+    let text = status(&world).await;
+    assert!(text.starts_with("Complete: "), "{text}");
+    assert_eq!((offered, most), (30, 5), "{text}");
+    world.stop().await;
+}
