@@ -659,8 +659,8 @@ async fn releases(pki: &Pki, bytes: Vec<u8>) -> (String, tokio_util::sync::DropG
 fn is_started_again(code: i32) -> bool {
     let unit = include_str!("../../manifests/systemd/karmada-agent@.service");
     let value = |key: &str| {
-        let values = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-        values.last().unwrap_or_default()
+        let mut values = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        values.next_back().unwrap_or_default()
     };
     assert_eq!((value("Restart"), value("StartLimitIntervalSec")), ("always", "0"));
     let prevented = value("RestartPreventExitStatus");

@@ -177,7 +177,7 @@ impl Asking {
                     .await
                     .map_err(failed)
             }
-            Question::Hub => self.hub(page, asked, &objects).await,
+            Question::Hub => Box::pin(self.hub(page, asked, &objects)).await,
             Question::Quotas => {
                 let mut quotas = views::Quotas::default();
                 let add = |page: Vec<Value>| quotas.add(&page);
