@@ -40,8 +40,10 @@ pub use karmada_member::{
 };
 pub use upgrade::{
     Installed, Upgrade,
+    ask::{SLOT, TRIAL},
+    folder::Folder,
     guard::{Guard, Outcome},
-    programs::{Folder, Programs, SLOT, TRIAL},
+    programs::Programs,
 };
 
 use hub::{HubHalf, Parts, Ways, cluster::ClusterView, origin::Trust, outbox::Outbox, services::AgentCaller};

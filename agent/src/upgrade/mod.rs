@@ -15,7 +15,9 @@
 //!
 //! What is decided is decided in [`karmada_core::upgrade`].
 
+pub(crate) mod ask;
 pub(crate) mod deployment;
+pub(crate) mod folder;
 pub(crate) mod guard;
 pub(crate) mod programs;
 
