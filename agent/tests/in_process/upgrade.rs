@@ -238,9 +238,12 @@ fn started(state: &Path) -> Runs {
 
 async fn offer_program(world: &World, url: &str, digest: &str) {
     let programs = json!([{"arch": std::env::consts::ARCH, "url": url, "sha256": digest}]);
-    let offer = json!({"version": "0.1.1", "begun": BEGUN, "programs": programs}).to_string();
-    let patch = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": offer}}});
-    world.hub.patch(CLUSTER, Patch::Merge, &patch).await.unwrap();
+    say(world, json!({"version": "0.1.1", "begun": BEGUN, "programs": programs})).await;
+}
+
+/// The hub takes back what it offered.
+async fn take_back(world: &World) {
+    say(world, json!({"version": "0.1.1", "begun": BEGUN, "returns": true})).await;
 }
 
 /// Puts the new program where it would have been fetched to.
@@ -252,6 +255,17 @@ fn fetched(state: &Path) -> String {
     fs::write(&path, PROGRAM).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     digest
+}
+
+/// A folder in which the new program is there, and its trial has begun.
+fn with_trial(state: &Path) -> (Folder, String) {
+    let (folder, digest) = (Folder::new(state), fetched(state));
+    started(state);
+    let kept = json!({
+        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
+    });
+    folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
+    (folder, digest)
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,9 +291,7 @@ async fn a_program_is_tried_by_the_next_start_stays_and_goes_back_when_the_hub_s
         assert_eq!(started(state.path()), Runs::Slot(digest.clone()));
     }
     assert!(!aside.is_cancelled());
-    let back = json!({"version": "0.1.1", "begun": BEGUN, "returns": true}).to_string();
-    let patch = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": back}}});
-    world.hub.patch(CLUSTER, Patch::Merge, &patch).await.unwrap();
+    take_back(&world).await;
     eventually(MINUTE * 3, "it ends", async || aside.is_cancelled()).await;
     agent.stop().await;
     assert_eq!(started(state.path()), Runs::Installed);
@@ -288,14 +300,8 @@ async fn a_program_is_tried_by_the_next_start_stays_and_goes_back_when_the_hub_s
 #[tokio::test(start_paused = true)]
 async fn a_program_that_had_its_time_is_tried_again_when_the_one_before_hears_the_hub() {
     let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
-    let digest = fetched(state.path());
-    let folder = Folder::new(state.path());
-    started(state.path());
+    let (folder, digest) = with_trial(state.path());
     world.wire.cut();
-    let kept = json!({
-        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
-    });
-    folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
     assert_eq!(started(state.path()), Runs::Trial(digest.clone()));
     // Its clock: the link was away.
     folder.change(|slots| slots.time_is_over()).unwrap();
@@ -313,13 +319,7 @@ async fn a_program_that_had_its_time_is_tried_again_when_the_one_before_hears_th
 #[tokio::test(start_paused = true)]
 async fn a_program_gets_another_go_only_when_it_may_change_and_none_that_the_hub_takes_back() {
     let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
-    let digest = fetched(state.path());
-    let folder = Folder::new(state.path());
-    started(state.path());
-    let kept = json!({
-        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
-    });
-    folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
+    let (folder, digest) = with_trial(state.path());
     assert_eq!(started(state.path()), Runs::Trial(digest.clone()));
     folder.change(|slots| slots.time_is_over()).unwrap();
     assert_eq!(started(state.path()), Runs::Installed);
@@ -335,9 +335,7 @@ async fn a_program_gets_another_go_only_when_it_may_change_and_none_that_the_hub
     .await;
     sleep(MINUTE * 60).await;
     assert!(!aside.is_cancelled() && folder.read().unwrap().is_open());
-    let back = json!({"version": "0.1.1", "begun": BEGUN, "returns": true}).to_string();
-    let patch = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": back}}});
-    world.hub.patch(CLUSTER, Patch::Merge, &patch).await.unwrap();
+    take_back(&world).await;
     eventually(MINUTE * 3, "the trial is over", async || said(&world).await.contains("Returned")).await;
     assert!(!aside.is_cancelled() && !folder.read().unwrap().is_open());
     agent.stop().await;
@@ -347,13 +345,7 @@ async fn a_program_gets_another_go_only_when_it_may_change_and_none_that_the_hub
 #[tokio::test(start_paused = true)]
 async fn the_installed_program_makes_way_for_one_that_can_be_read_again() {
     let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
-    let digest = fetched(state.path());
-    let folder = Folder::new(state.path());
-    started(state.path());
-    let kept = json!({
-        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
-    });
-    folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
+    let (folder, digest) = with_trial(state.path());
     folder.change(|slots| slots.commit()).unwrap();
     let path = folder.program(&digest);
     fs::remove_file(&path).unwrap();
@@ -381,13 +373,7 @@ async fn the_installed_program_makes_way_for_one_that_can_be_read_again() {
 #[tokio::test(start_paused = true)]
 async fn what_was_before_does_not_end_again_and_again_for_a_start_that_cannot_be_kept() {
     let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
-    let digest = fetched(state.path());
-    let folder = Folder::new(state.path());
-    started(state.path());
-    let kept = json!({
-        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": "", "new": digest, "since": BEGUN,
-    });
-    folder.change(|slots| slots.begin(Trial::read(&kept.to_string()).unwrap())).unwrap();
+    let (folder, digest) = with_trial(state.path());
     // No start was kept: each time the old one runs.
     for minutes in [0, 30, 60] {
         let (config, aside) = program(&world, state.path(), "0.1.0");
