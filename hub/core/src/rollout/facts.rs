@@ -52,13 +52,20 @@ impl Copies {
     }
 }
 
-/// A cluster, or several of which nothing is different that counts, and which are late with nothing.
+/// Whom something is said of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who<'a> {
+    /// The cluster of this name.
+    One(&'a str),
+    /// So many clusters that stand alike and are late with nothing. No time of theirs is counted, and none waits for a turn.
+    Crowd(usize),
+}
+
+/// A cluster, or several of which nothing is different that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// Its name; several have none, and no time of theirs is counted.
-    pub name: &'a str,
-    /// How many there are.
-    pub count: usize,
+    /// Which, or how many.
+    pub who: Who<'a>,
     /// Its wave.
     pub wave: usize,
     /// What is known of it.
@@ -71,4 +78,22 @@ pub struct Member<'a> {
     pub mute: bool,
     /// How many copies it has, if it tells.
     pub copies: Option<Copies>,
+}
+
+impl<'a> Member<'a> {
+    /// Its name; a crowd has none.
+    pub fn name(&self) -> Option<&'a str> {
+        match self.who {
+            Who::One(name) => Some(name),
+            Who::Crowd(_) => None,
+        }
+    }
+
+    /// How many clusters it is.
+    pub fn count(&self) -> usize {
+        match self.who {
+            Who::One(_) => 1,
+            Who::Crowd(count) => count,
+        }
+    }
 }

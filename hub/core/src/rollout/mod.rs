@@ -49,7 +49,7 @@ use serde_json::Value;
 pub use self::{
     asked::{Asked, Gate},
     clocks::Clocks,
-    facts::{Copies, Fact, Member, Seen},
+    facts::{Copies, Fact, Member, Seen, Who},
     mark::{mark, marked},
     revision::Revision,
     seen::{copies, is_named, seen},

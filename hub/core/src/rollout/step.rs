@@ -87,13 +87,19 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
     let (mut running, mut stood, mut given) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let mut soonest = Soonest::default();
     for member in members {
-        let got = got(state, gate, member, clocks.given.remove(member.name), now);
+        let Some(name) = member.name() else {
+            let stage = stage(state, gate, member, None, clocks.since);
+            let is_changing = is_changing(state, gate, member, stage, now, &mut soonest);
+            step.count(state, member, stage, is_changing);
+            continue;
+        };
+        let got = got(state, gate, member, clocks.given.remove(name), now);
         let mut stage = stage(state, gate, member, got, clocks.since);
         if let Some(got) = got {
-            given.insert(member.name.to_owned(), got);
+            given.insert(name.to_owned(), got);
         }
         let mut is_scaled = false;
-        if let Some(mut was) = was_well(member, stage, clocks.stood.remove(member.name)) {
+        if let Some(mut was) = was_well(member, stage, clocks.stood.remove(name)) {
             if may_be_scaled(member, stage, was) {
                 let since = *was.since.get_or_insert(now);
                 let left = gate.deadline.saturating_sub(since.elapsed(now.timestamp().into()));
@@ -102,16 +108,15 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
                     (stage, is_scaled) = (Stage::Healthy, true);
                 }
             }
-            stood.insert(member.name.to_owned(), was);
+            stood.insert(name.to_owned(), was);
         }
         let late = match stage {
-            _ if member.name.is_empty() => None,
             Stage::Applied => Some((Late::Unwell, Stage::Failed)),
             Stage::Offered if member.mute => Some((Late::Unheard, Stage::Mute)),
             Stage::Due | Stage::Offered => Some((Late::Unheard, Stage::Overdue)),
             _ => None,
         };
-        let mut clock = clocks.running.remove(member.name).unwrap_or_default();
+        let mut clock = clocks.running.remove(name).unwrap_or_default();
         let used = clock.run(late.map(|(late, _)| late), member.silent, now);
         if !is_scaled {
             clock.is_well(stage == Stage::Healthy, now, gate.deadline);
@@ -122,28 +127,11 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
             stage = late;
         }
         let used = clock.runs.is_some() || clock.unheard + clock.unwell > Duration::ZERO;
-        if used && !member.name.is_empty() && !matches!(stage, Stage::Unconcerned | Stage::NotYet) {
-            running.insert(member.name.to_owned(), clock);
+        if used && !matches!(stage, Stage::Unconcerned | Stage::NotYet) {
+            running.insert(name.to_owned(), clock);
         }
-        step.sums.add(stage, member.count);
-        if member.wave + 1 == state.open {
-            step.wave.add(stage, member.count);
-            let is_changing = match (stage, member.silent) {
-                (Stage::Due | Stage::Offered | Stage::Applied, _) => true,
-                // What has cut its link must not make room for the next one at once.
-                (Stage::SilentAfterChange, Some(since)) => {
-                    soonest.is_left(gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())))
-                }
-                // Nor must what was never well with it, and is silent now and then.
-                (Stage::SilentLater, Some(since))
-                    if matches!(member.fact, Fact::New(Seen::Unsaid | Seen::Unwell)) =>
-                {
-                    soonest.is_left(gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())))
-                }
-                _ => false,
-            };
-            step.changing += if is_changing { member.count } else { 0 };
-        }
+        let is_changing = is_changing(state, gate, member, stage, now, &mut soonest);
+        step.count(state, member, stage, is_changing);
     }
     (clocks.running, clocks.stood, clocks.given) = (running, stood, given);
     clocks.since.get_or_insert(now);
@@ -151,6 +139,31 @@ fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &
     if state.is_under_way() {
         step.again = soonest.0;
     }
+}
+
+/// Whether a member takes a place among those of the last wave that may be changing at once.
+fn is_changing(
+    state: &State,
+    gate: &Gate,
+    member: &Member<'_>,
+    stage: Stage,
+    now: Time,
+    soonest: &mut Soonest,
+) -> bool {
+    if member.wave + 1 != state.open {
+        return false;
+    }
+    let keeps_its_place = match stage {
+        Stage::Due | Stage::Offered | Stage::Applied => return true,
+        // What has cut its link must not make room for the next one at once.
+        Stage::SilentAfterChange => true,
+        // Nor must what was never well with it, and is silent now and then.
+        Stage::SilentLater => matches!(member.fact, Fact::New(Seen::Unsaid | Seen::Unwell)),
+        _ => false,
+    };
+    member.silent.filter(|_| keeps_its_place).is_some_and(|since| {
+        soonest.is_left(gate.deadline.saturating_sub(since.elapsed(now.timestamp().into())))
+    })
 }
 
 /// When something is otherwise, of all that takes time.
@@ -168,17 +181,19 @@ impl Soonest {
     }
 }
 
+/// Whether a member's turn has come. Those of a crowd wait for none.
+fn has_turn(state: &State, member: &Member<'_>) -> bool {
+    member.name().is_none_or(|name| state.reaches(member.wave, name))
+}
+
 /// When a cluster was given the change, as far as that is looked after.
 fn got(state: &State, gate: &Gate, member: &Member<'_>, known: Option<Given>, now: Time) -> Option<Given> {
     match member.fact {
-        _ if member.name.is_empty() => None,
         Fact::Unconcerned => None,
         // It is about to be.
         Fact::Old => {
             let wave = state.waves.get(member.wave).filter(|_| member.wave < state.open)?;
-            let is_due = wave.max_concurrency.is_some()
-                && state.is_under_way()
-                && state.reaches(member.wave, member.name);
+            let is_due = wave.max_concurrency.is_some() && state.is_under_way() && has_turn(state, member);
             is_due.then(|| Given { at: now, heard: member.silent.is_none() })
         }
         // Silence that begins later may be for anything.
@@ -191,7 +206,6 @@ fn got(state: &State, gate: &Gate, member: &Member<'_>, known: Option<Given>, no
 /// How a cluster was when it was last well with the change, which may be now.
 fn was_well(member: &Member<'_>, stage: Stage, before: Option<Stood>) -> Option<Stood> {
     match (member.fact, stage) {
-        _ if member.name.is_empty() => None,
         (Fact::New(_), Stage::Healthy) => Some(Stood { copies: member.copies, since: None }),
         (Fact::New(_), _) => before,
         _ => None,
@@ -210,13 +224,14 @@ fn may_be_scaled(member: &Member<'_>, stage: Stage, was: Stood) -> bool {
 
 /// Counts those that were evicted with the change and are gone by now.
 fn evicted(state: &State, members: &[Member<'_>], clocks: &mut Clocks, step: &mut Step) {
-    for member in members {
+    let named = || members.iter().filter_map(|member| Some((member.name()?, member)));
+    for (name, member) in named() {
         match (member.fact, member.leaving) {
-            (Fact::New(_), true) => drop(clocks.evicted.insert(member.name.to_owned(), member.wave)),
-            _ => drop(clocks.evicted.remove(member.name)),
+            (Fact::New(_), true) => drop(clocks.evicted.insert(name.to_owned(), member.wave)),
+            _ => drop(clocks.evicted.remove(name)),
         }
     }
-    let there: BTreeSet<&str> = members.iter().map(|member| member.name).collect();
+    let there: BTreeSet<&str> = named().map(|(name, _)| name).collect();
     for (_, wave) in clocks.evicted.iter().filter(|(name, _)| !there.contains(name.as_str())) {
         step.sums.add(Stage::Failed, 1);
         if wave + 1 == state.open {
@@ -298,7 +313,7 @@ fn stage(
         (Fact::New(Seen::Failed), _) => Stage::Failed,
         (Fact::Old, _) if opened.is_none() || !state.is_under_way() => Stage::NotYet,
         (Fact::Old, Some(_)) => Stage::WaitingSilent,
-        (Fact::Old, None) if !state.reaches(member.wave, member.name) => Stage::Queued,
+        (Fact::Old, None) if !has_turn(state, member) => Stage::Queued,
         (Fact::Old, None) => Stage::Due,
         (Fact::New(_), Some(since)) => {
             let soon = |from: Time| from.elapsed(since.timestamp().into()) <= gate.deadline;
@@ -345,9 +360,7 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
     let others = [Stage::Offered, Stage::WaitingHeld, Stage::Mute].map(|stage| sums.of(stage));
     let changed = heard + others.iter().sum::<usize>() + silent;
     // Those of a wave that has begun are unchanged as well while they wait for their turn.
-    let waits = |member: &Member<'_>| {
-        member.wave >= state.open || (!member.name.is_empty() && !state.reaches(member.wave, member.name))
-    };
+    let waits = |member: &Member<'_>| member.wave >= state.open || !has_turn(state, member);
     let unchanged = members.iter().filter(|member| member.fact == Fact::Old && waits(member));
     let (mut others, mut silent_others) = (0, 0);
     for member in unchanged {
@@ -356,9 +369,9 @@ fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Op
             // It was away before.
             continue;
         }
-        others += member.count;
+        others += member.count();
         if since.is_some() {
-            silent_others += member.count;
+            silent_others += member.count();
         }
     }
     if others < BASELINE.max(silent) {
@@ -505,13 +518,10 @@ fn widen(state: &mut State, members: &[Member<'_>], now: Time, step: &Step) -> b
     let last = state.open - 1;
     let Some(wave) = state.waves.get_mut(last) else { return false };
     let waits = |member: &&Member<'_>| {
-        member.wave == last
-            && member.fact == Fact::Old
-            && member.silent.is_none()
-            && !member.leaving
-            && !member.name.is_empty()
+        member.wave == last && member.fact == Fact::Old && member.silent.is_none() && !member.leaving
     };
-    let places = members.iter().filter(waits).map(|member| Place::of(&state.seed, member.name));
+    let names = members.iter().filter(waits).filter_map(Member::name);
+    let places = names.map(|name| Place::of(&state.seed, name));
     let mut places: Vec<Place> =
         places.filter(|place| wave.reach.is_none_or(|(reach, _)| *place > reach)).collect();
     if places.is_empty() {

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::{Member, State};
+
 /// How far a cluster is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
@@ -92,6 +94,19 @@ pub struct Step {
     pub again: Option<Duration>,
     /// How many of that wave are changing.
     pub(super) changing: usize,
+}
+
+impl Step {
+    /// Counts a member, which is changing or not.
+    pub(super) fn count(&mut self, state: &State, member: &Member<'_>, stage: Stage, is_changing: bool) {
+        self.sums.add(stage, member.count());
+        if member.wave + 1 == state.open {
+            self.wave.add(stage, member.count());
+        }
+        if is_changing {
+            self.changing += member.count();
+        }
+    }
 }
 
 /// What kind of news.

@@ -20,7 +20,7 @@ use super::{
     request::Request,
     words::Beside,
 };
-use crate::rollout::{Clocks, Fact, Member, Order, Phase, Place, Seen, State};
+use crate::rollout::{Clocks, Fact, Member, Order, Phase, Place, Seen, State, Who};
 
 /// What is known of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -235,10 +235,10 @@ impl Table {
                 if !self.busy.contains(name) {
                     less(&mut crowd, *stands);
                 }
-                Some(member(name, 1, *stands))
+                Some(member(Who::One(name), *stands))
             })
             .collect();
-        members.extend(crowd.into_iter().map(|(stands, count)| member("", count, stands)));
+        members.extend(crowd.into_iter().map(|(stands, count)| member(Who::Crowd(count), stands)));
         members
     }
 
@@ -294,8 +294,8 @@ fn less(crowd: &mut BTreeMap<Crowd, usize>, of: Crowd) {
     }
 }
 
-fn member(name: &str, count: usize, (wave, fact, silent): Crowd) -> Member<'_> {
-    Member { name, count, wave, fact, silent, leaving: false, mute: false, copies: None }
+fn member(who: Who<'_>, (wave, fact, silent): Crowd) -> Member<'_> {
+    Member { who, wave, fact, silent, leaving: false, mute: false, copies: None }
 }
 
 #[cfg(test)]
@@ -506,10 +506,7 @@ mod tests {
                 (&whole.crowd, &whole.busy, &whole.due, &whole.beside)
             );
             assert_eq!(table.members(&clocks), whole.members(&clocks));
-            assert_eq!(
-                table.members(&clocks).iter().map(|member| member.count).sum::<usize>(),
-                table.entries.len()
-            );
+            assert_eq!(table.members(&clocks).iter().map(Member::count).sum::<usize>(), table.entries.len());
             // Nothing is due of a cluster that was given what is due.
             let first = table.due(wanted, 1);
             if let Some((name, offer)) = first.first() {
@@ -599,7 +596,7 @@ mod tests {
         assert!(table.judge(wanted, ALL));
         assert_eq!(table.due(wanted, ALL), []);
         let members = table.members(&Clocks::default());
-        assert_eq!((members.len(), members[0].count), (1, 10_000));
+        assert_eq!((members.len(), members[0].who), (1, Who::Crowd(10_000)));
         // What was offered otherwise is written anew.
         let other = Offer { image: "x:1".to_owned(), ..has.offer.clone().unwrap() };
         table.put("m1", Some(Row { offer: Some(other), ..has }));

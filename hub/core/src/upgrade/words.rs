@@ -40,7 +40,7 @@ pub fn status(state: &State, step: &Step, beside: &Beside) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::{Asked, Clocks, Fact, Member, Seen, What, begin, step};
+    use crate::rollout::{Asked, Clocks, Fact, Member, Seen, What, Who, begin, step};
 
     #[test]
     fn it_says_how_far_it_is_who_failed_and_whom_it_passes_over() {
@@ -55,8 +55,7 @@ mod tests {
         };
         let members = |fact: &dyn Fn(usize) -> Fact| -> Vec<Member<'_>> {
             let member = |(at, name): (usize, &'static str)| Member {
-                name,
-                count: 1,
+                who: Who::One(name),
                 wave: order[at],
                 fact: fact(order[at]),
                 silent: None,

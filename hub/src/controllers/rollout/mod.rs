@@ -33,8 +33,8 @@ use karmada_core::{
     gather::Rounds,
     names,
     rollout::{
-        self, Asked, Clocks, Command, Fact, Gate, Member, Order, Phase, State, Step, Told, begin, command,
-        step, words,
+        self, Asked, Clocks, Command, Fact, Gate, Member, Order, Phase, State, Step, Told, Who, begin,
+        command, step, words,
     },
     select::{Claim, Subject},
 };
@@ -227,7 +227,8 @@ impl Rollouts {
             let members = self.members(&look, &reading, &changes);
             let concerned = members.iter().filter(|member| member.fact != Fact::Unconcerned);
             let heads: Vec<_> = concerned
-                .map(|member| (member.name, context.known.clusters.get(&Key::cluster_scoped(member.name))))
+                .filter_map(Member::name)
+                .map(|name| (name, context.known.clusters.get(&Key::cluster_scoped(name))))
                 .collect();
             let labels = |head: &'_ Option<Arc<ClusterHead>>| head.as_ref().map(|head| head.cluster.clone());
             let heads: Vec<_> = heads.iter().map(|(name, head)| (*name, labels(head))).collect();
@@ -329,7 +330,7 @@ impl Rollouts {
             let wave = order.wave(name, cluster.cluster.metadata.labels.as_ref());
             let leaving = leaving.contains(name) && !wanted.contains(name);
             let (silent, copies) = (silent_since(&cluster), work.as_ref().and_then(|head| head.copies));
-            Some(Member { name, count: 1, wave, fact, silent, leaving, mute, copies })
+            Some(Member { who: Who::One(name), wave, fact, silent, leaving, mute, copies })
         };
         wanted.union(&leaving).filter_map(|name| member(name)).collect()
     }

@@ -97,8 +97,7 @@ impl Fleet {
             .clusters
             .iter()
             .map(|cluster| Member {
-                count: 1,
-                name: &cluster.name,
+                who: Who::One(&cluster.name),
                 wave: order.wave(&cluster.name, Some(&cluster.labels)),
                 fact: fact(cluster),
                 silent: cluster.silent,
