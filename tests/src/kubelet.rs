@@ -166,14 +166,14 @@ fn agreed(key: Option<&HeaderValue>) -> Response<Body> {
     response
 }
 
-/// As fast as they are taken where their bytes are counted, and else ten a second.
+/// As fast as they are taken where their bytes are counted, and else ten a second, with times that tell them apart if wanted.
 fn log(query: &[(String, String)]) -> Body {
     let value = |name: &str| query.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str());
     let limit: Option<u64> = value("limitBytes").and_then(|text| text.parse().ok());
-    let follows = value("follow") == Some("true");
+    let (follows, has_times) = (value("follow") == Some("true"), value("timestamps") == Some("true"));
+    let all = if follows { u64::MAX } else { 3 };
     let piece = Bytes::from(b"a line of a log that has nothing to say\n".repeat(400));
-    let state = (limit, if follows { u64::MAX } else { 3 });
-    let parts = futures::stream::unfold(state, move |(limit, lines)| {
+    let parts = futures::stream::unfold((limit, all), move |(limit, lines)| {
         let piece = piece.clone();
         async move {
             let (part, state) = match limit {
@@ -188,13 +188,20 @@ fn log(query: &[(String, String)]) -> Body {
                     if follows {
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
-                    (Bytes::from_static(b"line\n"), (None, lines - 1))
+                    let line = if has_times { timed(all - lines) } else { Bytes::from_static(b"line\n") };
+                    (line, (None, lines - 1))
                 }
             };
             Some((Ok(Frame::data(part)), state))
         }
     });
     StreamBody::new(parts.boxed()).boxed_unsync()
+}
+
+/// A line with the time that it would have had.
+pub fn timed(nth: u64) -> Bytes {
+    let time = jiff::Timestamp::UNIX_EPOCH + Duration::from_millis(100 * nth);
+    format!("{time:.9} line\n").into()
 }
 
 /// Bytes from and to a port, on the first of two channels; on the second, why there are none.

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    time::Instant,
+    time::{Instant, sleep},
 };
 
 const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
@@ -78,7 +78,7 @@ fn has_kubectl() -> bool {
 fn kubectl(fleet: &Fleet, line: &str) -> (bool, String) {
     let server = format!("https://{}{}", server_of(&fleet.kubeconfig), proxy(fleet));
     let output = Command::new("timeout")
-        .args(["60", "kubectl", "--kubeconfig"])
+        .args(["600", "kubectl", "--kubeconfig"])
         .arg(&fleet.kubeconfig)
         .args(["--server", &server])
         .args(line.split_whitespace())
@@ -404,12 +404,69 @@ async fn kubectl_has_sessions_that_end_as_they_should() {
     assert!(done && said.contains("line"), "{said}");
 }
 
+/// What is copied each way while a log is followed, in bytes.
+const LARGE: usize = 50_000_000;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it takes minutes, as many as KARMADA_TEST_MINUTES says, or three"]
+async fn a_log_is_followed_for_minutes_beside_copies_of_50_mb() {
+    if !has_kubectl() {
+        return;
+    }
+    let minutes = std::env::var("KARMADA_TEST_MINUTES").map_or(3, |text| text.parse().unwrap());
+    let Some(fleet) = fleet("minutes", &["--tunnel=full", "--tunnel-masters"]).await else { return };
+    told(&fleet, "full").await;
+    with_kubelet(&fleet).await;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    fleet.members[0].api.post("/api/v1/namespaces/default/pods", &pod).await.unwrap();
+    let begun = Instant::now();
+    let mut following = begin(&fleet, "logs -f p --timestamps", "log");
+    let log = || std::fs::read(fleet.dir.path().join("log")).unwrap();
+    let (file, there) = (fleet.dir.path().join("file"), fleet.dir.path().join("there"));
+    std::fs::write(&file, noise(1, LARGE)).unwrap();
+    std::fs::create_dir(&there).unwrap();
+    let copies = |from: String, to: String| {
+        let begun = Instant::now();
+        let (done, said) = kubectl(&fleet, &format!("cp --retries=0 {from} {to}"));
+        assert!(done, "{said}\n{}", fleet.logs());
+        println!("cp {from} {to}: {:.1} MB/s", LARGE as f64 / 1e6 / begun.elapsed().as_secs_f64());
+    };
+    let remote = format!("default/p:{}/file", there.display());
+    copies(file.display().to_string(), remote.clone());
+    copies(remote, "back".to_owned());
+    assert!(
+        std::fs::read(fleet.dir.path().join("back")).unwrap() == noise(1, LARGE),
+        "what came back is what was sent"
+    );
+    // A link that brings nothing for a while and all of it later ends nothing.
+    fleet.members[0].link.set(Mode::Hold);
+    sleep(Duration::from_secs(4)).await;
+    fleet.members[0].link.set(Mode::Pass);
+    sleep((Duration::from_secs(60) * minutes).saturating_sub(begun.elapsed())).await;
+    assert_eq!(following.try_wait().unwrap(), None, "it is still followed\n{}", fleet.logs());
+    let (lines, took) = (log(), begun.elapsed());
+    let whole = lines.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    let mut count = 0;
+    for line in whole {
+        assert_eq!(String::from_utf8_lossy(line), String::from_utf8_lossy(&kubelet::timed(count)));
+        count += 1;
+    }
+    println!("{count} lines of a log in {took:?}");
+    // Ten a second, and no faster.
+    assert!(count as f64 > took.as_secs_f64() * 7.0, "{count} lines in {took:?}");
+    fleet.members[0].link.set(Mode::Cut);
+    assert!(!ends(&mut following).await.success());
+}
+
 /// Starts kubectl for the member through the hub; what it says goes to a file.
 fn begin(fleet: &Fleet, line: &str, file: &str) -> Child {
     let server = format!("https://{}{}", server_of(&fleet.kubeconfig), proxy(fleet));
     let file = std::fs::File::create(fleet.dir.path().join(file)).unwrap();
     Command::new("timeout")
-        .args(["120", "kubectl", "--kubeconfig"])
+        .args(["3600", "kubectl", "--kubeconfig"])
         .arg(&fleet.kubeconfig)
         .args(["--server", &server])
         .args(line.split_whitespace())
