@@ -318,7 +318,7 @@ impl Front {
     /// other server knows counts for nothing, and it is not asked.
     ///
     /// # Errors
-    /// That the other server does not say whose a token is.
+    /// That the other server does not say whose a token is; 401 for whoever shows nothing where something is carried on.
     async fn vouched(
         &self,
         delegate: &dyn Delegate,
@@ -365,6 +365,8 @@ impl Front {
         Ok(match (certificate, refused) {
             (Some(why), _) => Err(why),
             (None, Some(why)) => Err(Unauthenticated::Token(why)),
+            // Nobody has a right there by showing nothing, and the other server is not asked whether they have.
+            (None, None) if users == Users::Theirs => return Err(Status::unauthorized()),
             (None, None) => Ok(Known { user: UserInfo::anonymous(), by: By::Nothing, hold: None }),
         })
     }

@@ -214,8 +214,9 @@ async fn the_server_says_who_is_let_in() {
         ("DELETE", PROXY, jane, &[], 403, "cannot delete resource"),
         ("GET", PROXY, By::Certificate("jane", "dev", true), &[], 200, "jane by jane"),
         // Nobody, and whoever this hub alone knows.
-        ("GET", PROXY, By::Nothing, &[], 403, "system:anonymous"),
-        ("GET", PROXY, By::Nothing, smuggled, 403, "system:anonymous"),
+        ("GET", PROXY, By::Nothing, &[], 401, "Unauthorized"),
+        ("GET", PROXY, By::Nothing, smuggled, 401, "Unauthorized"),
+        ("GET", TUNNEL, By::Nothing, &[], 401, "Unauthorized"),
         ("GET", PROXY, By::Refused, &[], 401, "Unauthorized"),
         ("GET", PROXY, By::Token("wrong"), &[], 401, "Unauthorized"),
         ("GET", PROXY, By::Token("own-token"), &[], 401, "Unauthorized"),
@@ -260,6 +261,16 @@ async fn the_server_says_who_is_let_in() {
         let (got, text) = world.ask(method, path, by, headers).await;
         assert!(got == code && text.contains(says), "{method} {path} {by:?} {headers:?}: {got} {text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_is_asked_nothing_for_whoever_shows_nothing() {
+    let world = World::start();
+    for n in 0..3 {
+        let path = format!("/apis/cluster.karmada.io/v1alpha1/clusters/m{n}/proxy/api");
+        assert_eq!(world.ask("GET", &path, By::Nothing, &[]).await.0, 401);
+    }
+    assert_eq!(world.server.rights.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
