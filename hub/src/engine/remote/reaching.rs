@@ -28,7 +28,10 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::{Phase, delegated::Answers};
+use super::{
+    Phase,
+    delegated::{Answers, Asker},
+};
 use crate::engine::members::most;
 
 /// How old what is known of a Cluster may be: many requests for one member come at a time.
@@ -122,7 +125,7 @@ impl Registry for Known {
                     Cluster::deserialize(&cluster).map(|cluster| Some(Arc::new(cluster))).map_err(unreadable)
                 }
             };
-            let cluster = self.clusters.get(key, AGE, || Ok(()), ask).await?;
+            let cluster = self.clusters.get((key, Asker::Known), AGE, || Ok(()), ask).await?;
             Ok(cluster.as_deref().cloned())
         })
     }

@@ -7,14 +7,15 @@
 //!   right ───────► SubjectAccessReview ──┴► Answers: 10 s, one of a kind at a time, so many, with a deadline
 //! ```
 //!
-//! Tokens that are nobody's are counted by where they come from, so that strangers have the server asked no more than a little.
-//! Whoever was known by a token of late is asked about whatever strangers do.
+//! Tokens of which nobody knows that they are somebody's are counted by where they come from, and take a part of the places alone:
+//! strangers have the server asked no more than a little, and the less where it does not answer. Whoever was known by a token of
+//! late is asked about whatever strangers do.
 
 mod answers;
 pub mod authorities;
 mod reviews;
 
-pub(super) use answers::{Answers, Key};
+pub(super) use answers::{Answers, Asker, Key};
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -41,7 +42,7 @@ use answers::Lately;
 const LIFE: Duration = Duration::from_secs(10);
 /// So many answers of a kind are kept.
 const KEPT: usize = 4096;
-/// Of tokens that are nobody's so many are asked about in ten seconds: from one place, and in all.
+/// Of tokens that are not found to be somebody's so many are asked about in ten seconds: from one place, and in all.
 const STRANGE: (u32, u32) = (20, 200);
 /// Of rights so many: one user's, and in all.
 const RIGHTS: (u32, u32) = (200, 4000);
@@ -127,7 +128,7 @@ impl Delegated {
             if is_known || self.strange.lock().take(&place) {
                 return Ok(());
             }
-            let why = "too many tokens that are nobody's were shown; try again";
+            let why = "too many unknown tokens were shown; try again";
             Err(Status::too_many_requests(why, 10))
         };
         let ask = || {
@@ -138,13 +139,14 @@ impl Delegated {
                     let odd = |why| Status::service_unavailable(format!("TokenReview: {why}"));
                     reviews::user(&review).map_err(odd)
                 });
-                if !is_known && !matches!(user, Ok(None)) {
+                if !is_known && matches!(user, Ok(Some(_))) {
                     strange.lock().give_back(&place);
                 }
                 user
             }
         };
-        let user = self.users.get(key, LIFE, may, ask).await?;
+        let asker = if is_known { Asker::Known } else { Asker::Stranger };
+        let user = self.users.get((key, asker), LIFE, may, ask).await?;
         if user.is_some() {
             self.good.lock().add(key);
         }
@@ -167,7 +169,8 @@ impl Delegated {
                 reviews::decision(&review).map_err(odd)
             }
         };
-        self.rights.get(key, LIFE, may, ask).await
+        // Nobody is asked about who has not been found to be somebody.
+        self.rights.get((key, Asker::Known), LIFE, may, ask).await
     }
 }
 

@@ -332,3 +332,27 @@ async fn the_server_is_asked_once_for_many_and_strangers_have_it_asked_little() 
     assert_eq!(world.ask("GET", PROXY, By::Token("again"), &[]).await.0, 429);
     assert_eq!(world.ask("GET", PROXY, jane, &[]).await.0, 200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_asked_no_more_for_strangers() {
+    let world = World::start();
+    *world.server.fails.lock() = Some((reviews::TOKENS, 500));
+    let mut codes = Vec::new();
+    for n in 0..100 {
+        let token: &'static str = format!("wrong-{n}").leak();
+        codes.push(world.ask("GET", PROXY, By::Token(token), &[]).await.0);
+    }
+    let asked = codes.iter().filter(|code| **code == 503).count();
+    assert_eq!(asked, STRANGE.0 as usize, "{codes:?}");
+    // A token that is good takes nothing from others behind the same address.
+    *world.server.fails.lock() = None;
+    tokio::time::advance(LIFE).await;
+    for n in 0..2 * STRANGE.0 {
+        let token: &'static str = format!("token-of-{n}").leak();
+        assert_eq!(
+            world.ask("GET", PROXY, By::Token(token), &[]).await.0,
+            403,
+            "it is known, and has no right"
+        );
+    }
+}
