@@ -18,7 +18,7 @@ mod reviews;
 pub(super) use answers::{Answers, Asker, Key};
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{BTreeMap, HashMap},
     fmt,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
@@ -65,23 +65,36 @@ impl fmt::Debug for Delegated {
     }
 }
 
-/// Digests of tokens that were somebody's, the newest last.
+/// Digests of tokens that were somebody's when they were shown last; of many those that were used last.
 #[derive(Default)]
 struct Good {
-    all: HashSet<Key>,
-    order: VecDeque<Key>,
+    /// When each was used, in the order of uses.
+    used: HashMap<Key, u64>,
+    order: BTreeMap<u64, Key>,
+    uses: u64,
 }
 
 impl Good {
+    fn has(&self, key: &Key) -> bool {
+        self.used.contains_key(key)
+    }
+
     fn add(&mut self, key: Key) {
-        if !self.all.insert(key) {
-            return;
+        self.uses += 1;
+        if let Some(before) = self.used.insert(key, self.uses) {
+            self.order.remove(&before);
         }
-        self.order.push_back(key);
-        if self.order.len() > GOOD
-            && let Some(oldest) = self.order.pop_front()
+        self.order.insert(self.uses, key);
+        if self.used.len() > GOOD
+            && let Some((_, oldest)) = self.order.pop_first()
         {
-            self.all.remove(&oldest);
+            self.used.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(before) = self.used.remove(key) {
+            self.order.remove(&before);
         }
     }
 }
@@ -123,7 +136,7 @@ impl Delegated {
 
     async fn user(&self, token: &str, from: Option<IpAddr>) -> Result<Option<UserInfo>, Status> {
         let (key, place): (Key, _) = (Sha256::digest(token).into(), place(from));
-        let is_known = self.good.lock().all.contains(&key);
+        let is_known = self.good.lock().has(&key);
         let may = || {
             if is_known || self.strange.lock().take(&place) {
                 return Ok(());
@@ -147,8 +160,9 @@ impl Delegated {
         };
         let asker = if is_known { Asker::Known } else { Asker::Stranger };
         let user = self.users.get((key, asker), LIFE, may, ask).await?;
-        if user.is_some() {
-            self.good.lock().add(key);
+        match user {
+            Some(_) => self.good.lock().add(key),
+            None => self.good.lock().remove(&key),
         }
         Ok(user)
     }

@@ -356,3 +356,20 @@ async fn a_server_that_does_not_answer_is_asked_no_more_for_strangers() {
         );
     }
 }
+
+#[test]
+fn of_good_tokens_those_are_remembered_that_are_used() {
+    let key = |of: usize| -> Key { Sha256::digest(of.to_le_bytes()).into() };
+    let mut good = Good::default();
+    good.add(key(0));
+    for n in 1..4 * GOOD {
+        good.add(key(n));
+        good.add(key(0));
+        assert!(good.used.len() <= GOOD && good.order.len() == good.used.len());
+    }
+    assert!(good.has(&key(0)), "it was used all the time");
+    assert!(good.has(&key(4 * GOOD - 1)) && !good.has(&key(1)));
+    good.remove(&key(0));
+    good.remove(&key(0));
+    assert!(!good.has(&key(0)) && good.order.len() == good.used.len());
+}
