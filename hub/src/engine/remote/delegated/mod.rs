@@ -57,6 +57,7 @@ pub struct Delegated {
     strange: Arc<Mutex<Lately<IpAddr>>>,
     asking: Mutex<Lately<String>>,
     good: Mutex<Good>,
+    silence: Silence,
 }
 
 impl fmt::Debug for Delegated {
@@ -108,18 +109,35 @@ fn place(from: Option<IpAddr>) -> IpAddr {
     }
 }
 
-/// That the server has not answered a review.
-fn unanswered(what: &str, error: &Error) -> Status {
-    match error.is_forbidden() {
-        true => Status::internal(format!(
-            "the API server does not let the hub ask {what}: bind its user to the ClusterRole in manifests/hub: {error}"
-        )),
-        false => Status::service_unavailable(format!("the API server does not say {what}: {error}")),
+const WHOSE: &str = "whose a token is";
+const WHETHER: &str = "whether somebody may do something";
+
+/// Says for the log why the server has not answered, and no oftener than it helps.
+#[derive(Clone)]
+struct Silence(Arc<Mutex<Lately<&'static str>>>);
+
+impl Default for Silence {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Lately::new(1, 2))))
     }
 }
 
-const WHOSE: &str = "whose a token is";
-const WHETHER: &str = "whether somebody may do something";
+impl Silence {
+    /// What whoever asks is told. They may be strangers: where the server is, and who the hub is there, is for the log alone.
+    fn of(&self, what: &'static str, error: &Error) -> Status {
+        if self.0.lock().take(&what) {
+            tracing::warn!(%error, "the API server does not say {what}");
+        }
+        match error.is_forbidden() {
+            true => Status::internal(format!(
+                "the API server does not let the hub ask {what}: bind its user to the ClusterRole in manifests/hub"
+            )),
+            false => Status::service_unavailable(format!(
+                "the API server does not say {what}; the hub's log says why"
+            )),
+        }
+    }
+}
 
 impl Delegated {
     /// Asks the server that `rest` reaches.
@@ -131,6 +149,7 @@ impl Delegated {
             strange: Arc::new(Mutex::new(Lately::new(STRANGE.0, STRANGE.1))),
             asking: Mutex::new(Lately::new(RIGHTS.0, RIGHTS.1)),
             good: Mutex::default(),
+            silence: Silence::default(),
         }
     }
 
@@ -146,9 +165,10 @@ impl Delegated {
         };
         let ask = || {
             let (rest, strange, review) = (self.rest.clone(), self.strange.clone(), reviews::whose(token));
+            let silence = self.silence.clone();
             async move {
                 let answer = rest.post(reviews::TOKENS, &review).await;
-                let user = answer.map_err(|error| unanswered(WHOSE, &error)).and_then(|review| {
+                let user = answer.map_err(|error| silence.of(WHOSE, &error)).and_then(|review| {
                     let odd = |why| Status::service_unavailable(format!("TokenReview: {why}"));
                     reviews::user(&review).map_err(odd)
                 });
@@ -175,10 +195,10 @@ impl Delegated {
             false => Err(Status::too_many_requests("too many rights were asked about; try again", 10)),
         };
         let ask = || {
-            let rest = self.rest.clone();
+            let (rest, silence) = (self.rest.clone(), self.silence.clone());
             async move {
                 let answer = rest.post(reviews::ACCESS, &review).await;
-                let review = answer.map_err(|error| unanswered(WHETHER, &error))?;
+                let review = answer.map_err(|error| silence.of(WHETHER, &error))?;
                 let odd = |why| Status::service_unavailable(format!("SubjectAccessReview: {why}"));
                 reviews::decision(&review).map_err(odd)
             }

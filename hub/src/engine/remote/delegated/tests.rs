@@ -56,7 +56,8 @@ impl Server {
             let reason = if code == 403 { "Forbidden" } else { "InternalError" };
             return (
                 code,
-                json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no"}),
+                json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason,
+                       "message": "the hub's user at its server"}),
             );
         }
         let spec = &review["spec"];
@@ -292,6 +293,7 @@ async fn a_certificate_ends_and_a_server_that_does_not_answer_lets_nobody_in() {
         for headers in [&[][..], &[("impersonate-user", "jane")]] {
             let (got, text) = world.ask("GET", PROXY, By::Token("token-of-jane"), headers).await;
             assert!(got == code && text.contains(says), "{fails} {with}: {got} {text}");
+            assert!(!text.contains("at its server"), "that is for the log: {text}");
         }
         *world.server.fails.lock() = None;
         // And it is not remembered.
