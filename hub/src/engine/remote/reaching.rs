@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Only the hub that leads carries anything: agents are asked for tunnels by one hub. What it has open ends when it leads no
-//! longer.
+//! longer. A tunnel ends as well when the server says that its agent may not have it any more: certificates of the server's are
+//! not revoked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,10 @@ use http::{Request, Response};
 use karmada_api::{cluster::Cluster, consts::extension};
 use karmada_apiserver::{
     authn::UserInfo,
+    authz::Decision,
     carried::{Call, Carried, CarriedPath, Carrier, Ways},
+    delegate::{About, Delegate, Question},
+    paths::TUNNEL,
 };
 use karmada_client::{Error, Patch, Rest, latest};
 use karmada_env::Env;
@@ -26,6 +30,7 @@ use karmada_reach::{Figures, Place, Reach, Registry, Turn};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -39,10 +44,13 @@ const AGE: Duration = Duration::from_secs(1);
 /// Of so many Clusters.
 const KEPT: usize = 1024;
 
-/// What the listener of a hub carries on, and what is counted of it.
+/// Between two looks at whether an agent may still have its tunnel: so long, and up to twice that.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// What the listener of a hub carries on, and what is counted of it. `delegate` says what agents may.
 pub fn ways(
     rest: &Rest,
-    phase: &latest::Receiver<Phase>,
+    (phase, delegate): (&latest::Receiver<Phase>, &Arc<dyn Delegate>),
     env: &Env,
     stops: CancellationToken,
 ) -> (Ways, Arc<Figures>) {
@@ -51,7 +59,8 @@ pub fn ways(
     let figures = reach.figures().clone();
     let leading = |by: Arc<dyn Carrier>| Arc::new(WhileLeading { phase: phase.clone(), by });
     let tunnels = reach.tunnels();
-    let tunnels = CarriedPath { by: leading(tunnels.by), ..tunnels };
+    let allowed = WhileAllowed { delegate: delegate.clone(), env: env.clone(), by: tunnels.by };
+    let tunnels = CarriedPath { by: leading(Arc::new(allowed)), ..tunnels };
     let proxy = reach.into_proxy();
     let proxy = Carried { by: leading(proxy.by), ..proxy };
     (Ways { subresources: vec![proxy], paths: vec![tunnels], stops }, figures)
@@ -82,6 +91,44 @@ impl Carrier for WhileLeading {
             });
             by.carry(Call { ends, ..call }).await
         })
+    }
+}
+
+/// Lets an agent in as long as the server lets it have a tunnel.
+struct WhileAllowed {
+    delegate: Arc<dyn Delegate>,
+    env: Env,
+    by: Arc<dyn Carrier>,
+}
+
+impl Carrier for WhileAllowed {
+    fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>> {
+        let about = About::Path(TUNNEL.to_owned());
+        let question = Question { user: call.user.clone(), verb: "get".to_owned(), about };
+        let refused = Box::pin(refused(self.delegate.clone(), question, self.env.clone()));
+        let ends = Box::pin(async move {
+            match select(call.ends, refused).await {
+                Either::Left(_) | Either::Right(_) => {}
+            }
+        });
+        self.by.carry(Call { ends, ..call })
+    }
+}
+
+/// Resolves when the server says that something is not allowed. That it says nothing ends nothing.
+async fn refused(delegate: Arc<dyn Delegate>, question: Question, env: Env) {
+    loop {
+        sleep(env.jitter(LOOK, 1.0)).await;
+        match delegate.judge(&question).await {
+            Ok((Decision::Allow, _)) | Err(_) => {}
+            Ok((Decision::NoOpinion | Decision::Deny(_), _)) => {
+                tracing::info!(
+                    user = question.user.name,
+                    "a tunnel ends: its agent may not read its Cluster any more"
+                );
+                return;
+            }
+        }
     }
 }
 
