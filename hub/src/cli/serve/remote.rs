@@ -89,7 +89,9 @@ pub(super) async fn serve(
     front.authenticate_by(Authenticator::new(tokens, env.clone()));
     let delegate: Arc<dyn Delegate> = Arc::new(Delegated::new(rest.clone()));
     front.delegate_to(delegate.clone());
-    let (ways, reaching) = reaching::ways(&rest, (&remote.phase(), &delegate), env, end.now.clone());
+    let writes = Rest::new(remote.fenced()).with_deadline(ASKED);
+    let (ways, reaching) =
+        reaching::ways((&rest, writes), (&remote.phase(), &delegate), env, end.now.clone());
     remote.figures().show_each(args.metrics_per_cluster);
     let page = metrics::page(remote.figures())
         .with(OwnCertificates(pki.clone()))

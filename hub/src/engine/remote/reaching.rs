@@ -47,14 +47,16 @@ const KEPT: usize = 1024;
 /// Between two looks at whether an agent may still have its tunnel: so long, and up to twice that.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// What the listener of a hub carries on, and what is counted of it. `delegate` says what agents may.
+/// What the listener of a hub carries on, and what is counted of it. It writes by `writes`, which a hub that does not lead is kept
+/// from; `delegate` says what agents may.
 pub fn ways(
-    rest: &Rest,
+    (rest, writes): (&Rest, Rest),
     (phase, delegate): (&latest::Receiver<Phase>, &Arc<dyn Delegate>),
     env: &Env,
     stops: CancellationToken,
 ) -> (Ways, Arc<Figures>) {
-    let known = Known { rest: rest.clone(), clusters: Answers::new("what a Cluster is", KEPT) };
+    let clusters = Answers::new("what a Cluster is", KEPT);
+    let known = Known { rest: rest.clone(), writes, clusters };
     let reach = Reach::new(Arc::new(known), most(), env.clone());
     let figures = reach.figures().clone();
     let leading = |by: Arc<dyn Carrier>| Arc::new(WhileLeading { phase: phase.clone(), by });
@@ -135,6 +137,7 @@ async fn refused(delegate: Arc<dyn Delegate>, question: Question, env: Env) {
 /// Clusters and Secrets as the server has them.
 struct Known {
     rest: Rest,
+    writes: Rest,
     clusters: Arc<Answers<Option<Arc<Cluster>>>>,
 }
 
@@ -203,7 +206,7 @@ impl Registry for Known {
     fn call<'a>(&'a self, cluster: &'a str, number: &'a str) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let patch = json!({"metadata": {"annotations": {extension::TUNNEL_CALL: number}}});
-            let asked = self.rest.patch(&CLUSTERS.object(None, cluster), Patch::Merge, &patch).await;
+            let asked = self.writes.patch(&CLUSTERS.object(None, cluster), Patch::Merge, &patch).await;
             asked.map(drop).map_err(|error| unknown("the number to its agent", &error))
         })
     }

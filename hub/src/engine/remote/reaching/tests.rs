@@ -1,11 +1,16 @@
 use std::{future::ready, net::IpAddr, time::SystemTime};
 
 use karmada_apiserver::carried::Held;
+use karmada_client::LeaderConfig;
 use karmada_env::ManualClock;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::*;
+use super::{
+    super::{LEASE, Remote, RemoteConfig},
+    *,
+};
+use crate::HubConfig;
 
 /// Goes on until it is to end.
 struct Lasts;
@@ -68,6 +73,45 @@ async fn only_the_hub_that_leads_carries_and_what_it_has_open_ends_with_that() {
 
 fn env() -> Env {
     Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), 1)
+}
+
+/// A server that answers with empty objects, and by which methods it was asked.
+fn server(asked: &Arc<Mutex<Vec<String>>>) -> kube::Client {
+    let asked = asked.clone();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        asked.lock().push(format!("{} {}", request.method(), request.uri().path()));
+        ready(Ok::<_, std::convert::Infallible>(Response::new(Body::from("{}"))))
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn a_hub_that_does_not_lead_asks_no_agent() {
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let config = RemoteConfig {
+        hub: HubConfig::default(),
+        election: Some(LeaderConfig::new("karmada-system", LEASE, "hub-1")),
+        beside_foreign: false,
+        webhooks: None,
+    };
+    for elected in [true, false] {
+        let election = config.election.clone().filter(|_| elected);
+        let remote = Remote::new(server(&asked), RemoteConfig { election, ..config.clone() }, env()).unwrap();
+        let known = Known {
+            rest: Rest::new(server(&asked)),
+            writes: Rest::new(remote.fenced()),
+            clusters: Answers::new("what a Cluster is", KEPT),
+        };
+        let called = known.call("m", "1").await;
+        if elected {
+            let status = called.unwrap_err();
+            assert!(status.code() == 503 && status.message.contains("does not lead any more"), "{status}");
+            assert!(asked.lock().is_empty());
+        } else {
+            called.unwrap();
+            assert_eq!(*asked.lock(), ["PATCH /apis/cluster.karmada.io/v1alpha1/clusters/m"]);
+        }
+    }
 }
 
 /// Says what there is to say next, and the last for ever.
