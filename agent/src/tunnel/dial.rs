@@ -288,7 +288,10 @@ impl Dialer {
     }
 
     async fn dial_at(&self, endpoint: &Endpoint, number: &str) -> Result<Upgraded, String> {
-        let io = direct::connect(endpoint, |_| None).await?;
+        let is_named = self.dials.settings.server.is_some();
+        let io = direct::connect(endpoint, |_| None)
+            .await
+            .map_err(|why| format!("{why}{}", advice(&why, None, is_named)))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
             .await
             .map_err(|error| error.to_string())?;
@@ -318,12 +321,34 @@ impl Dialer {
             let body = body.map(|body| body.to_bytes()).unwrap_or_default();
             let said: Value = serde_json::from_slice(&body).unwrap_or_default();
             let said = said["message"].as_str().unwrap_or_default();
-            return Err(format!("the hub answers {}: {said}", code.as_u16()));
+            let code = code.as_u16();
+            return Err(format!("the hub answers {code}: {said}{}", advice(said, Some(code), is_named)));
         }
         if answer.headers().get(header::UPGRADE) != Some(&HeaderValue::from_static(PROTOCOL)) {
             return Err("the hub has agreed to another protocol".to_owned());
         }
         hyper::upgrade::on(answer).await.map_err(|error| error.to_string())
+    }
+}
+
+/// What its owner may do about an answer of this code, or a connection that there is not. `is_named`: whether the address is that
+/// of --tunnel-server.
+fn advice(why: &str, code: Option<u16>, is_named: bool) -> &'static str {
+    match (is_named, code) {
+        (false, Some(403 | 404)) => {
+            ". If the hub's API is a stock kube-apiserver, name the hub's own port by --tunnel-server"
+        }
+        (true, Some(401 | 403 | 404)) => {
+            ". --tunnel-server has to name the hub's own port, not the API server's; it lets in agents by the certificate \
+             with which they have joined, and by no ServiceAccount's token"
+        }
+        (true, None) if why.contains("UnknownIssuer") => {
+            ". --tunnel-ca has to hold the CA of that hub (pki/ca.crt in its data directory)"
+        }
+        (true, None) if why.contains("not valid for name") => {
+            ". Start that hub with this name as --advertise, or name it otherwise in --tunnel-server"
+        }
+        _ => "",
     }
 }
 
@@ -416,6 +441,32 @@ mod tests {
         let none = [(10, Err("silence")), (0, Err("it stands by"))];
         let why = first(none.into_iter().map(after)).await;
         assert_eq!(why, Err("it stands by; silence".to_owned()));
+    }
+
+    #[test]
+    fn whoever_reads_of_a_refusal_reads_what_to_do() {
+        let issuer = "TLS with 10.0.0.1:6443: invalid peer certificate: UnknownIssuer";
+        let name = "TLS with 10.0.0.1:6443: invalid peer certificate: certificate not valid for name \"hub\"; \
+                    certificate is only valid for DnsName(\"localhost\")";
+        for (why, code, is_named, says) in [
+            ("cannot get path", Some(403), false, "by --tunnel-server"),
+            ("", Some(404), false, "by --tunnel-server"),
+            ("by this number", Some(409), false, ""),
+            ("cannot get path", Some(403), true, "ServiceAccount"),
+            ("", Some(404), true, "not the API server's"),
+            ("Unauthorized", Some(401), true, "certificate"),
+            ("standing by", Some(503), true, ""),
+            (issuer, None, true, "--tunnel-ca"),
+            (name, None, true, "--advertise"),
+            (issuer, None, false, ""),
+            ("cannot connect", None, true, ""),
+        ] {
+            let advised = advice(why, code, is_named);
+            assert!(
+                advised.contains(says) && advised.is_empty() == says.is_empty(),
+                "{why} {code:?}: {advised}"
+            );
+        }
     }
 
     #[test]

@@ -500,7 +500,7 @@ async fn whoever_waits_for_a_tunnel_hears_that_it_is_to_end() {
     }
 
     let reach = Reach::new(Arc::new(Silent), 100, Env::system());
-    for (ends_after, code, says, took) in [(3, 503, ENDING, 3), (60, 504, "has not come within", 10)] {
+    for (ends_after, code, says, took) in [(3, 503, ENDING, 3), (60, 504, "its log says why", 10)] {
         let begun = Instant::now();
         let call = Call {
             user: UserInfo::new("jane", ["dev"]),
