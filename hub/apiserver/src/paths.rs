@@ -196,6 +196,15 @@ impl Paths {
         self
     }
 
+    /// The path that was added last asks about health: it takes no seat, as it is asked most when nothing else is answered.
+    #[must_use]
+    pub fn of_health(mut self) -> Self {
+        if let Some(last) = self.endpoints.last_mut() {
+            last.class = Class::Health;
+        }
+        self
+    }
+
     /// What is said at every other path.
     #[must_use]
     pub fn otherwise(mut self, text: &str) -> Self {

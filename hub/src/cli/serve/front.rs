@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use karmada_apiserver::{
     authn::{ANONYMOUS, UserInfo},
     authz::{Attributes, Authorizer, Coarse, Decision, Rights, Target},
@@ -24,6 +24,11 @@ use crate::engine::remote::{
 /// Where a hub that runs gives a copy of its store. Nobody but administrators may read it: no role that every server has gives
 /// it to anyone else.
 pub(in crate::cli) const COPY_PATH: &str = "/karmada-hub/store";
+
+/// Where a load balancer asks which of several hubs leads. Anybody may.
+const LEADS: &str = "/leaderz";
+/// Load balancers ask by either.
+const LOOK: &[Method] = &[Method::GET, Method::HEAD];
 
 /// What stands beside the embedded API: it is ready when `ready` is true too, and gives its store away.
 pub(super) fn beside_api(ready: latest::Receiver<bool>, store: ApiStore) -> Paths {
@@ -64,13 +69,14 @@ impl Endpoints {
     /// The paths to answer.
     pub(super) fn paths(self) -> Paths {
         let Self { phase, link, server, page, leaving } = self;
+        let paths = leads(Paths::default(), phase.clone(), leaving.clone());
         let connected = move || if link.is_connected() { Ok(String::new()) } else { Err(String::new()) };
         let hub = move || {
             let phase = phase.borrow().clone();
             if phase.is_ready() { Ok(phase.describe()) } else { Err(phase.describe()) }
         };
         let here = move || if leaving.is_cancelled() { Err(String::new()) } else { Ok(String::new()) };
-        Paths::default()
+        paths
             .with_check("api-server", true, connected)
             .with_check("hub", true, hub)
             .with_check("shutdown", true, here)
@@ -83,6 +89,20 @@ impl Endpoints {
                 "this hub serves health, figures and clusters/NAME/proxy; its API is at {server}\n"
             ))
     }
+}
+
+/// These paths, and the one that is well on the hub alone that leads, and goes on to.
+fn leads(paths: Paths, phase: latest::Receiver<Phase>, leaving: CancellationToken) -> Paths {
+    let answer = move |_: Request<Body>| {
+        let phase = phase.borrow().clone();
+        let (code, says) = match (phase.leads(), leaving.is_cancelled()) {
+            (true, false) => (StatusCode::OK, "ok".to_owned()),
+            (true, true) => (StatusCode::SERVICE_UNAVAILABLE, "leading, and about to end".to_owned()),
+            (false, _) => (StatusCode::SERVICE_UNAVAILABLE, phase.describe()),
+        };
+        async move { Ok(text(code, "text/plain; charset=utf-8", says)) }
+    };
+    paths.with(LEADS, LOOK, answer).of_health()
 }
 
 fn version() -> Response<Body> {
@@ -116,7 +136,8 @@ where
 /// Verbs of those who look for an API here. Who wants to act as another is judged first, by a verb of its own.
 const LOOKS: [&str; 3] = ["get", "list", "watch"];
 
-/// As on the embedded engine, and whoever knows the key may have a review judged, as administrators may. Resources there are none:
+/// As on the embedded engine, and anybody may ask whether this hub leads. Whoever knows the key may have a review judged, as
+/// administrators may. Resources there are none:
 /// whoever is known and asks for some is told where they are, and not that they are not for them.
 #[derive(Debug)]
 pub(super) struct WithReviews {
@@ -132,6 +153,7 @@ impl Authorizer for WithReviews {
             {
                 Decision::Allow
             }
+            Target::Path(LEADS) if matches!(attributes.verb, "get" | "head") => Decision::Allow,
             Target::Resource(_) if attributes.user.name != ANONYMOUS && LOOKS.contains(&attributes.verb) => {
                 Decision::Allow
             }
@@ -308,6 +330,38 @@ mod tests {
             assert_eq!((got, audited), (code, true), "{method} {path} {acts_as:?}: {text:?}");
             assert_eq!(&*text == b"its API is elsewhere\n", code == 404, "{method} {path}: {text:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_load_balancer_finds_the_hub_that_leads() {
+        let phase = latest::Sender::new(Phase::Reaching(String::new()));
+        let leaving = CancellationToken::new();
+        let dir = tempfile::tempdir().unwrap();
+        let key = ReviewKey::of(&Pki::open_or_create(dir.path(), &[], &Env::system()).unwrap());
+        // It takes no seat.
+        let limits = Limits { reading: 0, ..Limits::default() };
+        let front = Arc::new(Front::new(Arc::new(WithReviews { key }), limits, Env::system()));
+        let service = PathService::new(front, leads(Paths::default(), phase.subscribe(), leaving.clone()));
+        for (is, code, says) in [
+            (Phase::Reaching("no route".to_owned()), 503, "no route"),
+            (Phase::Installing, 503, "installing"),
+            (Phase::StandingBy("hub-2_7".to_owned()), 503, "hub-2_7 leads"),
+            (Phase::Starting, 200, "ok"),
+            (Phase::Working, 200, "ok"),
+        ] {
+            phase.send_replace(is.clone());
+            for method in ["GET", "HEAD"] {
+                let response = service.clone().oneshot(request(method, LEADS, None, None)).await.unwrap();
+                let (got, _, text) = read(response).await;
+                let text = String::from_utf8_lossy(&text);
+                assert!(got == code && text.contains(says), "{method} {is:?}: {got} {text}");
+            }
+            let response = service.clone().oneshot(request("POST", LEADS, None, None)).await.unwrap();
+            assert_eq!(read(response).await.0, 403);
+        }
+        leaving.cancel();
+        let response = service.oneshot(request("GET", LEADS, None, None)).await.unwrap();
+        assert_eq!(read(response).await.0, 503, "it is about to end");
     }
 
     /// The server: it knows a Pod by its token, and counts how often it is asked.
