@@ -163,6 +163,11 @@ async fn what_the_charts_render_is_taken_by_a_server() {
         ),
         (
             "karmada-hub",
+            values(&[], &["engine.kubeconfigSecret=engine", "replicas=3", "service.toLeader=true"]),
+            2,
+        ),
+        (
+            "karmada-hub",
             values(
                 &advertise,
                 &[
@@ -268,6 +273,11 @@ fn values_that_cannot_be_meant_are_refused() {
             values(&advertise, &["engine.kubeconfigSecret=a", "encryption.configSecret=b"]),
             "encryption.configSecret is for the hub's own API",
         ),
+        (
+            "karmada-hub",
+            values(&advertise, &["service.toLeader=true"]),
+            "service.toLeader is for several hubs",
+        ),
         ("karmada-agent", Vec::new(), "clusterName"),
         ("karmada-agent", values(&joining(), &["clusterName=Shop_17"]), "at most 48 of a-z"),
         ("karmada-agent", values(&joining(), &["hub.token=secret"]), "/hub/token"),
@@ -287,6 +297,23 @@ fn values_that_cannot_be_meant_are_refused() {
         let output = template(&helm, chart, &values);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(says), "{chart} {values:?}: {said}");
+    }
+}
+
+#[test]
+fn a_service_leads_to_the_hub_that_leads_where_that_is_wanted() {
+    let Some(helm) = tool("leader", "helm") else { return };
+    for (more, path, update) in [
+        (&[][..], "/readyz", Value::Null),
+        (&["service.toLeader=true"], "/leaderz", json!({"type": "OnDelete"})),
+    ] {
+        let several = ["engine.kubeconfigSecret=engine".to_owned(), "replicas=2".to_owned()];
+        let rendered = objects(&template(&helm, "karmada-hub", &values(&several, more)), "several hubs");
+        let hub = &named(&rendered, "StatefulSet")["spec"];
+        let container = &hub["template"]["spec"]["containers"][0];
+        assert_eq!(container["readinessProbe"]["httpGet"]["path"], path);
+        assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/livez", "a hub that stands by lives");
+        assert_eq!(hub["updateStrategy"], update);
     }
 }
 
