@@ -24,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 const NAMESPACE: &str = "karmada-system";
 const TOKEN: &str = "abcdef.0123456789abcdef";
+/// What is believed where tunnels are dialled, as `--set` takes it.
+const CA: &str = "tunnel.ca.pem=-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
 /// Kind, path of its group and version, plural, whether it is in a namespace.
 const KINDS: [(&str, &str, &str, bool); 12] = [
     ("Namespace", "/api/v1", "namespaces", false),
@@ -218,6 +220,19 @@ async fn what_the_charts_render_is_taken_by_a_server() {
         ),
         (
             "karmada-agent",
+            values(&joining(), &["tunnel.mode=full", "tunnel.server={https://a:6443,https://b:6443}", CA]),
+            11,
+        ),
+        (
+            "karmada-agent",
+            values(
+                &joining(),
+                &["tunnel.mode=full", "tunnel.server={https://a:6443}", "tunnel.ca.secret=ca"],
+            ),
+            10,
+        ),
+        (
+            "karmada-agent",
             values(&joining(), &["hub.proxyUrl=http://proxy:3128", "state=off", "metrics.annotations=false"]),
             5,
         ),
@@ -284,6 +299,31 @@ fn values_that_cannot_be_meant_are_refused() {
         ("karmada-agent", values(&joining(), &["hub.caCertHash=sha256:0"]), "/hub/caCertHash"),
         ("karmada-agent", values(&joining(), &["hub.address=https://hub"]), "/hub/address"),
         ("karmada-agent", values(&joining(), &["tunnel.mode=on"]), "/tunnel/mode"),
+        (
+            "karmada-agent",
+            values(&joining(), &["tunnel.server={https://a:6443}"]),
+            "tunnel.server wants tunnel.mode",
+        ),
+        (
+            "karmada-agent",
+            values(&joining(), &["tunnel.mode=full", "tunnel.server={http://a:6443}"]),
+            "/tunnel/server/0",
+        ),
+        ("karmada-agent", values(&joining(), &["tunnel.mode=full", CA]), "tunnel.ca is for tunnel.server"),
+        ("karmada-agent", values(&joining(), &["tunnel.ca.pem=a"]), "/tunnel/ca/pem"),
+        (
+            "karmada-agent",
+            values(
+                &joining(),
+                &[
+                    "tunnel.mode=full",
+                    "tunnel.server={https://a}",
+                    "tunnel.ca.configMap=a",
+                    "tunnel.ca.secret=b",
+                ],
+            ),
+            "one of pem, configMap and secret",
+        ),
         ("karmada-agent", values(&joining(), &["upgrade=always"]), "/upgrade"),
         ("karmada-agent", values(&joining(), &["state=disk"]), "/state"),
         (
@@ -314,6 +354,38 @@ fn a_service_leads_to_the_hub_that_leads_where_that_is_wanted() {
         assert_eq!(container["readinessProbe"]["httpGet"]["path"], path);
         assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/livez", "a hub that stands by lives");
         assert_eq!(hub["updateStrategy"], update);
+    }
+}
+
+#[test]
+fn an_agent_is_given_the_ca_of_the_hubs_own_port() {
+    let Some(helm) = tool("the hub's own port", "helm") else { return };
+    let path = json!([{"key": "ca.crt", "path": "ca.crt"}]);
+    for (more, volume) in [
+        (&[][..], Value::Null),
+        (&[CA][..], json!({"name": "karmada-agent-tunnel-ca", "items": path})),
+        (
+            &["tunnel.ca.configMap=there", "tunnel.ca.key=k"],
+            json!({"name": "there", "items": [{"key": "k", "path": "ca.crt"}]}),
+        ),
+        (&["tunnel.ca.secret=there"], json!({"secretName": "there", "defaultMode": 0o440, "items": path})),
+    ] {
+        let first =
+            values(&joining(), &["tunnel.mode=full", "tunnel.server={https://a:6443,https://b:6443}"]);
+        let rendered =
+            objects(&template(&helm, "karmada-agent", &values(&first, more)), "the hub's own port");
+        let pod = &named(&rendered, "Deployment")["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        let command = container["command"].as_array().unwrap();
+        assert!(command.contains(&json!("--tunnel-server=https://a:6443,https://b:6443")), "{command:?}");
+        let has_ca = !volume.is_null();
+        assert_eq!(command.contains(&json!("--tunnel-ca=/etc/karmada-tunnel/ca.crt")), has_ca, "{command:?}");
+        let of = |all: &Value| all.as_array().unwrap().iter().find(|one| one["name"] == "tunnel-ca").cloned();
+        let mount = of(&container["volumeMounts"]).unwrap_or_default();
+        assert_eq!(mount["mountPath"] == "/etc/karmada-tunnel", has_ca, "{mount}");
+        let mounted = of(&pod["volumes"]).unwrap_or_default();
+        let source = if mounted["secret"].is_null() { &mounted["configMap"] } else { &mounted["secret"] };
+        assert_eq!(*source, volume);
     }
 }
 
