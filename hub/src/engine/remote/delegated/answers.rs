@@ -45,6 +45,8 @@ struct Rows<V> {
     asked: HashMap<Key, Shared<oneshot::Receiver<Result<V, Status>>>>,
     /// How many of them for strangers.
     strangers: usize,
+    /// When it is looked next at what is old.
+    look: Instant,
 }
 
 impl<V> Rows<V> {
@@ -58,7 +60,8 @@ impl<V> Rows<V> {
 impl<V: Clone + Send + Sync + 'static> Answers<V> {
     /// Keeps so many of them.
     pub(in crate::engine::remote) fn new(what: &'static str, most: usize) -> Arc<Self> {
-        let rows = Rows { known: HashMap::new(), asked: HashMap::new(), strangers: 0 };
+        let look = Instant::now();
+        let rows = Rows { known: HashMap::new(), asked: HashMap::new(), strangers: 0, look };
         let (asking, strangers) = (Semaphore::new(AT_ONCE), Semaphore::new(STRANGERS_AT_ONCE));
         Arc::new(Self { what, most, asking, strangers, rows: Mutex::new(rows) })
     }
@@ -132,8 +135,10 @@ impl<V: Clone + Send + Sync + 'static> Answers<V> {
         rows.asked.remove(&key);
         rows.strangers -= usize::from(asker == Asker::Stranger);
         let Some(answer) = answer else { return };
-        if rows.known.len() >= self.most {
+        // What is old goes when there is something new, and no oftener than it gets old.
+        if rows.known.len() >= self.most || rows.look <= now {
             rows.known.retain(|_, (_, until)| *until > now);
+            rows.look = now + life;
         }
         // What is not kept is asked again.
         if rows.known.len() < self.most {
@@ -242,6 +247,16 @@ mod tests {
         tokio::time::advance(LIFE).await;
         get(&answers, 1000, &asked).await.unwrap();
         assert_eq!(answers.rows.lock().known.len(), 1, "what is old makes room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_old_is_not_kept_where_there_is_room() {
+        let (answers, asked) = (Answers::new("whether", 1000), Arc::default());
+        join_all((0..100).map(|n| get(&answers, n, &asked))).await;
+        assert_eq!(answers.rows.lock().known.len(), 100);
+        tokio::time::advance(LIFE).await;
+        get(&answers, 1000, &asked).await.unwrap();
+        assert_eq!(answers.rows.lock().known.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
