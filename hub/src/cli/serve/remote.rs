@@ -90,8 +90,7 @@ pub(super) async fn serve(
     let delegate: Arc<dyn Delegate> = Arc::new(Delegated::new(rest.clone()));
     front.delegate_to(delegate.clone());
     let writes = Rest::new(remote.fenced()).with_deadline(ASKED);
-    let (ways, reaching) =
-        reaching::ways((&rest, writes), (&remote.phase(), &delegate), env, end.now.clone());
+    let (ways, reaching) = reaching::ways(&remote, (&rest, writes), &delegate, env, end.now.clone());
     remote.figures().show_each(args.metrics_per_cluster);
     let page = metrics::page(remote.figures())
         .with(OwnCertificates(pki.clone()))

@@ -46,7 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::leading::Leading;
 use self::{definitions::DefinitionsError, probe::Foreign, webhooks::Registration};
-use crate::{Hub, HubConfig, HubError, metrics::HubFigures};
+use crate::{Hub, HubConfig, HubError, known::Followed, metrics::HubFigures};
 
 /// The Lease by which hubs agree on one, in `karmada-system`.
 pub const LEASE: &str = "karmada-hub";
@@ -159,6 +159,8 @@ pub struct Remote {
     phase: latest::Sender<Phase>,
     /// The candidate, until it takes part.
     leader: Option<Leader>,
+    /// What the controllers follow in whichever term.
+    followed: Followed,
     /// The same over all terms.
     figures: HubFigures,
 }
@@ -188,7 +190,8 @@ impl Remote {
         let figures = HubFigures::new(env.clone());
         let leader = config.election.clone();
         let leader = leader.map(|election| Leader::new(client.clone(), election, env.clone()));
-        Ok(Self { client, rest, config, env, phase, leader, figures })
+        let followed = Followed::default();
+        Ok(Self { client, rest, config, env, phase, leader, followed, figures })
     }
 
     /// A client that writes only while this hub leads.
@@ -322,6 +325,7 @@ impl Remote {
         let hub = Hub::new(self.config.hub.clone(), client.clone(), self.env.clone())
             .map_err(hub_error)?
             .with_figures(self.figures.clone())
+            .followed_by(&self.followed)
             .approving_agents()
             .not_pushing();
         let mut ready = hub.ready();

@@ -34,12 +34,12 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Phase,
+    Phase, Remote,
     delegated::{Answers, Asker},
 };
-use crate::engine::members::most;
+use crate::{engine::members::most, known::Followed};
 
-/// How old what is known of a Cluster may be: many requests for one member come at a time.
+/// How old what the server has said of a Cluster may be: many requests for one member come at a time.
 const AGE: Duration = Duration::from_secs(1);
 /// Of so many Clusters.
 const KEPT: usize = 1024;
@@ -50,13 +50,15 @@ const LOOK: Duration = Duration::from_secs(30);
 /// What the listener of a hub carries on, and what is counted of it. It writes by `writes`, which a hub that does not lead is kept
 /// from; `delegate` says what agents may.
 pub fn ways(
+    remote: &Remote,
     (rest, writes): (&Rest, Rest),
-    (phase, delegate): (&latest::Receiver<Phase>, &Arc<dyn Delegate>),
+    delegate: &Arc<dyn Delegate>,
     env: &Env,
     stops: CancellationToken,
 ) -> (Ways, Arc<Figures>) {
     let clusters = Answers::new("what a Cluster is", KEPT);
-    let known = Known { rest: rest.clone(), writes, clusters };
+    let known = Known { rest: rest.clone(), writes, followed: remote.followed.clone(), clusters };
+    let phase = remote.phase();
     let reach = Reach::new(Arc::new(known), most(), env.clone());
     let figures = reach.figures().clone();
     let leading = |by: Arc<dyn Carrier>| Arc::new(WhileLeading { phase: phase.clone(), by });
@@ -138,6 +140,8 @@ async fn refused(delegate: Arc<dyn Delegate>, question: Question, env: Env) {
 struct Known {
     rest: Rest,
     writes: Rest,
+    /// Clusters that controllers follow. The server is asked about others.
+    followed: Followed,
     clusters: Arc<Answers<Option<Arc<Cluster>>>>,
 }
 
@@ -161,6 +165,9 @@ impl Registry for Known {
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
         let name = name.to_owned();
         Box::pin(async move {
+            if let Some(cluster) = self.followed.get(&name) {
+                return Ok(Some(Cluster::clone(&cluster)));
+            }
             let key = Sha256::digest(&name).into();
             let ask = || {
                 let rest = self.rest.clone();

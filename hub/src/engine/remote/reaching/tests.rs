@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    super::{LEASE, Remote, RemoteConfig},
+    super::{LEASE, RemoteConfig},
     *,
 };
 use crate::HubConfig;
@@ -100,6 +100,7 @@ async fn a_hub_that_does_not_lead_asks_no_agent() {
         let known = Known {
             rest: Rest::new(server(&asked)),
             writes: Rest::new(remote.fenced()),
+            followed: Followed::default(),
             clusters: Answers::new("what a Cluster is", KEPT),
         };
         let called = known.call("m", "1").await;
