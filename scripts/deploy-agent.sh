@@ -34,6 +34,9 @@ The second form gives it a credential that was made elsewhere:
                      status of a Work says what could not be applied
   --tunnel HOW       lets users of the hub reach the member by a connection that the agent dials when they ask: read-only, full
                      or off (default). Further flags of the tunnel go after --, such as --tunnel-deny=secrets
+  --tunnel-server U  where the hub's API is a stock kube-apiserver: the hub's own port, https://HOST:PORT, of each hub, with commas
+                     between them
+  --tunnel-ca F      the CA certificates (PEM) to believe there; they go to the member as a ConfigMap (default: those of the image)
   --upgrade WHEN     lets the agent replace itself by a version that the hub offers (karmada-hub upgrade agents): windows, which means
                      in maintenance windows only, on, or off (default)
   --cluster-role F   a ClusterRole named karmada-agent to use instead of manifests/agent/clusterrole.yaml. What it does not allow
@@ -55,6 +58,7 @@ quoted() { printf "'%s'" "${1//\'/\'\'}"; }
 # --- arguments ---------------------------------------------------------------------------------------------------
 
 cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run='' state=secrets namespaces='' role_file='' tunnel=off upgrade=off
+tunnel_server='' tunnel_ca=''
 join_hub='' token='' hash='' proxy='' member_file='' member_context=''
 declare -a positional=() further=()
 value_of() { [ $# -ge 2 ] && [ -n "$2" ] || bad "$1 wants a value"; }
@@ -62,7 +66,8 @@ while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) usage; exit 0 ;;
         --cluster-name | --image | --hub-server | --wait | --hub | --token | --ca-cert-hash | --proxy-url | \
-            --member-kubeconfig | --member-context | --state | --namespaces | --cluster-role | --tunnel | --upgrade)
+            --member-kubeconfig | --member-context | --state | --namespaces | --cluster-role | --tunnel | \
+            --tunnel-server | --tunnel-ca | --upgrade)
             value_of "$@"; set -- "$1=$2" "${@:3}"; continue ;;
         --hub=*) join_hub=${1#*=} ;;
         --token=*) token=${1#*=} ;;
@@ -74,6 +79,8 @@ while [ $# -gt 0 ]; do
         --image=*) image=${1#*=} ;;
         --state=*) state=${1#*=} ;;
         --tunnel=*) tunnel=${1#*=} ;;
+        --tunnel-server=*) tunnel_server=${1#*=} ;;
+        --tunnel-ca=*) tunnel_ca=${1#*=} ;;
         --upgrade=*) upgrade=${1#*=} ;;
         --namespaces=*) namespaces=${1#*=} ;;
         --cluster-role=*) role_file=${1#*=} ;;
@@ -106,6 +113,17 @@ else
 fi
 [[ $state =~ ^(secrets|off)$ ]] || bad "--state is secrets or off, not \"$state\""
 [[ $tunnel =~ ^(off|read-only|full)$ ]] || bad "--tunnel is off, read-only or full, not \"$tunnel\""
+if [ -n "$tunnel_server" ]; then
+    url='https://[^/,[:space:]]+/?'
+    [[ $tunnel_server =~ ^$url(,$url)*$ ]] || bad "--tunnel-server wants https://HOST:PORT, several with commas between them, not \"$tunnel_server\""
+    [ "$tunnel" != off ] || bad "--tunnel-server wants --tunnel=read-only or --tunnel=full"
+fi
+if [ -n "$tunnel_ca" ]; then
+    [ -n "$tunnel_server" ] || bad "--tunnel-ca is for --tunnel-server"
+    [ -r "$tunnel_ca" ] || bad "--tunnel-ca: $tunnel_ca cannot be read"
+    grep -q -- '-----BEGIN CERTIFICATE-----' "$tunnel_ca" || bad "--tunnel-ca: $tunnel_ca holds no certificates (PEM)"
+    ! grep -q -- 'PRIVATE KEY-----' "$tunnel_ca" || bad "--tunnel-ca: $tunnel_ca holds a private key, which the member must not see; give pki/ca.crt of the hub's data directory"
+fi
 [[ $upgrade =~ ^(off|windows|on)$ ]] || bad "--upgrade is off, windows or on, not \"$upgrade\""
 [[ $wait =~ ^[0-9]{1,5}$ ]] || bad "--wait wants a number of seconds, not \"$wait\""
 if [ -n "$cluster" ]; then check_cluster_name "$cluster" --cluster-name; else
@@ -118,7 +136,8 @@ image=${image:-karmada-agent:$(version)}
 for argument in ${further[@]+"${further[@]}"}; do
     case $argument in
         --cluster-name* | --karmada-kubeconfig* | --karmada-context* | --state* | --kubeconfig* | --context* | \
-            --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url* | --namespaces* | --tunnel | --tunnel=* | --upgrade*)
+            --hub | --hub=* | --token* | --ca-cert-hash* | --proxy-url* | --namespaces* | --tunnel | --tunnel=* | \
+            --tunnel-server* | --tunnel-ca* | --upgrade*)
             bad "$argument is this script's to say; the script has options for it" ;;
         *[[:cntrl:]]*) bad "an agent's argument has a line break in it" ;;
         -*) ;;
@@ -133,6 +152,8 @@ if [ -n "$role_file" ]; then
     grep -qx 'kind: ClusterRole' "$role_file" && grep -qx '  name: karmada-agent' "$role_file" && ! grep -qx -- '---' "$role_file" ||
         bad "--cluster-role: $role_file is no manifest of one ClusterRole named karmada-agent"
 fi
+[ -z "$tunnel_ca" ] || further=(--tunnel-ca=/etc/karmada-tunnel/ca.crt ${further[@]+"${further[@]}"})
+[ -z "$tunnel_server" ] || further=("--tunnel-server=$tunnel_server" ${further[@]+"${further[@]}"})
 [ "$tunnel" = off ] || further=("--tunnel=$tunnel" ${further[@]+"${further[@]}"})
 [ "$upgrade" = off ] || further=("--upgrade=$upgrade" ${further[@]+"${further[@]}"})
 [ -z "$namespaces" ] || further=("--namespaces=$namespaces" ${further[@]+"${further[@]}"})
@@ -295,6 +316,21 @@ render_roles() {
 render_tunnel() {
     [ "$tunnel" != off ] || return 0
     cat "$manifests/tunnel.yaml"; echo ---
+    [ -n "$tunnel_ca" ] || return 0
+    cat <<EOF
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: karmada-agent-tunnel-ca
+  namespace: $namespace
+  labels:
+    app: karmada-agent
+    app.kubernetes.io/managed-by: $ours
+data:
+  ca.crt: |
+$(tr -d '\r' <"$tunnel_ca" | sed 's/^/    /')
+---
+EOF
 }
 render_upgrade() {
     [ "$upgrade" != off ] || return 0
@@ -411,6 +447,13 @@ if [ "$upgrade" = off ] && [ -n "$agent_found" ]; then
         [ "$by" != "$ours" ] || member -n "$namespace" delete "$object" --ignore-not-found >/dev/null ||
             fail "$object, which upgrades needed, cannot be deleted: $(error_line)"
     done
+fi
+# Nor does it believe anybody whom nobody names.
+if [ -z "$tunnel_ca" ] && [ -n "$agent_found" ]; then
+    by=$(member -n "$namespace" get configmap/karmada-agent-tunnel-ca --ignore-not-found -o jsonpath='{.metadata.labels.app\.kubernetes\.io/managed-by}') ||
+        fail "$(explain "the member" "$member_server")"
+    [ "$by" != "$ours" ] || member -n "$namespace" delete configmap/karmada-agent-tunnel-ca --ignore-not-found >/dev/null ||
+        fail "configmap/karmada-agent-tunnel-ca, which --tunnel-ca made, cannot be deleted: $(error_line)"
 fi
 before=$(states)
 if [ -n "$trial" ]; then

@@ -193,7 +193,7 @@ clean_member() {
     member delete roles.rbac.authorization.k8s.io,rolebindings.rbac.authorization.k8s.io --all-namespaces \
         -l "app=karmada-agent,app.kubernetes.io/managed-by=$ours" --ignore-not-found >/dev/null ||
         fail "the agent's roles: $(error_line)"
-    for object in serviceaccount/karmada-agent-sa serviceaccount/karmada-agent-tunnel secret/karmada-kubeconfig secret/karmada-agent-token "configmap/karmada-agent-fence-$cluster" \
+    for object in serviceaccount/karmada-agent-sa serviceaccount/karmada-agent-tunnel secret/karmada-kubeconfig secret/karmada-agent-token configmap/karmada-agent-tunnel-ca "configmap/karmada-agent-fence-$cluster" \
         "secret/karmada-agent-state-key-$cluster"; do
         member -n "$namespace" delete "$object" --ignore-not-found >/dev/null || fail "$object: $(error_line)"
     done

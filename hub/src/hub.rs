@@ -41,6 +41,7 @@ use crate::{
         unified_auth::UnifiedAuth,
         upgrade::Upgrades,
     },
+    known::Followed,
     metrics::HubFigures,
     page::eyes::Eyes,
     push::{self, Copies, Pusher, Pushing},
@@ -113,6 +114,7 @@ pub struct Hub {
     copies: Arc<Copies>,
     reported: Arc<Reported>,
     eyes: Eyes,
+    followed: Followed,
 }
 
 impl fmt::Debug for Hub {
@@ -146,6 +148,7 @@ impl Hub {
             copies,
             reported,
             eyes: Eyes::default(),
+            followed: Followed::default(),
         })
     }
 
@@ -205,6 +208,13 @@ impl Hub {
         self
     }
 
+    /// Lets these know of Clusters while it runs.
+    #[must_use]
+    pub(crate) fn followed_by(mut self, followed: &Followed) -> Self {
+        self.followed = followed.clone();
+        self
+    }
+
     /// What the controllers count, for a page.
     pub fn figures(&self) -> &HubFigures {
         &self.figures
@@ -238,6 +248,7 @@ impl Hub {
         context.to_scale = self.config.hpa_scale_targets.then(|| WorkQueue::new(context.env.clone()));
         let context = Arc::new(context);
         self.eyes.open(&context);
+        self.followed.open(&context.known.clusters);
         self.new_templates.ask(&context.known);
 
         // Every listener is in place before the first watch starts.

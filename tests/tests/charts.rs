@@ -24,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 const NAMESPACE: &str = "karmada-system";
 const TOKEN: &str = "abcdef.0123456789abcdef";
+/// What is believed where tunnels are dialled, as `--set` takes it.
+const CA: &str = "tunnel.ca.pem=-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
 /// Kind, path of its group and version, plural, whether it is in a namespace.
 const KINDS: [(&str, &str, &str, bool); 12] = [
     ("Namespace", "/api/v1", "namespaces", false),
@@ -163,6 +165,11 @@ async fn what_the_charts_render_is_taken_by_a_server() {
         ),
         (
             "karmada-hub",
+            values(&[], &["engine.kubeconfigSecret=engine", "replicas=3", "service.toLeader=true"]),
+            2,
+        ),
+        (
+            "karmada-hub",
             values(
                 &advertise,
                 &[
@@ -208,6 +215,19 @@ async fn what_the_charts_render_is_taken_by_a_server() {
                     "tunnel.users={system:a}",
                     "tunnel.groups={system:b}",
                 ],
+            ),
+            10,
+        ),
+        (
+            "karmada-agent",
+            values(&joining(), &["tunnel.mode=full", "tunnel.server={https://a:6443,https://b:6443}", CA]),
+            11,
+        ),
+        (
+            "karmada-agent",
+            values(
+                &joining(),
+                &["tunnel.mode=full", "tunnel.server={https://a:6443}", "tunnel.ca.secret=ca"],
             ),
             10,
         ),
@@ -268,12 +288,42 @@ fn values_that_cannot_be_meant_are_refused() {
             values(&advertise, &["engine.kubeconfigSecret=a", "encryption.configSecret=b"]),
             "encryption.configSecret is for the hub's own API",
         ),
+        (
+            "karmada-hub",
+            values(&advertise, &["service.toLeader=true"]),
+            "service.toLeader is for several hubs",
+        ),
         ("karmada-agent", Vec::new(), "clusterName"),
         ("karmada-agent", values(&joining(), &["clusterName=Shop_17"]), "at most 48 of a-z"),
         ("karmada-agent", values(&joining(), &["hub.token=secret"]), "/hub/token"),
         ("karmada-agent", values(&joining(), &["hub.caCertHash=sha256:0"]), "/hub/caCertHash"),
         ("karmada-agent", values(&joining(), &["hub.address=https://hub"]), "/hub/address"),
         ("karmada-agent", values(&joining(), &["tunnel.mode=on"]), "/tunnel/mode"),
+        (
+            "karmada-agent",
+            values(&joining(), &["tunnel.server={https://a:6443}"]),
+            "tunnel.server wants tunnel.mode",
+        ),
+        (
+            "karmada-agent",
+            values(&joining(), &["tunnel.mode=full", "tunnel.server={http://a:6443}"]),
+            "/tunnel/server/0",
+        ),
+        ("karmada-agent", values(&joining(), &["tunnel.mode=full", CA]), "tunnel.ca is for tunnel.server"),
+        ("karmada-agent", values(&joining(), &["tunnel.ca.pem=a"]), "/tunnel/ca/pem"),
+        (
+            "karmada-agent",
+            values(
+                &joining(),
+                &[
+                    "tunnel.mode=full",
+                    "tunnel.server={https://a}",
+                    "tunnel.ca.configMap=a",
+                    "tunnel.ca.secret=b",
+                ],
+            ),
+            "one of pem, configMap and secret",
+        ),
         ("karmada-agent", values(&joining(), &["upgrade=always"]), "/upgrade"),
         ("karmada-agent", values(&joining(), &["state=disk"]), "/state"),
         (
@@ -287,6 +337,55 @@ fn values_that_cannot_be_meant_are_refused() {
         let output = template(&helm, chart, &values);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(says), "{chart} {values:?}: {said}");
+    }
+}
+
+#[test]
+fn a_service_leads_to_the_hub_that_leads_where_that_is_wanted() {
+    let Some(helm) = tool("leader", "helm") else { return };
+    for (more, path, update) in [
+        (&[][..], "/readyz", Value::Null),
+        (&["service.toLeader=true"], "/leaderz", json!({"type": "OnDelete"})),
+    ] {
+        let several = ["engine.kubeconfigSecret=engine".to_owned(), "replicas=2".to_owned()];
+        let rendered = objects(&template(&helm, "karmada-hub", &values(&several, more)), "several hubs");
+        let hub = &named(&rendered, "StatefulSet")["spec"];
+        let container = &hub["template"]["spec"]["containers"][0];
+        assert_eq!(container["readinessProbe"]["httpGet"]["path"], path);
+        assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/livez", "a hub that stands by lives");
+        assert_eq!(hub["updateStrategy"], update);
+    }
+}
+
+#[test]
+fn an_agent_is_given_the_ca_of_the_hubs_own_port() {
+    let Some(helm) = tool("the hub's own port", "helm") else { return };
+    let path = json!([{"key": "ca.crt", "path": "ca.crt"}]);
+    for (more, volume) in [
+        (&[][..], Value::Null),
+        (&[CA][..], json!({"name": "karmada-agent-tunnel-ca", "items": path})),
+        (
+            &["tunnel.ca.configMap=there", "tunnel.ca.key=k"],
+            json!({"name": "there", "items": [{"key": "k", "path": "ca.crt"}]}),
+        ),
+        (&["tunnel.ca.secret=there"], json!({"secretName": "there", "defaultMode": 0o440, "items": path})),
+    ] {
+        let first =
+            values(&joining(), &["tunnel.mode=full", "tunnel.server={https://a:6443,https://b:6443}"]);
+        let rendered =
+            objects(&template(&helm, "karmada-agent", &values(&first, more)), "the hub's own port");
+        let pod = &named(&rendered, "Deployment")["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        let command = container["command"].as_array().unwrap();
+        assert!(command.contains(&json!("--tunnel-server=https://a:6443,https://b:6443")), "{command:?}");
+        let has_ca = !volume.is_null();
+        assert_eq!(command.contains(&json!("--tunnel-ca=/etc/karmada-tunnel/ca.crt")), has_ca, "{command:?}");
+        let of = |all: &Value| all.as_array().unwrap().iter().find(|one| one["name"] == "tunnel-ca").cloned();
+        let mount = of(&container["volumeMounts"]).unwrap_or_default();
+        assert_eq!(mount["mountPath"] == "/etc/karmada-tunnel", has_ca, "{mount}");
+        let mounted = of(&pod["volumes"]).unwrap_or_default();
+        let source = if mounted["secret"].is_null() { &mounted["configMap"] } else { &mounted["secret"] };
+        assert_eq!(*source, volume);
     }
 }
 

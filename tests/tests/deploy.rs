@@ -47,11 +47,13 @@ const CLUSTER: &str = "member1";
 const AGENT: &str = "/apis/apps/v1/namespaces/karmada-system/deployments/karmada-agent";
 const SECRET: &str = "/api/v1/namespaces/karmada-system/secrets/karmada-kubeconfig";
 const NAMESPACE: &str = "/api/v1/namespaces/karmada-system";
+const TUNNEL_CA: &str = "/api/v1/namespaces/karmada-system/configmaps/karmada-agent-tunnel-ca";
 /// Everything that the script makes.
-const MADE: [&str; 7] = [
+const MADE: [&str; 8] = [
     AGENT,
     SECRET,
     "/api/v1/namespaces/karmada-system/secrets/karmada-agent-token",
+    TUNNEL_CA,
     "/api/v1/namespaces/karmada-system/serviceaccounts/karmada-agent-sa",
     "/apis/rbac.authorization.k8s.io/v1/clusterroles/karmada-agent",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/karmada-agent",
@@ -341,6 +343,34 @@ impl World {
         assert_eq!(log.matches("do not go together").count(), 1, "once, and not with every look: {log}");
     }
 
+    /// Where tunnels are dialled, and whom to believe there, come to the agent's Pod and go from it again.
+    async fn tunnels_lead_to_the_hubs_own_port(&self) {
+        let ca = Pki::open_or_create(&self.at("other-hub"), &[], &Env::system()).expect("a CA").ca_pem();
+        fs::write(self.at("hub-ca.crt"), &ca).expect("a file is written");
+        let file = format!("--tunnel-ca={}", self.at("hub-ca.crt").display());
+        self.deploy(&["--tunnel=full", "--tunnel-server=https://hub-1:6443,https://hub-2:6443", &file]);
+        let map = self.member.get(TUNNEL_CA).await.expect("a ConfigMap");
+        assert_eq!(map["data"]["ca.crt"], ca);
+        let deployment = self.member.get(AGENT).await.expect("it is there");
+        let pod = &deployment["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        for flag in [
+            "--tunnel=full",
+            "--tunnel-server=https://hub-1:6443,https://hub-2:6443",
+            "--tunnel-ca=/etc/karmada-tunnel/ca.crt",
+        ] {
+            assert!(container["command"].as_array().expect("a command").contains(&json!(flag)), "{flag}");
+        }
+        let of = |all: &Value| {
+            let mut all = all.as_array().expect("a list").iter();
+            all.find(|one| one["name"] == "tunnel-ca").cloned().expect("it is there")
+        };
+        assert_eq!(of(&container["volumeMounts"])["mountPath"], "/etc/karmada-tunnel");
+        assert_eq!(of(&pod["volumes"])["configMap"]["name"], "karmada-agent-tunnel-ca");
+        self.deploy(&[]);
+        gone(&self.member, TUNNEL_CA, PATIENCE).await;
+    }
+
     /// What is deployed while a new version of the agent is on trial is taken, and nothing of the trial is left.
     async fn a_trial_is_ended(&self) {
         let beside = json!({"spec": {
@@ -443,6 +473,7 @@ async fn what_is_deployed_runs_and_goes_again() {
     let state = world.state().await;
     assert_eq!(verbs(&world.deploy(&[])), all("unchanged"));
     assert_eq!(world.state().await, state, "running it again changes nothing at all");
+    world.tunnels_lead_to_the_hubs_own_port().await;
     world.a_trial_is_ended().await;
     assert_eq!(verbs(&world.deploy(&["--image=karmada-agent:next"])), all_but("unchanged", &["Deployment"]));
     let deployment = world.member.get(AGENT).await.expect("it is there");
@@ -568,6 +599,35 @@ async fn what_is_wrong_is_said_in_one_line() {
         (&[&credentials, CONTEXT, &member, CONTEXT, "--image=a b"], 2, "\"a b\" is no image name"),
         (&[&credentials, CONTEXT, &member, CONTEXT, "--wait=soon"], 2, "not \"soon\""),
         (&[&credentials, CONTEXT, &member, CONTEXT, "--", "--cluster-name=x"], 2, "is this script's to say"),
+        (
+            &[&credentials, CONTEXT, &member, CONTEXT, "--tunnel-server=https://h:1"],
+            2,
+            "--tunnel-server wants --tunnel=",
+        ),
+        (
+            &[&credentials, CONTEXT, &member, CONTEXT, "--tunnel=full", "--tunnel-server=h:1"],
+            2,
+            "--tunnel-server wants https://",
+        ),
+        (
+            &[&credentials, CONTEXT, &member, CONTEXT, "--tunnel=full", "--tunnel-ca", &not_yaml],
+            2,
+            "--tunnel-ca is for --tunnel-server",
+        ),
+        (
+            &[
+                &credentials,
+                CONTEXT,
+                &member,
+                CONTEXT,
+                "--tunnel=full",
+                "--tunnel-server=https://h:1",
+                "--tunnel-ca",
+                &not_yaml,
+            ],
+            2,
+            "holds no certificates",
+        ),
         (&["/nowhere", CONTEXT, &member, CONTEXT], 2, "/nowhere does not exist"),
         (&[&not_yaml, CONTEXT, &member, CONTEXT], 2, "kubeconfig"),
         (&[&credentials, "mars", &member, CONTEXT], 2, "no context \"mars\"; it has: karmada-apiserver"),
@@ -991,6 +1051,9 @@ fn chart_and_manifests_agree() {
         "--state=",
         "--namespaces=",
         "--tunnel=",
+        "--tunnel-server=",
+        "--tunnel-ca=/etc/karmada-tunnel/ca.crt",
+        "karmada-agent-tunnel-ca",
         "--upgrade=",
         "karmada-agent-token",
         "karmada-kubeconfig",

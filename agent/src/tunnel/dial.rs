@@ -8,6 +8,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::upgrade::Upgraded;
@@ -43,7 +44,7 @@ const PROTOCOL: &str = "karmada-tunnel";
 const NUMBER: &str = "karmada-tunnel";
 /// The account that acts in others' names, beside the agent's own.
 const ACCOUNT: &str = "karmada-agent-tunnel";
-/// How long the hub may take to let it in.
+/// How long the hub may take to let it in, from the first packet on: the number is good for no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts, whatever numbers come.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -51,6 +52,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const REFUSAL: usize = 16 << 10;
 /// The longest number that is looked at.
 const LONGEST: usize = 64;
+/// So many addresses are dialled at a time.
+const ADDRESSES: usize = 16;
 
 /// What the member's owner has said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +83,10 @@ impl Server {
     /// # Errors
     /// What cannot be used of an address or of the authorities.
     pub fn ways(&self, hub: &Endpoint) -> Result<Vec<Endpoint>, String> {
+        let count = self.addresses.len();
+        if count > ADDRESSES {
+            return Err(format!("{count} addresses are too many: name at most {ADDRESSES}"));
+        }
         let read =
             |file: &PathBuf| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
         let ca = self.ca.as_ref().map(read).transpose()?;
@@ -271,18 +278,20 @@ impl Dialer {
             None => vec![hub],
             Some(server) => server.ways(&hub).map_err(|why| format!("--tunnel-server: {why}"))?,
         };
-        let mut why = Vec::new();
-        for way in ways {
-            match self.dial_at(&way, number).await {
-                Ok(upgraded) => return Ok(upgraded),
-                Err(one) => why.push(one),
-            }
-        }
-        Err(why.join("; "))
+        let is_one = ways.len() == 1;
+        first(ways.iter().map(|way| async move {
+            let late = |_| Err(format!("the hub has not let it in within {} s", PATIENCE.as_secs()));
+            let dialled = timeout(PATIENCE, self.dial_at(way, number)).await.unwrap_or_else(late);
+            dialled.map_err(|why| if is_one { why } else { format!("{}: {why}", way.server) })
+        }))
+        .await
     }
 
     async fn dial_at(&self, endpoint: &Endpoint, number: &str) -> Result<Upgraded, String> {
-        let io = direct::connect(endpoint, |_| None).await?;
+        let is_named = self.dials.settings.server.is_some();
+        let io = direct::connect(endpoint, |_| None)
+            .await
+            .map_err(|why| format!("{why}{}", advice(&why, None, is_named)))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
             .await
             .map_err(|error| error.to_string())?;
@@ -305,24 +314,58 @@ impl Dialer {
         if let Some(authorization) = direct::authorization(&endpoint.credentials)? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
-        let asking = async {
-            let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-            let code = answer.status();
-            if code != StatusCode::SWITCHING_PROTOCOLS {
-                let body = Limited::new(answer.into_body(), REFUSAL).collect().await;
-                let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-                let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-                let said = said["message"].as_str().unwrap_or_default();
-                return Err(format!("the hub answers {}: {said}", code.as_u16()));
-            }
-            if answer.headers().get(header::UPGRADE) != Some(&HeaderValue::from_static(PROTOCOL)) {
-                return Err("the hub has agreed to another protocol".to_owned());
-            }
-            hyper::upgrade::on(answer).await.map_err(|error| error.to_string())
-        };
-        let late = |_| Err(format!("the hub has not answered within {} s", PATIENCE.as_secs()));
-        timeout(PATIENCE, asking).await.unwrap_or_else(late)
+        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let code = answer.status();
+        if code != StatusCode::SWITCHING_PROTOCOLS {
+            let body = Limited::new(answer.into_body(), REFUSAL).collect().await;
+            let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+            let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let said = said["message"].as_str().unwrap_or_default();
+            let code = code.as_u16();
+            return Err(format!("the hub answers {code}: {said}{}", advice(said, Some(code), is_named)));
+        }
+        if answer.headers().get(header::UPGRADE) != Some(&HeaderValue::from_static(PROTOCOL)) {
+            return Err("the hub has agreed to another protocol".to_owned());
+        }
+        hyper::upgrade::on(answer).await.map_err(|error| error.to_string())
     }
+}
+
+/// What its owner may do about an answer of this code, or a connection that there is not. `is_named`: whether the address is that
+/// of --tunnel-server.
+fn advice(why: &str, code: Option<u16>, is_named: bool) -> &'static str {
+    match (is_named, code) {
+        (false, Some(403 | 404)) => {
+            ". If the hub's API is a stock kube-apiserver, name the hub's own port by --tunnel-server"
+        }
+        (true, Some(401 | 403 | 404)) => {
+            ". --tunnel-server has to name the hub's own port, not the API server's; it lets in agents by the certificate \
+             with which they have joined, and by no ServiceAccount's token"
+        }
+        (true, None) if why.contains("UnknownIssuer") => {
+            ". --tunnel-ca has to hold the CA of that hub (pki/ca.crt in its data directory)"
+        }
+        (true, None) if why.contains("not valid for name") => {
+            ". Start that hub with this name as --advertise, or name it otherwise in --tunnel-server"
+        }
+        _ => "",
+    }
+}
+
+/// What the first attempt has brought that has brought anything, and otherwise why none has. All are made at once: a machine
+/// that is gone says nothing, and the hub that has asked waits for no longer than one attempt takes.
+async fn first<T>(
+    attempts: impl Iterator<Item = impl Future<Output = Result<T, String>>>,
+) -> Result<T, String> {
+    let mut under_way: FuturesUnordered<_> = attempts.collect();
+    let mut why = Vec::new();
+    while let Some(attempt) = under_way.next().await {
+        match attempt {
+            Ok(brought) => return Ok(brought),
+            Err(one) => why.push(one),
+        }
+    }
+    Err(why.join("; "))
 }
 
 /// The ServiceAccount of which a token is, by its own word: the agent has it of its member.
@@ -383,6 +426,58 @@ mod tests {
             let why = server(address, ca).ways(&hub).unwrap_err();
             assert!(why.contains(wrong), "{address}: {why}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hub_that_never_answers_holds_up_no_other() {
+        let after = |(seconds, what): (u64, Result<u8, &'static str>)| async move {
+            sleep_until(Instant::now() + Duration::from_secs(seconds)).await;
+            what.map_err(str::to_owned)
+        };
+        let begun = Instant::now();
+        let never = [(10, Err("silence")), (0, Err("it stands by")), (1, Ok(7)), (5, Ok(8))];
+        let brought = first(never.into_iter().map(after)).await;
+        assert_eq!((brought, begun.elapsed().as_secs()), (Ok(7), 1));
+        let none = [(10, Err("silence")), (0, Err("it stands by"))];
+        let why = first(none.into_iter().map(after)).await;
+        assert_eq!(why, Err("it stands by; silence".to_owned()));
+    }
+
+    #[test]
+    fn whoever_reads_of_a_refusal_reads_what_to_do() {
+        let issuer = "TLS with 10.0.0.1:6443: invalid peer certificate: UnknownIssuer";
+        let name = "TLS with 10.0.0.1:6443: invalid peer certificate: certificate not valid for name \"hub\"; \
+                    certificate is only valid for DnsName(\"localhost\")";
+        for (why, code, is_named, says) in [
+            ("cannot get path", Some(403), false, "by --tunnel-server"),
+            ("", Some(404), false, "by --tunnel-server"),
+            ("by this number", Some(409), false, ""),
+            ("cannot get path", Some(403), true, "ServiceAccount"),
+            ("", Some(404), true, "not the API server's"),
+            ("Unauthorized", Some(401), true, "certificate"),
+            ("standing by", Some(503), true, ""),
+            (issuer, None, true, "--tunnel-ca"),
+            (name, None, true, "--advertise"),
+            (issuer, None, false, ""),
+            ("cannot connect", None, true, ""),
+        ] {
+            let advised = advice(why, code, is_named);
+            assert!(
+                advised.contains(says) && advised.is_empty() == says.is_empty(),
+                "{why} {code:?}: {advised}"
+            );
+        }
+    }
+
+    #[test]
+    fn so_many_hubs_are_dialled_and_no_more() {
+        let hub = Endpoint::of_server("http://localhost:6443", None, false, None).unwrap();
+        let server = |count: usize| Server {
+            addresses: (0..count).map(|n| format!("https://hub-{n}.example.com")).collect(),
+            ca: None,
+        };
+        assert_eq!(server(ADDRESSES).ways(&hub).unwrap().len(), ADDRESSES);
+        assert!(server(ADDRESSES + 1).ways(&hub).unwrap_err().contains("at most 16"));
     }
 
     #[test]

@@ -115,8 +115,23 @@ pub(crate) struct Exchange<'a> {
     turn: OnceLock<Turn>,
 }
 
+/// Whose users may make a request, where there are those of another API server ([`crate::delegate`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Users {
+    /// That one's alone: it is carried on.
+    Theirs,
+    /// This listener's alone.
+    Ours,
+    Both,
+}
+
 /// Who answers requests that may be made.
 pub(crate) trait Answers: Sync {
+    /// Whether users of another API server are nobody to what is asked.
+    fn is_own(&self, _: &RequestInfo) -> bool {
+        false
+    }
+
     /// Who carries a request on, if somebody else is to answer it.
     fn way(&self, _: &RequestInfo) -> Option<Way> {
         None
@@ -227,8 +242,8 @@ impl Front {
         FrontFigures { metrics: self.metrics.clone(), gate: self.gate.clone(), audit: self.audit.clone() }
     }
 
-    /// Who asks. `carried`: for something to be carried on.
-    async fn identify(&self, parts: &Parts, carried: bool) -> Result<Known, Status> {
+    /// Who asks, among these users.
+    async fn identify(&self, parts: &Parts, users: Users) -> Result<Known, Status> {
         if let Some(user) = parts.extensions.get::<UserInfo>() {
             return Ok(Known { user: user.clone(), by: By::Nothing, hold: None });
         }
@@ -236,7 +251,7 @@ impl Front {
         let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
         let known = match self.delegate.get() {
             None => self.authenticate(parts, peer),
-            Some(delegate) => self.vouched(&**delegate, parts, peer, carried).await?,
+            Some(delegate) => self.vouched(&**delegate, parts, peer, users).await?,
         };
         let known = known.and_then(|known| known.good_for(parts.uri.path()));
         if let Some(standing) = parts.extensions.get::<Standing>() {
@@ -299,33 +314,40 @@ impl Front {
     }
 
     /// The same where users are another server's. Where something is carried on, what this listener alone knows counts for
-    /// nothing: neither its own tokens nor certificates of its own authority.
+    /// nothing: neither its own tokens nor certificates of its own authority. Where something is this listener's own, what the
+    /// other server knows counts for nothing, and it is not asked.
     ///
     /// # Errors
-    /// That the other server does not say whose a token is.
+    /// That the other server does not say whose a token is; 401 for whoever shows nothing where something is carried on.
     async fn vouched(
         &self,
         delegate: &dyn Delegate,
         parts: &Parts,
         peer: &Peer,
-        carried: bool,
+        users: Users,
     ) -> Result<Result<Known, Unauthenticated>, Status> {
         let strange;
         let peer = match peer {
             _ if !browser::certificate_counts(parts) => &Peer::None,
-            Peer::Certificate(one) if carried && !one.is_of_elsewhere() => {
+            Peer::Certificate(one) if users == Users::Theirs && !one.is_of_elsewhere() => {
                 strange = Peer::Refused("the API server does not know its authority".into());
                 &strange
             }
+            Peer::Certificate(one) if users == Users::Ours && one.is_of_elsewhere() => &Peer::None,
             peer => peer,
         };
+        if users == Users::Ours {
+            return Ok(self.authenticate(parts, peer));
+        }
         let authenticator = self.authenticator.load_full();
         let certificate = match authenticator.by_certificate(peer) {
             Ok(Some(known)) => return Ok(Ok(known)),
             Ok(None) => None,
             Err(why) => Some(why),
         };
-        if !carried && let Ok(Some(known)) = authenticator.by_token(&parts.headers) {
+        if users == Users::Both
+            && let Ok(Some(known)) = authenticator.by_token(&parts.headers)
+        {
             return Ok(Ok(known));
         }
         let refused = match authn::bearer(&parts.headers) {
@@ -343,6 +365,8 @@ impl Front {
         Ok(match (certificate, refused) {
             (Some(why), _) => Err(why),
             (None, Some(why)) => Err(Unauthenticated::Token(why)),
+            // Nobody has a right there by showing nothing, and the other server is not asked whether they have.
+            (None, None) if users == Users::Theirs => return Err(Status::unauthorized()),
             (None, None) => Ok(Known { user: UserInfo::anonymous(), by: By::Nothing, hold: None }),
         })
     }
@@ -400,7 +424,12 @@ impl Front {
             way.judge(&mut info, &parts.method);
         }
         let info = &info;
-        let (Known { user, by, hold }, known) = match self.identify(parts, way.is_some()).await {
+        let users = match way {
+            Some(_) => Users::Theirs,
+            None if answers.is_own(info) => Users::Ours,
+            None => Users::Both,
+        };
+        let (Known { user, by, hold }, known) = match self.identify(parts, users).await {
             Ok(known) => (known, Ok(())),
             Err(status) => (Known { user: UserInfo::anonymous(), by: By::Nothing, hold: None }, Err(status)),
         };
@@ -756,6 +785,10 @@ impl Answers for There {
 
     fn class(&self, info: &RequestInfo) -> Option<Class> {
         (!info.is_resource).then(|| self.paths.class(&info.path))?
+    }
+
+    fn is_own(&self, info: &RequestInfo) -> bool {
+        !info.is_resource && self.paths.is_own(&info.path)
     }
 
     fn knows(&self, _: &RequestInfo) -> bool {

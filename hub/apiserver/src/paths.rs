@@ -95,6 +95,8 @@ struct Endpoint {
     class: Class,
     body: usize,
     turns: Option<InTurn>,
+    /// Whether users of another server are nobody here.
+    own: bool,
     answer: Answering,
 }
 
@@ -170,8 +172,18 @@ impl Paths {
         F: Future<Output = Result<Response<Body>, Status>> + Send + 'static,
     {
         let answer: Answering = Arc::new(move |request| Box::pin(answer(request)));
-        let (class, body, turns) = (Class::Short, LIMIT, None);
-        self.endpoints.push(Endpoint { path, prefix, methods, class, body, turns, answer });
+        let (class, body, turns, own) = (Class::Short, LIMIT, None, false);
+        self.endpoints.push(Endpoint { path, prefix, methods, class, body, turns, own, answer });
+        self
+    }
+
+    /// Whoever asks at the path that was added last is known by what this listener knows alone, also where users of another server
+    /// are let in ([`crate::delegate`]): that one is not asked, and its certificates are not looked at.
+    #[must_use]
+    pub fn for_own_users(mut self) -> Self {
+        if let Some(last) = self.endpoints.last_mut() {
+            last.own = true;
+        }
         self
     }
 
@@ -180,6 +192,15 @@ impl Paths {
     pub fn long_running(mut self) -> Self {
         if let Some(last) = self.endpoints.last_mut() {
             last.class = Class::LongRunning;
+        }
+        self
+    }
+
+    /// The path that was added last asks about health: it takes no seat, as it is asked most when nothing else is answered.
+    #[must_use]
+    pub fn of_health(mut self) -> Self {
+        if let Some(last) = self.endpoints.last_mut() {
+            last.class = Class::Health;
         }
         self
     }
@@ -261,6 +282,11 @@ impl Paths {
     /// How a request for one of these paths is treated.
     pub(crate) fn class(&self, path: &str) -> Option<Class> {
         self.endpoint_at(path).map(|endpoint| endpoint.class)
+    }
+
+    /// Whether users of another server are nobody at a path.
+    pub(crate) fn is_own(&self, path: &str) -> bool {
+        self.endpoint_at(path).is_some_and(|endpoint| endpoint.own)
     }
 
     /// The answer at a path that is none of these.

@@ -89,6 +89,8 @@ const WHOLE: Duration = Duration::from_secs(60);
 const SILENT: Duration = Duration::from_secs(4 * 3600);
 /// How long a connection that nobody needs is kept.
 const IDLE: Duration = Duration::from_secs(30);
+/// What is said where a request is to end.
+const ENDING: &str = "the connection is ending";
 /// What is read of an answer before somebody takes it.
 const AHEAD: usize = 64 << 10;
 
@@ -243,27 +245,35 @@ impl Shared {
         self.carry(call, None).await
     }
 
+    /// By what a member is reached; with the user of a request to many, if it is one.
+    async fn way(&self, name: &str, many: Option<&str>) -> Result<Way, Status> {
+        match member::find(&*self.registry, name).await? {
+            By::Address(member) => {
+                let direct = direct(&self.clients, self.most, name, &member)?;
+                Ok(Way::Direct(Box::new(direct), member.token))
+            }
+            By::Tunnel => self.tunnels.to(name, many).await.map(Way::Tunnel),
+        }
+    }
+
     /// The same of a request to many, for which not every tunnel is opened.
     async fn one_of_many(&self, call: Call) -> Result<Response<Body>, Status> {
         let asked_by = call.asked_by.clone();
         self.carry(call, Some(&asked_by)).await
     }
 
-    async fn carry(&self, call: Call, many: Option<&str>) -> Result<Response<Body>, Status> {
+    async fn carry(&self, mut call: Call, many: Option<&str>) -> Result<Response<Body>, Status> {
         let session = self.sessions.begin(&call.asked_by, &call.name)?;
-        let way = match member::find(&*self.registry, &call.name).await? {
-            By::Address(member) => {
-                let direct = direct(&self.clients, self.most, &call.name, &member)?;
-                Way::Direct(Box::new(direct), member.token)
-            }
-            By::Tunnel => Way::Tunnel(self.tunnels.to(&call.name, many).await?),
+        let way = tokio::select! {
+            way = self.way(&call.name, many) => way?,
+            () = &mut call.ends => return Err(Status::service_unavailable(ENDING)),
         };
         let bytes = self.figures.user(&call.asked_by);
         Carriage { name: call.name.clone(), way, bytes }.carry(call, Arc::new(session)).await
     }
 }
 
-/// The way to a member: that of before where nothing has changed.
+/// The way to a member that is dialled: that of before where nothing has changed.
 fn direct(
     clients: &Mutex<HashMap<String, Kept>>,
     most: usize,
@@ -362,7 +372,7 @@ impl Carriage {
                 let why = format!("its API has not answered within {} s", patience.as_secs());
                 return Err(self.on_the_way(504, "Timeout", &why));
             }
-            () = &mut ends => return Err(Status::service_unavailable("the connection is ending")),
+            () = &mut ends => return Err(Status::service_unavailable(ENDING)),
         };
         let (mut answer, place) = answer;
         let code = answer.status();
@@ -448,7 +458,7 @@ fn watched(
         // One that always has something ends in its time, too.
         let cut = tokio::select! {
             biased;
-            () = &mut ends => "the connection is ending",
+            () = &mut ends => ENDING,
             () = sleep_until(due) => "the member has taken too long",
             part = parts.next() => return match part? {
                 Ok(bytes) => Some((Ok(bytes), Some((parts, ends)))),

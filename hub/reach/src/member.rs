@@ -21,7 +21,7 @@ use karmada_client::{
     kubeconfig::{Credentials, Endpoint},
     link::{Refuses, proxy::Proxy},
 };
-use karmada_meta::{gvk::GroupResource, status::Status};
+use karmada_meta::{gvk::GroupResource, names::joining_name_errors, status::Status};
 use serde_json::Value;
 
 use crate::{everywhere::Place, search::Turn};
@@ -53,6 +53,11 @@ pub trait Registry: Send + Sync + 'static {
         user: &'a UserInfo,
         request: Request<Body>,
     ) -> BoxFuture<'a, Result<Response<Body>, Status>>;
+    /// Whether agents have been kept from `spec.syncMode` of their Clusters and from what it allows. Where they have not, the hub does
+    /// not dial itself for any Cluster.
+    fn is_guarded(&self) -> bool {
+        true
+    }
     /// A Secret, if there is one.
     fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>>;
     /// Asks a cluster's agent to dial by this number, in the annotation [`extension::TUNNEL_CALL`] of its Cluster.
@@ -113,6 +118,8 @@ pub(crate) struct Member {
     name: String,
     spec: ClusterSpec,
     ca: Option<Vec<u8>>,
+    /// Whether it may be on the hub's own machine: where the platform has said so, and nobody else can have.
+    may_be_here: bool,
     /// By which the member lets the hub act in others' names.
     pub(crate) token: String,
     /// Tells whether connections of before may be used.
@@ -174,15 +181,17 @@ impl Member {
 
     /// Which addresses are not dialled for it.
     pub(crate) fn refuses(&self) -> Refuses {
-        match self.spec.sync_mode {
-            // The platform says where these are.
-            ClusterSyncMode::Push => nowhere,
-            // Their agents do, who might mean the hub itself.
-            ClusterSyncMode::Pull => {
-                |address| nowhere(address).or_else(|| address.is_loopback().then_some("the hub's own"))
-            }
+        match self.may_be_here {
+            true => nowhere,
+            false => |address| nowhere(address).or_else(|| address.is_loopback().then_some("the hub's own")),
         }
     }
+}
+
+/// Whether a member may be on the hub's own machine. In push mode the platform says where it is; in pull mode its agent does, who
+/// might mean the hub itself.
+fn may_be_here(spec: &ClusterSpec, is_guarded: bool) -> bool {
+    is_guarded && spec.sync_mode == ClusterSyncMode::Push
 }
 
 /// How the hub works on a member in push mode: by the token of this Secret, which its Cluster names as `secretRef`. With what
@@ -206,7 +215,8 @@ pub fn worked_on(cluster: &Cluster, secret: &Value) -> Result<(Endpoint, u64), S
     let ca = entry(secret, "caBundle").map_err(within)?;
     let print = print(&spec, ca.as_deref(), &token);
     let token = token.trim().to_owned();
-    let member = Member { name, spec, ca, token: token.clone(), print };
+    let may_be_here = may_be_here(&spec, true);
+    let member = Member { name, spec, ca, may_be_here, token: token.clone(), print };
     let endpoint = member.endpoint().map_err(|status| status.message)?;
     Ok((Endpoint { credentials: Credentials::Token(token), ..endpoint }, print))
 }
@@ -325,12 +335,17 @@ pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<By, Stat
     };
     // A new token is shown on connections of before, too.
     let (token, print) = (token.trim().to_owned(), print(&spec, ca.as_deref(), ""));
-    Ok(By::Address(Box::new(Member { name: name.to_owned(), spec, ca, token, print })))
+    let may_be_here = may_be_here(&spec, registry.is_guarded());
+    Ok(By::Address(Box::new(Member { name: name.to_owned(), spec, ca, may_be_here, token, print })))
 }
 
 /// Whether a Secret is the cluster's: by the names that Karmada gives it, or because it belongs to the Cluster, as with
-/// `karmadactl join`. Whoever may write Clusters is not to have the hub send other Secrets to a server of theirs.
+/// `karmadactl join`. Whoever may write Clusters is not to have the hub send other Secrets to a server of theirs, and so none are
+/// sent for a Cluster that is named like another one's.
 fn its_own(cluster: &str, place: &LocalSecretReference, secret: &Value) -> Result<(), String> {
+    if let Some(why) = joining_name_errors(cluster).first() {
+        return Err(format!("the name of the Cluster {cluster} {why}"));
+    }
     let usual = place.namespace == namespace::CLUSTER
         && [cluster, &format!("{cluster}-impersonator")].contains(&place.name.as_str());
     let owners = secret["metadata"]["ownerReferences"].as_array().into_iter().flatten();
@@ -401,9 +416,11 @@ mod tests {
             let spec = json!({
                 "syncMode": mode, "apiEndpoint": server, "proxyURL": proxy, "insecureSkipTLSVerification": true,
             });
+            let spec: ClusterSpec = serde_json::from_value(spec).unwrap();
             let member = Member {
                 name: "m".to_owned(),
-                spec: serde_json::from_value(spec).unwrap(),
+                may_be_here: may_be_here(&spec, true),
+                spec,
                 ca: None,
                 token: "t".to_owned(),
                 print: 0,
@@ -416,6 +433,75 @@ mod tests {
                     status.message
                 ),
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_hub_dials_itself_where_nobody_but_the_platform_can_have_said_so() {
+        /// A Cluster, and its Secret.
+        struct One(ClusterSyncMode, bool);
+
+        impl Registry for One {
+            fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
+                let name = name.to_owned();
+                Box::pin(async move {
+                    let spec = ClusterSpec {
+                        sync_mode: self.0,
+                        api_endpoint: "https://127.0.0.1:6443".to_owned(),
+                        impersonator_secret_ref: Some(LocalSecretReference {
+                            namespace: namespace::CLUSTER.to_owned(),
+                            name: format!("{name}-impersonator"),
+                        }),
+                        ..ClusterSpec::default()
+                    };
+                    Ok(Some(Cluster::new(&name, spec)))
+                })
+            }
+
+            fn is_guarded(&self) -> bool {
+                self.1
+            }
+
+            fn secret(&self, _: &str, _: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {
+                Box::pin(async { Ok(Some(json!({"data": {"token": "dA=="}}))) })
+            }
+
+            fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>> {
+                Box::pin(async { Ok(Vec::new()) })
+            }
+
+            fn searched<'a>(
+                &'a self,
+                _: &'a Place,
+                _: Turn,
+            ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+                Box::pin(async { Ok(None) })
+            }
+
+            fn own<'a>(
+                &'a self,
+                _: &'a UserInfo,
+                _: Request<Body>,
+            ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+                Box::pin(async { Err(Status::internal("nobody is asked")) })
+            }
+
+            fn call<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), Status>> {
+                Box::pin(async { Err(Status::internal("nobody can be called")) })
+            }
+        }
+
+        let here: IpAddr = Ipv4Addr::LOCALHOST.into();
+        for (mode, is_guarded, refused) in [
+            (ClusterSyncMode::Push, true, None),
+            (ClusterSyncMode::Push, false, Some("the hub's own")),
+            (ClusterSyncMode::Pull, true, Some("the hub's own")),
+            (ClusterSyncMode::Pull, false, Some("the hub's own")),
+        ] {
+            let Ok(By::Address(member)) = find(&One(mode, is_guarded), "m").await else {
+                panic!("it has one")
+            };
+            assert_eq!(member.refuses()(here), refused, "{mode:?} {is_guarded}");
         }
     }
 
@@ -474,5 +560,9 @@ mod tests {
         ] {
             assert_eq!(its_own("m", &place, &secret).is_ok(), own, "{place:?}");
         }
+        // What is m's is another's by name.
+        let why = its_own("m-impersonator", &place("karmada-cluster", "m-impersonator"), &json!({}));
+        assert!(why.unwrap_err().contains("belongs to the Cluster m"));
+        assert!(its_own("m-impersonator", &place("join", "any"), &owned("m-impersonator")).is_err());
     }
 }

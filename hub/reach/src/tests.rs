@@ -455,3 +455,65 @@ async fn an_answer_has_its_time() {
         assert_eq!(begun.elapsed(), want);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_tunnel_hears_that_it_is_to_end() {
+    /// Its agent serves a tunnel, is called, and never comes.
+    struct Silent;
+
+    impl Registry for Silent {
+        fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
+            let mut cluster = Cluster::new(name, Default::default());
+            cluster.spec.sync_mode = karmada_api::cluster::ClusterSyncMode::Pull;
+            let tunnel = (karmada_api::consts::extension::TUNNEL.to_owned(), "full".to_owned());
+            cluster.metadata.annotations = Some(BTreeMap::from([tunnel]));
+            Box::pin(ready(Ok(Some(cluster))))
+        }
+
+        fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>> {
+            Box::pin(ready(Ok(Vec::new())))
+        }
+
+        fn searched<'a>(
+            &'a self,
+            _: &'a Place,
+            _: Turn,
+        ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+            Box::pin(ready(Ok(None)))
+        }
+
+        fn own<'a>(
+            &'a self,
+            _: &'a UserInfo,
+            _: Request<Body>,
+        ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+            Box::pin(ready(Err(Status::internal("nobody is asked"))))
+        }
+
+        fn secret(&self, _: &str, _: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {
+            Box::pin(ready(Ok(None)))
+        }
+
+        fn call<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), Status>> {
+            Box::pin(ready(Ok(())))
+        }
+    }
+
+    let reach = Reach::new(Arc::new(Silent), 100, Env::system());
+    for (ends_after, code, says, took) in [(3, 503, ENDING, 3), (60, 504, "its log says why", 10)] {
+        let begun = Instant::now();
+        let call = Call {
+            user: UserInfo::new("jane", ["dev"]),
+            asked_by: "jane".to_owned(),
+            name: format!("m{code}"),
+            path: "/api".to_owned(),
+            request: get("/api"),
+            audit_id: "id-1".to_owned(),
+            held: Arc::new(()),
+            ends: Box::pin(tokio::time::sleep(Duration::from_secs(ends_after))),
+        };
+        let status = reach.carry(call).await.unwrap_err();
+        assert!(status.code() == code && status.message.contains(says), "{status}");
+        assert_eq!(begun.elapsed().as_secs(), took);
+    }
+}

@@ -13,10 +13,12 @@
 //! - [`by_placement`]: from a cluster to bindings that do not name it, and may go there.
 //! - [`gathered`]: what follows from a change, off the watch's task.
 //! - [`shared`]: the watches themselves, for agents in this process.
+//! - [`followed`]: Clusters, for whoever reaches members.
 
 mod by_cluster;
 mod by_placement;
 mod digest;
+mod followed;
 pub(crate) mod gathered;
 pub(crate) mod heads;
 pub(crate) mod index;
@@ -31,7 +33,6 @@ use karmada_core::{names, skip::Skip};
 use karmada_meta::gvk::GroupVersionKind;
 use karmada_objects::{key::Key, policies::PolicyHead, scope::BindingKey};
 
-pub(crate) use self::pair::Pair;
 use self::{
     by_cluster::ByCluster,
     by_placement::ByPlacement,
@@ -44,6 +45,7 @@ use self::{
     shared::Shares,
     templates::Templates,
 };
+pub(crate) use self::{followed::Followed, pair::Pair};
 
 /// The indexes of what is there, and what of it is never propagated.
 pub(crate) struct Known {

@@ -56,6 +56,10 @@ async fn kubectl_reaches_a_member_by_the_hubs_own_listener() {
     hub.ready().await;
     let address = format!("https://{}", server_of(&dir.join("hub/monitoring.kubeconfig")));
     let ca = dir.join("hub/pki/ca.crt").display().to_string();
+    assert_eq!(rest(&dir.join("hub/monitoring.kubeconfig")).get_text("/leaderz").await.unwrap(), "ok");
+    // Another hub, whose machine is gone: nothing says so.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = format!("https://{}", silent.local_addr().unwrap());
 
     // A member with Pods that can be looked into, and its agent, which joins by a token.
     let (_member, member_config) = start_stock(dir, MEMBER, &binaries(), true);
@@ -98,7 +102,7 @@ async fn kubectl_reaches_a_member_by_the_hubs_own_listener() {
         "--cluster-status-update-frequency=2s".to_owned(),
         "--tunnel=full".to_owned(),
         "--tunnel-masters".to_owned(),
-        format!("--tunnel-server={address}"),
+        format!("--tunnel-server={gone},{address}"),
         format!("--tunnel-ca={ca}"),
     ];
     let args = own.into_iter().chain(line.split_whitespace().map(str::to_owned));

@@ -42,8 +42,9 @@ pub(super) struct TunnelFlags {
     #[arg(long)]
     tunnel_copies: bool,
     /// Dial tunnels to this address of the hub, https://HOST:PORT. Needed where the hub's API is a stock kube-apiserver: name the
-    /// hub's own port there, of each hub if there are several. The agent shows its certificate or token for the API there. Without
-    /// it: the address in the kubeconfig for the hub.
+    /// hub's own port there, of each hub if there are several (at most 16). The agent dials all of them at once, and the hub that
+    /// leads lets it in. It shows its certificate or token for the API there. Without this flag: the address in the kubeconfig for
+    /// the hub.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     tunnel_server: Vec<String>,
     /// File with the CA certificates (PEM) to believe at --tunnel-server. Without it: those of the machine.

@@ -244,7 +244,8 @@ impl Tunnels {
             Err(Status {
                 status: "Failure".to_owned(),
                 message: format!(
-                    "cluster {cluster} cannot be reached: its agent was asked for a tunnel, and has not come within {seconds} s"
+                    "cluster {cluster} cannot be reached: its agent was asked for a tunnel, and has not come within {seconds} s; \
+                     its log says why"
                 ),
                 reason: "Timeout".to_owned(),
                 code: 504,

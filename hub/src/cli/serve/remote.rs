@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use karmada_api::consts::namespace;
 use karmada_apiserver::{
     authn::Authenticator,
+    delegate::Delegate,
     front::{Front, PathService},
     listener,
     pki::Pki,
@@ -86,8 +87,10 @@ pub(super) async fn serve(
     let leading = Leading::new(remote.phase());
     let front = Front::new(Arc::new(WithReviews { key }), limits(args), env.clone());
     front.authenticate_by(Authenticator::new(tokens, env.clone()));
-    front.delegate_to(Arc::new(Delegated::new(rest.clone())));
-    let (ways, reaching) = reaching::ways(&rest, &remote.phase(), env, end.now.clone());
+    let delegate: Arc<dyn Delegate> = Arc::new(Delegated::new(rest.clone()));
+    front.delegate_to(delegate.clone());
+    let writes = Rest::new(remote.fenced()).with_deadline(ASKED);
+    let (ways, reaching) = reaching::ways(&remote, (&rest, writes), &delegate, env, end.now.clone());
     remote.figures().show_each(args.metrics_per_cluster);
     let page = metrics::page(remote.figures())
         .with(OwnCertificates(pki.clone()))

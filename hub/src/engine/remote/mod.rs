@@ -46,7 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::leading::Leading;
 use self::{definitions::DefinitionsError, probe::Foreign, webhooks::Registration};
-use crate::{Hub, HubConfig, HubError, metrics::HubFigures};
+use crate::{Hub, HubConfig, HubError, known::Followed, metrics::HubFigures};
 
 /// The Lease by which hubs agree on one, in `karmada-system`.
 pub const LEASE: &str = "karmada-hub";
@@ -157,6 +157,10 @@ pub struct Remote {
     config: RemoteConfig,
     env: Env,
     phase: latest::Sender<Phase>,
+    /// The candidate, until it takes part.
+    leader: Option<Leader>,
+    /// What the controllers follow in whichever term.
+    followed: Followed,
     /// The same over all terms.
     figures: HubFigures,
 }
@@ -184,7 +188,18 @@ impl Remote {
         let rest = Rest::new(client.clone()).with_deadline(ANSWER);
         let phase = latest::Sender::new(Phase::Reaching(String::new()));
         let figures = HubFigures::new(env.clone());
-        Ok(Self { client, rest, config, env, phase, figures })
+        let leader = config.election.clone();
+        let leader = leader.map(|election| Leader::new(client.clone(), election, env.clone()));
+        let followed = Followed::default();
+        Ok(Self { client, rest, config, env, phase, leader, followed, figures })
+    }
+
+    /// A client that writes only while this hub leads.
+    pub fn fenced(&self) -> Client {
+        match &self.leader {
+            Some(leader) => fence::fenced(self.client.clone(), leader.fence()),
+            None => self.client.clone(),
+        }
     }
 
     /// What the controllers count, for a page.
@@ -201,15 +216,20 @@ impl Remote {
     ///
     /// # Errors
     /// When the hub cannot run here, or must not go on.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), RemoteError> {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), RemoteError> {
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
             prepared = self.prepare() => prepared?,
         }
-        match self.config.election.clone() {
-            Some(election) => Box::pin(self.elected(election, &stop)).await,
-            None => {
+        let client = self.fenced();
+        match (self.leader.take(), self.config.election.clone()) {
+            (Some(leader), Some(election)) => {
+                // Half of what lies between our giving up and another's beginning; the fence holds for the rest.
+                let settle = election.duration.saturating_sub(election.deadline) / 2;
+                Box::pin(self.elected(leader, &client, settle, &stop)).await
+            }
+            _ => {
                 tracing::warn!(
                     "no leader election: a second hub on this API server would undo this one's work"
                 );
@@ -219,17 +239,19 @@ impl Remote {
     }
 
     /// Candidate and leader in turn.
-    async fn elected(&self, election: LeaderConfig, stop: &CancellationToken) -> Result<(), RemoteError> {
-        // Half of what lies between our giving up and another's beginning; the fence holds for the rest.
-        let settle = election.duration.saturating_sub(election.deadline) / 2;
-        let leader = Leader::new(self.client.clone(), election, self.env.clone());
+    async fn elected(
+        &self,
+        leader: Leader,
+        client: &Client,
+        settle: Duration,
+        stop: &CancellationToken,
+    ) -> Result<(), RemoteError> {
         let (leading, holder) = (leader.leading(), leader.holder());
-        let client = fence::fenced(self.client.clone(), leader.fence());
         // The Lease is given back only when the controllers have ended.
         let resign = CancellationToken::new();
         let _abandoned = resign.clone().drop_guard();
         let mut electing = tokio::spawn(leader.run(resign.clone()));
-        let terms = self.terms(&client, leading, holder, settle, stop);
+        let terms = self.terms(client, leading, holder, settle, stop);
         let ended = tokio::select! {
             biased;
             ended = terms => ended,
@@ -303,6 +325,7 @@ impl Remote {
         let hub = Hub::new(self.config.hub.clone(), client.clone(), self.env.clone())
             .map_err(hub_error)?
             .with_figures(self.figures.clone())
+            .followed_by(&self.followed)
             .approving_agents()
             .not_pushing();
         let mut ready = hub.ready();

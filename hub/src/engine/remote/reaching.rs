@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Only the hub that leads carries anything: agents are asked for tunnels by one hub. What it has open ends when it leads no
-//! longer.
+//! longer. A tunnel ends as well when the server says that its agent may not have it any more: certificates of the server's are
+//! not revoked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,10 @@ use http::{Request, Response};
 use karmada_api::{cluster::Cluster, consts::extension};
 use karmada_apiserver::{
     authn::UserInfo,
+    authz::Decision,
     carried::{Call, Carried, CarriedPath, Carrier, Ways},
+    delegate::{About, Delegate, Question},
+    paths::TUNNEL,
 };
 use karmada_client::{Error, Patch, Rest, latest};
 use karmada_env::Env;
@@ -26,29 +30,41 @@ use karmada_reach::{Figures, Place, Reach, Registry, Turn};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{Phase, delegated::Answers};
-use crate::engine::members::most;
+use super::{
+    Phase, Remote,
+    delegated::{Answers, Asker},
+};
+use crate::{engine::members::most, known::Followed};
 
-/// How old what is known of a Cluster may be: many requests for one member come at a time.
+/// How old what the server has said of a Cluster may be: many requests for one member come at a time.
 const AGE: Duration = Duration::from_secs(1);
 /// Of so many Clusters.
 const KEPT: usize = 1024;
 
-/// What the listener of a hub carries on, and what is counted of it.
+/// Between two looks at whether an agent may still have its tunnel: so long, and up to twice that.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// What the listener of a hub carries on, and what is counted of it. It writes by `writes`, which a hub that does not lead is kept
+/// from; `delegate` says what agents may.
 pub fn ways(
-    rest: &Rest,
-    phase: &latest::Receiver<Phase>,
+    remote: &Remote,
+    (rest, writes): (&Rest, Rest),
+    delegate: &Arc<dyn Delegate>,
     env: &Env,
     stops: CancellationToken,
 ) -> (Ways, Arc<Figures>) {
-    let known = Known { rest: rest.clone(), clusters: Answers::new("what a Cluster is", KEPT) };
+    let clusters = Answers::new("what a Cluster is", KEPT);
+    let known = Known { rest: rest.clone(), writes, followed: remote.followed.clone(), clusters };
+    let phase = remote.phase();
     let reach = Reach::new(Arc::new(known), most(), env.clone());
     let figures = reach.figures().clone();
     let leading = |by: Arc<dyn Carrier>| Arc::new(WhileLeading { phase: phase.clone(), by });
     let tunnels = reach.tunnels();
-    let tunnels = CarriedPath { by: leading(tunnels.by), ..tunnels };
+    let allowed = WhileAllowed { delegate: delegate.clone(), env: env.clone(), by: tunnels.by };
+    let tunnels = CarriedPath { by: leading(Arc::new(allowed)), ..tunnels };
     let proxy = reach.into_proxy();
     let proxy = Carried { by: leading(proxy.by), ..proxy };
     (Ways { subresources: vec![proxy], paths: vec![tunnels], stops }, figures)
@@ -82,9 +98,50 @@ impl Carrier for WhileLeading {
     }
 }
 
+/// Lets an agent in as long as the server lets it have a tunnel.
+struct WhileAllowed {
+    delegate: Arc<dyn Delegate>,
+    env: Env,
+    by: Arc<dyn Carrier>,
+}
+
+impl Carrier for WhileAllowed {
+    fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>> {
+        let about = About::Path(TUNNEL.to_owned());
+        let question = Question { user: call.user.clone(), verb: "get".to_owned(), about };
+        let refused = Box::pin(refused(self.delegate.clone(), question, self.env.clone()));
+        let ends = Box::pin(async move {
+            match select(call.ends, refused).await {
+                Either::Left(_) | Either::Right(_) => {}
+            }
+        });
+        self.by.carry(Call { ends, ..call })
+    }
+}
+
+/// Resolves when the server says that something is not allowed. That it says nothing ends nothing.
+async fn refused(delegate: Arc<dyn Delegate>, question: Question, env: Env) {
+    loop {
+        sleep(env.jitter(LOOK, 1.0)).await;
+        match delegate.judge(&question).await {
+            Ok((Decision::Allow, _)) | Err(_) => {}
+            Ok((Decision::NoOpinion | Decision::Deny(_), _)) => {
+                tracing::info!(
+                    user = question.user.name,
+                    "a tunnel ends: its agent may not read its Cluster any more"
+                );
+                return;
+            }
+        }
+    }
+}
+
 /// Clusters and Secrets as the server has them.
 struct Known {
     rest: Rest,
+    writes: Rest,
+    /// Clusters that controllers follow. The server is asked about others.
+    followed: Followed,
     clusters: Arc<Answers<Option<Arc<Cluster>>>>,
 }
 
@@ -108,6 +165,9 @@ impl Registry for Known {
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
         let name = name.to_owned();
         Box::pin(async move {
+            if let Some(cluster) = self.followed.get(&name) {
+                return Ok(Some(Cluster::clone(&cluster)));
+            }
             let key = Sha256::digest(&name).into();
             let ask = || {
                 let rest = self.rest.clone();
@@ -122,7 +182,7 @@ impl Registry for Known {
                     Cluster::deserialize(&cluster).map(|cluster| Some(Arc::new(cluster))).map_err(unreadable)
                 }
             };
-            let cluster = self.clusters.get(key, AGE, || Ok(()), ask).await?;
+            let cluster = self.clusters.get((key, Asker::Known), AGE, || Ok(()), ask).await?;
             Ok(cluster.as_deref().cloned())
         })
     }
@@ -139,6 +199,11 @@ impl Registry for Known {
         Box::pin(std::future::ready(Err(not_here("a request to all clusters"))))
     }
 
+    /// RBAC keeps an agent from no field of its Cluster. The webhooks that do may not be there, or not have been.
+    fn is_guarded(&self) -> bool {
+        false
+    }
+
     fn secret(&self, namespace: &str, name: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {
         let path = SECRETS.object(Some(namespace), name);
         Box::pin(async move {
@@ -153,7 +218,7 @@ impl Registry for Known {
     fn call<'a>(&'a self, cluster: &'a str, number: &'a str) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let patch = json!({"metadata": {"annotations": {extension::TUNNEL_CALL: number}}});
-            let asked = self.rest.patch(&CLUSTERS.object(None, cluster), Patch::Merge, &patch).await;
+            let asked = self.writes.patch(&CLUSTERS.object(None, cluster), Patch::Merge, &patch).await;
             asked.map(drop).map_err(|error| unknown("the number to its agent", &error))
         })
     }

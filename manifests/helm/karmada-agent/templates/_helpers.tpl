@@ -10,6 +10,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- .Values.hub.existingSecret | default (empty .Values.hub.address | ternary "karmada-kubeconfig" "karmada-agent-token") }}
 {{- end }}
 
+{{- define "karmada-agent.tunnel-ca" -}}
+{{- with .Values.tunnel.ca }}
+{{- if .secret }}
+secret:
+  secretName: {{ .secret | quote }}
+  defaultMode: 288 # 0440
+  items: [{key: {{ .key | quote }}, path: ca.crt}]
+{{- else if or .pem .configMap }}
+configMap:
+  name: {{ .configMap | default "karmada-agent-tunnel-ca" | quote }}
+  items: [{key: {{ empty .configMap | ternary "ca.crt" .key | quote }}, path: ca.crt}]
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "karmada-agent.narrow" -}}
 - apiGroups: [""]
   resources: [namespaces]
@@ -31,6 +46,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- if not (has (toString .Values.tunnel.mode) (list "off" "read-only" "full")) }}
 {{- fail (printf "tunnel.mode %v: off, read-only or full, in quotes" .Values.tunnel.mode) }}
+{{- end }}
+{{- with .Values.tunnel }}
+{{- $cas := compact (list .ca.pem .ca.configMap .ca.secret) }}
+{{- if gt (len $cas) 1 }}
+{{- fail "tunnel.ca: one of pem, configMap and secret" }}
+{{- end }}
+{{- if and $cas (not .server) }}
+{{- fail "tunnel.ca is for tunnel.server" }}
+{{- end }}
+{{- if and .server (eq .mode "off") }}
+{{- fail "tunnel.server wants tunnel.mode read-only or full" }}
+{{- end }}
 {{- end }}
 {{- if not (has (toString .Values.upgrade) (list "off" "windows" "on")) }}
 {{- fail (printf "upgrade %v: off, windows or on, in quotes" .Values.upgrade) }}

@@ -17,36 +17,62 @@ pub(in crate::engine::remote) type Key = [u8; 32];
 const AT_ONCE: usize = 16;
 /// And so many wait for that.
 const WAITING: usize = 128;
+/// Of those so many for strangers: whoever is known finds room, however many of them there are.
+const STRANGERS_AT_ONCE: usize = 4;
+const STRANGERS_WAITING: usize = 32;
 /// How long an answer may take, with the wait.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// For whom something is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine::remote) enum Asker {
+    Known,
+    Stranger,
+}
 
 /// See the module.
 pub(in crate::engine::remote) struct Answers<V> {
     what: &'static str,
     most: usize,
     asking: Semaphore,
+    /// What strangers need besides.
+    strangers: Semaphore,
     rows: Mutex<Rows<V>>,
 }
 
 struct Rows<V> {
     known: HashMap<Key, (V, Instant)>,
     asked: HashMap<Key, Shared<oneshot::Receiver<Result<V, Status>>>>,
+    /// How many of them for strangers.
+    strangers: usize,
+    /// When it is looked next at what is old.
+    look: Instant,
+}
+
+impl<V> Rows<V> {
+    fn has_room(&self, asker: Asker) -> bool {
+        let stranger = asker == Asker::Stranger;
+        self.asked.len() < AT_ONCE + WAITING
+            && !(stranger && self.strangers >= STRANGERS_AT_ONCE + STRANGERS_WAITING)
+    }
 }
 
 impl<V: Clone + Send + Sync + 'static> Answers<V> {
     /// Keeps so many of them.
     pub(in crate::engine::remote) fn new(what: &'static str, most: usize) -> Arc<Self> {
-        let rows = Rows { known: HashMap::new(), asked: HashMap::new() };
-        Arc::new(Self { what, most, asking: Semaphore::new(AT_ONCE), rows: Mutex::new(rows) })
+        let look = Instant::now();
+        let rows = Rows { known: HashMap::new(), asked: HashMap::new(), strangers: 0, look };
+        let (asking, strangers) = (Semaphore::new(AT_ONCE), Semaphore::new(STRANGERS_AT_ONCE));
+        Arc::new(Self { what, most, asking, strangers, rows: Mutex::new(rows) })
     }
 
-    /// What is known, and otherwise asked: that holds for `life`. `may`: whether it may be asked.
+    /// What is known, and otherwise asked: that holds for `life`. `may`: whether it may be asked, where there is room for it.
     ///
     /// # Errors
     /// Why there is no answer, which nobody remembers; 429 where too many wait.
     pub(in crate::engine::remote) async fn get<F>(
         self: &Arc<Self>,
-        key: Key,
+        (key, asker): (Key, Asker),
         life: Duration,
         may: impl FnOnce() -> Result<(), Status>,
         ask: impl FnOnce() -> F,
@@ -64,18 +90,19 @@ impl<V: Clone + Send + Sync + 'static> Answers<V> {
             match rows.asked.get(&key) {
                 Some(comes) => comes.clone(),
                 None => {
-                    may()?;
-                    if rows.asked.len() >= AT_ONCE + WAITING {
+                    if !rows.has_room(asker) {
                         let why = format!("too many wait for the API server to say {}; try again", self.what);
                         return Err(Status::too_many_requests(why, 1));
                     }
+                    may()?;
+                    rows.strangers += usize::from(asker == Asker::Stranger);
                     let (tell, comes) = oneshot::channel();
                     let comes = comes.shared();
                     rows.asked.insert(key, comes.clone());
                     let (answers, asking) = (self.clone(), ask());
                     tokio::spawn(async move {
-                        let answer = answers.ask(asking).await;
-                        answers.comes(key, answer.as_ref().ok(), life);
+                        let answer = answers.ask(asker, asking).await;
+                        answers.comes((key, asker), answer.as_ref().ok(), life);
                         let _ = tell.send(answer);
                     });
                     comes
@@ -85,8 +112,12 @@ impl<V: Clone + Send + Sync + 'static> Answers<V> {
         comes.await.unwrap_or_else(|_| Err(Status::service_unavailable("the hub is ending")))
     }
 
-    async fn ask(&self, asking: impl Future<Output = Result<V, Status>>) -> Result<V, Status> {
+    async fn ask(&self, asker: Asker, asking: impl Future<Output = Result<V, Status>>) -> Result<V, Status> {
         let whole = async {
+            let _share = match asker {
+                Asker::Stranger => Some(self.strangers.acquire().await),
+                Asker::Known => None,
+            };
             let _place = self.asking.acquire().await;
             asking.await
         };
@@ -99,12 +130,15 @@ impl<V: Clone + Send + Sync + 'static> Answers<V> {
         })
     }
 
-    fn comes(&self, key: Key, answer: Option<&V>, life: Duration) {
+    fn comes(&self, (key, asker): (Key, Asker), answer: Option<&V>, life: Duration) {
         let (mut rows, now) = (self.rows.lock(), Instant::now());
         rows.asked.remove(&key);
+        rows.strangers -= usize::from(asker == Asker::Stranger);
         let Some(answer) = answer else { return };
-        if rows.known.len() >= self.most {
+        // What is old goes when there is something new, and no oftener than it gets old.
+        if rows.known.len() >= self.most || rows.look <= now {
             rows.known.retain(|_, (_, until)| *until > now);
+            rows.look = now + life;
         }
         // What is not kept is asked again.
         if rows.known.len() < self.most {
@@ -179,7 +213,8 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(100)).await;
             Ok(asked.fetch_add(1, Ordering::Relaxed))
         };
-        answers.get(key(of), LIFE, || Ok(()), ask).await.map_err(|status| status.code())
+        let wanted = (key(of), Asker::Known);
+        answers.get(wanted, LIFE, || Ok(()), ask).await.map_err(|status| status.code())
     }
 
     #[tokio::test(start_paused = true)]
@@ -215,18 +250,62 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_is_old_is_not_kept_where_there_is_room() {
+        let (answers, asked) = (Answers::new("whether", 1000), Arc::default());
+        join_all((0..100).map(|n| get(&answers, n, &asked))).await;
+        assert_eq!(answers.rows.lock().known.len(), 100);
+        tokio::time::advance(LIFE).await;
+        get(&answers, 1000, &asked).await.unwrap();
+        assert_eq!(answers.rows.lock().known.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_error_is_remembered_by_nobody_and_no_answer_is_one() {
         let answers = Answers::<usize>::new("whether", 8);
         let ask = |answer: Result<usize, Status>| {
-            answers.get(key(1), LIFE, || Ok(()), || std::future::ready(answer))
+            answers.get((key(1), Asker::Known), LIFE, || Ok(()), || std::future::ready(answer))
         };
         let error = ask(Err(Status::service_unavailable("no"))).await.unwrap_err();
         assert_eq!(error.code(), 503);
         assert_eq!(ask(Ok(7)).await.unwrap(), 7);
-        let never = answers.get(key(2), LIFE, || Ok(()), std::future::pending).await.unwrap_err();
+        let never = (key(2), Asker::Known);
+        let never = answers.get(never, LIFE, || Ok(()), std::future::pending).await.unwrap_err();
         assert_eq!((never.code(), &*never.message), (503, "the API server did not say whether within 10 s"));
-        let refused = answers.get(key(3), LIFE, || Err(Status::unauthorized()), std::future::pending).await;
+        let refused = (key(3), Asker::Stranger);
+        let refused = answers.get(refused, LIFE, || Err(Status::unauthorized()), std::future::pending).await;
         assert_eq!(refused.unwrap_err().code(), 401);
+        assert_eq!(answers.rows.lock().strangers, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_leave_room_for_whoever_is_known() {
+        let (answers, asked) = (Answers::<usize>::new("whether", 8), Arc::<AtomicUsize>::default());
+        let taken = Arc::<AtomicUsize>::default();
+        let strangers: Vec<_> = (0..AT_ONCE + WAITING)
+            .map(|n| {
+                let (answers, taken) = (answers.clone(), taken.clone());
+                tokio::spawn(async move {
+                    let may = || {
+                        taken.fetch_add(1, Ordering::Relaxed);
+                        Ok(())
+                    };
+                    answers.get((key(n), Asker::Stranger), LIFE, may, std::future::pending).await
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        // Slow ones take neither all places nor all turns.
+        let known: Vec<_> =
+            join_all((1000..1000 + WAITING - STRANGERS_WAITING).map(|n| get(&answers, n, &asked))).await;
+        assert!(known.iter().all(Result::is_ok), "{known:?}");
+        let mut codes = Vec::new();
+        for stranger in strangers {
+            codes.push(stranger.await.unwrap().unwrap_err().code());
+        }
+        let waited = codes.iter().filter(|code| **code == 503).count();
+        assert_eq!(waited, STRANGERS_AT_ONCE + STRANGERS_WAITING, "{codes:?}");
+        assert_eq!(taken.load(Ordering::Relaxed), waited, "who finds no room is not counted");
+        assert_eq!(answers.rows.lock().strangers, 0);
     }
 
     #[tokio::test(start_paused = true)]

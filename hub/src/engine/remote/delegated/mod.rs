@@ -7,17 +7,18 @@
 //!   right ───────► SubjectAccessReview ──┴► Answers: 10 s, one of a kind at a time, so many, with a deadline
 //! ```
 //!
-//! Tokens that are nobody's are counted by where they come from, so that strangers have the server asked no more than a little.
-//! Whoever was known by a token of late is asked about whatever strangers do.
+//! Tokens of which nobody knows that they are somebody's are counted by where they come from, and take a part of the places alone:
+//! strangers have the server asked no more than a little, and the less where it does not answer. Whoever was known by a token of
+//! late is asked about whatever strangers do.
 
 mod answers;
 pub mod authorities;
 mod reviews;
 
-pub(super) use answers::{Answers, Key};
+pub(super) use answers::{Answers, Asker, Key};
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{BTreeMap, HashMap},
     fmt,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
@@ -41,7 +42,7 @@ use answers::Lately;
 const LIFE: Duration = Duration::from_secs(10);
 /// So many answers of a kind are kept.
 const KEPT: usize = 4096;
-/// Of tokens that are nobody's so many are asked about in ten seconds: from one place, and in all.
+/// Of tokens that are not found to be somebody's so many are asked about in ten seconds: from one place, and in all.
 const STRANGE: (u32, u32) = (20, 200);
 /// Of rights so many: one user's, and in all.
 const RIGHTS: (u32, u32) = (200, 4000);
@@ -56,6 +57,7 @@ pub struct Delegated {
     strange: Arc<Mutex<Lately<IpAddr>>>,
     asking: Mutex<Lately<String>>,
     good: Mutex<Good>,
+    silence: Silence,
 }
 
 impl fmt::Debug for Delegated {
@@ -64,23 +66,36 @@ impl fmt::Debug for Delegated {
     }
 }
 
-/// Digests of tokens that were somebody's, the newest last.
+/// Digests of tokens that were somebody's when they were shown last; of many those that were used last.
 #[derive(Default)]
 struct Good {
-    all: HashSet<Key>,
-    order: VecDeque<Key>,
+    /// When each was used, in the order of uses.
+    used: HashMap<Key, u64>,
+    order: BTreeMap<u64, Key>,
+    uses: u64,
 }
 
 impl Good {
+    fn has(&self, key: &Key) -> bool {
+        self.used.contains_key(key)
+    }
+
     fn add(&mut self, key: Key) {
-        if !self.all.insert(key) {
-            return;
+        self.uses += 1;
+        if let Some(before) = self.used.insert(key, self.uses) {
+            self.order.remove(&before);
         }
-        self.order.push_back(key);
-        if self.order.len() > GOOD
-            && let Some(oldest) = self.order.pop_front()
+        self.order.insert(self.uses, key);
+        if self.used.len() > GOOD
+            && let Some((_, oldest)) = self.order.pop_first()
         {
-            self.all.remove(&oldest);
+            self.used.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(before) = self.used.remove(key) {
+            self.order.remove(&before);
         }
     }
 }
@@ -94,18 +109,35 @@ fn place(from: Option<IpAddr>) -> IpAddr {
     }
 }
 
-/// That the server has not answered a review.
-fn unanswered(what: &str, error: &Error) -> Status {
-    match error.is_forbidden() {
-        true => Status::internal(format!(
-            "the API server does not let the hub ask {what}: bind its user to the ClusterRole in manifests/hub: {error}"
-        )),
-        false => Status::service_unavailable(format!("the API server does not say {what}: {error}")),
+const WHOSE: &str = "whose a token is";
+const WHETHER: &str = "whether somebody may do something";
+
+/// Says for the log why the server has not answered, and no oftener than it helps.
+#[derive(Clone)]
+struct Silence(Arc<Mutex<Lately<&'static str>>>);
+
+impl Default for Silence {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Lately::new(1, 2))))
     }
 }
 
-const WHOSE: &str = "whose a token is";
-const WHETHER: &str = "whether somebody may do something";
+impl Silence {
+    /// What whoever asks is told. They may be strangers: where the server is, and who the hub is there, is for the log alone.
+    fn of(&self, what: &'static str, error: &Error) -> Status {
+        if self.0.lock().take(&what) {
+            tracing::warn!(%error, "the API server does not say {what}");
+        }
+        match error.is_forbidden() {
+            true => Status::internal(format!(
+                "the API server does not let the hub ask {what}: bind its user to the ClusterRole in manifests/hub"
+            )),
+            false => Status::service_unavailable(format!(
+                "the API server does not say {what}; the hub's log says why"
+            )),
+        }
+    }
+}
 
 impl Delegated {
     /// Asks the server that `rest` reaches.
@@ -117,36 +149,40 @@ impl Delegated {
             strange: Arc::new(Mutex::new(Lately::new(STRANGE.0, STRANGE.1))),
             asking: Mutex::new(Lately::new(RIGHTS.0, RIGHTS.1)),
             good: Mutex::default(),
+            silence: Silence::default(),
         }
     }
 
     async fn user(&self, token: &str, from: Option<IpAddr>) -> Result<Option<UserInfo>, Status> {
         let (key, place): (Key, _) = (Sha256::digest(token).into(), place(from));
-        let is_known = self.good.lock().all.contains(&key);
+        let is_known = self.good.lock().has(&key);
         let may = || {
             if is_known || self.strange.lock().take(&place) {
                 return Ok(());
             }
-            let why = "too many tokens that are nobody's were shown; try again";
+            let why = "too many unknown tokens were shown; try again";
             Err(Status::too_many_requests(why, 10))
         };
         let ask = || {
             let (rest, strange, review) = (self.rest.clone(), self.strange.clone(), reviews::whose(token));
+            let silence = self.silence.clone();
             async move {
                 let answer = rest.post(reviews::TOKENS, &review).await;
-                let user = answer.map_err(|error| unanswered(WHOSE, &error)).and_then(|review| {
+                let user = answer.map_err(|error| silence.of(WHOSE, &error)).and_then(|review| {
                     let odd = |why| Status::service_unavailable(format!("TokenReview: {why}"));
                     reviews::user(&review).map_err(odd)
                 });
-                if !is_known && !matches!(user, Ok(None)) {
+                if !is_known && matches!(user, Ok(Some(_))) {
                     strange.lock().give_back(&place);
                 }
                 user
             }
         };
-        let user = self.users.get(key, LIFE, may, ask).await?;
-        if user.is_some() {
-            self.good.lock().add(key);
+        let asker = if is_known { Asker::Known } else { Asker::Stranger };
+        let user = self.users.get((key, asker), LIFE, may, ask).await?;
+        match user {
+            Some(_) => self.good.lock().add(key),
+            None => self.good.lock().remove(&key),
         }
         Ok(user)
     }
@@ -159,15 +195,16 @@ impl Delegated {
             false => Err(Status::too_many_requests("too many rights were asked about; try again", 10)),
         };
         let ask = || {
-            let rest = self.rest.clone();
+            let (rest, silence) = (self.rest.clone(), self.silence.clone());
             async move {
                 let answer = rest.post(reviews::ACCESS, &review).await;
-                let review = answer.map_err(|error| unanswered(WHETHER, &error))?;
+                let review = answer.map_err(|error| silence.of(WHETHER, &error))?;
                 let odd = |why| Status::service_unavailable(format!("SubjectAccessReview: {why}"));
                 reviews::decision(&review).map_err(odd)
             }
         };
-        self.rights.get(key, LIFE, may, ask).await
+        // Nobody is asked about who has not been found to be somebody.
+        self.rights.get((key, Asker::Known), LIFE, may, ask).await
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) fn access(question: &Question) -> Value {
         };
     match (about, agent_cluster(user)) {
         // Whose agent may read its Cluster has not been revoked. It may have no rights on paths.
-        (About::Path(path), Some(cluster)) if path == TUNNEL => {
+        (About::Path(path), Some(cluster)) if path == TUNNEL && verb == "get" => {
             spec["resourceAttributes"] = resource(&CLUSTERS.group, &CLUSTERS.plural, "", "", cluster, "get");
         }
         (About::Path(path), _) => spec["nonResourceAttributes"] = json!({"path": path, "verb": verb}),
@@ -167,6 +167,9 @@ mod tests {
             spec["resourceAttributes"],
             json!({"group": "cluster.karmada.io", "version": "*", "resource": "clusters", "name": "m", "verb": "get"})
         );
+        // To act as others there is another right.
+        let spec = ask(UserInfo::new(format!("{AGENT_PREFIX}m"), [AGENTS]), "impersonate-on", &tunnel);
+        assert_eq!(spec["nonResourceAttributes"], json!({"path": TUNNEL, "verb": "impersonate-on"}));
         // Whoever is only named so is none.
         let spec = ask(UserInfo::new(format!("{AGENT_PREFIX}m"), ["dev"]), "get", &tunnel);
         assert_eq!(spec["nonResourceAttributes"], json!({"path": TUNNEL, "verb": "get"}));

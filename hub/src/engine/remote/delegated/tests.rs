@@ -56,7 +56,8 @@ impl Server {
             let reason = if code == 403 { "Forbidden" } else { "InternalError" };
             return (
                 code,
-                json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no"}),
+                json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason,
+                       "message": "the hub's user at its server"}),
             );
         }
         let spec = &review["spec"];
@@ -214,8 +215,9 @@ async fn the_server_says_who_is_let_in() {
         ("DELETE", PROXY, jane, &[], 403, "cannot delete resource"),
         ("GET", PROXY, By::Certificate("jane", "dev", true), &[], 200, "jane by jane"),
         // Nobody, and whoever this hub alone knows.
-        ("GET", PROXY, By::Nothing, &[], 403, "system:anonymous"),
-        ("GET", PROXY, By::Nothing, smuggled, 403, "system:anonymous"),
+        ("GET", PROXY, By::Nothing, &[], 401, "Unauthorized"),
+        ("GET", PROXY, By::Nothing, smuggled, 401, "Unauthorized"),
+        ("GET", TUNNEL, By::Nothing, &[], 401, "Unauthorized"),
         ("GET", PROXY, By::Refused, &[], 401, "Unauthorized"),
         ("GET", PROXY, By::Token("wrong"), &[], 401, "Unauthorized"),
         ("GET", PROXY, By::Token("own-token"), &[], 401, "Unauthorized"),
@@ -263,6 +265,16 @@ async fn the_server_says_who_is_let_in() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_server_is_asked_nothing_for_whoever_shows_nothing() {
+    let world = World::start();
+    for n in 0..3 {
+        let path = format!("/apis/cluster.karmada.io/v1alpha1/clusters/m{n}/proxy/api");
+        assert_eq!(world.ask("GET", &path, By::Nothing, &[]).await.0, 401);
+    }
+    assert_eq!(world.server.rights.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_certificate_ends_and_a_server_that_does_not_answer_lets_nobody_in() {
     let world = World::start();
     let by = By::Certificate("jane", "dev", true);
@@ -281,6 +293,7 @@ async fn a_certificate_ends_and_a_server_that_does_not_answer_lets_nobody_in() {
         for headers in [&[][..], &[("impersonate-user", "jane")]] {
             let (got, text) = world.ask("GET", PROXY, By::Token("token-of-jane"), headers).await;
             assert!(got == code && text.contains(says), "{fails} {with}: {got} {text}");
+            assert!(!text.contains("at its server"), "that is for the log: {text}");
         }
         *world.server.fails.lock() = None;
         // And it is not remembered.
@@ -320,4 +333,45 @@ async fn the_server_is_asked_once_for_many_and_strangers_have_it_asked_little() 
     }
     assert_eq!(world.ask("GET", PROXY, By::Token("again"), &[]).await.0, 429);
     assert_eq!(world.ask("GET", PROXY, jane, &[]).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_asked_no_more_for_strangers() {
+    let world = World::start();
+    *world.server.fails.lock() = Some((reviews::TOKENS, 500));
+    let mut codes = Vec::new();
+    for n in 0..100 {
+        let token: &'static str = format!("wrong-{n}").leak();
+        codes.push(world.ask("GET", PROXY, By::Token(token), &[]).await.0);
+    }
+    let asked = codes.iter().filter(|code| **code == 503).count();
+    assert_eq!(asked, STRANGE.0 as usize, "{codes:?}");
+    // A token that is good takes nothing from others behind the same address.
+    *world.server.fails.lock() = None;
+    tokio::time::advance(LIFE).await;
+    for n in 0..2 * STRANGE.0 {
+        let token: &'static str = format!("token-of-{n}").leak();
+        assert_eq!(
+            world.ask("GET", PROXY, By::Token(token), &[]).await.0,
+            403,
+            "it is known, and has no right"
+        );
+    }
+}
+
+#[test]
+fn of_good_tokens_those_are_remembered_that_are_used() {
+    let key = |of: usize| -> Key { Sha256::digest(of.to_le_bytes()).into() };
+    let mut good = Good::default();
+    good.add(key(0));
+    for n in 1..4 * GOOD {
+        good.add(key(n));
+        good.add(key(0));
+        assert!(good.used.len() <= GOOD && good.order.len() == good.used.len());
+    }
+    assert!(good.has(&key(0)), "it was used all the time");
+    assert!(good.has(&key(4 * GOOD - 1)) && !good.has(&key(1)));
+    good.remove(&key(0));
+    good.remove(&key(0));
+    assert!(!good.has(&key(0)) && good.order.len() == good.used.len());
 }

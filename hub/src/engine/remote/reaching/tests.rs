@@ -1,6 +1,16 @@
-use karmada_apiserver::carried::Held;
+use std::{future::ready, net::IpAddr, time::SystemTime};
 
-use super::*;
+use karmada_apiserver::carried::Held;
+use karmada_client::LeaderConfig;
+use karmada_env::ManualClock;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    super::{LEASE, RemoteConfig},
+    *,
+};
+use crate::HubConfig;
 
 /// Goes on until it is to end.
 struct Lasts;
@@ -59,4 +69,90 @@ async fn only_the_hub_that_leads_carries_and_what_it_has_open_ends_with_that() {
         phase.send_replace(Phase::StandingBy("hub-2".to_owned()));
         lasting.await.unwrap();
     }
+}
+
+fn env() -> Env {
+    Env::seeded(ManualClock::new(SystemTime::UNIX_EPOCH), 1)
+}
+
+/// A server that answers with empty objects, and by which methods it was asked.
+fn server(asked: &Arc<Mutex<Vec<String>>>) -> kube::Client {
+    let asked = asked.clone();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        asked.lock().push(format!("{} {}", request.method(), request.uri().path()));
+        ready(Ok::<_, std::convert::Infallible>(Response::new(Body::from("{}"))))
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn a_hub_that_does_not_lead_asks_no_agent() {
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let config = RemoteConfig {
+        hub: HubConfig::default(),
+        election: Some(LeaderConfig::new("karmada-system", LEASE, "hub-1")),
+        beside_foreign: false,
+        webhooks: None,
+    };
+    for elected in [true, false] {
+        let election = config.election.clone().filter(|_| elected);
+        let remote = Remote::new(server(&asked), RemoteConfig { election, ..config.clone() }, env()).unwrap();
+        let known = Known {
+            rest: Rest::new(server(&asked)),
+            writes: Rest::new(remote.fenced()),
+            followed: Followed::default(),
+            clusters: Answers::new("what a Cluster is", KEPT),
+        };
+        let called = known.call("m", "1").await;
+        if elected {
+            let status = called.unwrap_err();
+            assert!(status.code() == 503 && status.message.contains("does not lead any more"), "{status}");
+            assert!(asked.lock().is_empty());
+        } else {
+            called.unwrap();
+            assert_eq!(*asked.lock(), ["PATCH /apis/cluster.karmada.io/v1alpha1/clusters/m"]);
+        }
+    }
+}
+
+/// Says what there is to say next, and the last for ever.
+struct Says(Mutex<Vec<Result<Decision, Status>>>, Mutex<Vec<Question>>);
+
+impl Delegate for Says {
+    fn whose<'a>(&'a self, _: &'a str, _: Option<IpAddr>) -> BoxFuture<'a, Result<Option<UserInfo>, Status>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    fn judge<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Result<(Decision, String), Status>> {
+        self.1.lock().push(question.clone());
+        let mut left = self.0.lock();
+        let said = if left.len() > 1 { left.remove(0) } else { left[0].clone() };
+        Box::pin(ready(said.map(|decision| (decision, String::new()))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_ends_when_the_server_says_that_it_may_not_be() {
+    let silent = || Err(Status::service_unavailable("no answer"));
+    for (last, looks) in [(Decision::NoOpinion, 5), (Decision::Deny("revoked".to_owned()), 5)] {
+        let said = vec![Ok(Decision::Allow), silent(), Ok(Decision::Allow), silent(), Ok(last)];
+        let says = Arc::new(Says(Mutex::new(said), Mutex::default()));
+        let carrier = WhileAllowed { delegate: says.clone(), env: env(), by: Arc::new(Lasts) };
+        let begun = Instant::now();
+        carrier.carry(call()).await.unwrap();
+        let took = begun.elapsed();
+        assert!(took >= looks * LOOK && took <= looks * 2 * LOOK, "{took:?}");
+        let asked = says.1.lock();
+        assert_eq!(asked.len(), looks as usize);
+        assert!(asked.iter().all(|one| one.user.name == "jane"
+            && one.verb == "get"
+            && one.about == About::Path(TUNNEL.to_owned())));
+    }
+    // What ends it besides ends it as before.
+    let says = Arc::new(Says(Mutex::new(vec![Ok(Decision::Allow)]), Mutex::default()));
+    let carrier = WhileAllowed { delegate: says, env: env(), by: Arc::new(Lasts) };
+    let begun = Instant::now();
+    let ends = Box::pin(sleep(Duration::from_secs(3600)));
+    carrier.carry(Call { ends, ..call() }).await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 3600);
 }
