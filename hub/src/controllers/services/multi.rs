@@ -9,6 +9,7 @@
 //! A provider or consumer that is silent keeps what it has and gets what is new when it is back: its Works wait for it.
 
 mod dispatch;
+mod faults;
 mod left;
 mod tell;
 
@@ -38,6 +39,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use self::faults::Faults;
 use super::{
     super::{Context, Next, work},
     paces::Paces,
@@ -72,10 +74,10 @@ pub(crate) struct Multi {
     paces: Paces,
     /// Clusters that are heard, or are not any more.
     heard: WorkQueue<Key>,
-    /// What is wrong, by MultiClusterService: with its Service, and with the Works of each source.
+    /// What is wrong, by MultiClusterService, with its Service.
     wrong: Mutex<BTreeMap<Key, Wrong>>,
-    /// Collected Works that are too much, with their MultiClusterService.
-    refused: Mutex<BTreeMap<Key, Key>>,
+    /// And with what is brought to consumers.
+    faults: Mutex<Faults>,
     /// Collected Works that nobody asks for any more, and since when.
     left: Mutex<BTreeMap<Key, Duration>>,
     /// Clusters that are heard again, and since when by the hub's clock.
@@ -86,7 +88,6 @@ pub(crate) struct Multi {
 #[derive(Clone, Debug, Default)]
 struct Wrong {
     service: Option<String>,
-    works: BTreeMap<Key, String>,
     /// It was looked at.
     served: bool,
     /// It takes very many Works.
@@ -180,7 +181,7 @@ impl Multi {
         });
         let (context, said) = (context.clone(), Said::default());
         let (passes, paces) = (Mutex::default(), Paces::new(context.env.clone()));
-        let (wrong, refused, left) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (wrong, faults, left) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self {
             context,
             rooms: rooms.clone(),
@@ -191,7 +192,7 @@ impl Multi {
             paces,
             heard,
             wrong,
-            refused,
+            faults,
             left,
             returned,
             said,
@@ -259,7 +260,7 @@ impl Multi {
         let objects = &self.context.writer.objects;
         let live = objects.get(&MULTI_CLUSTER_SERVICES, &key).await?;
         let Some(live) = live else {
-            self.wrong.lock().remove(&key);
+            self.forget(&key);
             self.said.forget(&key);
             return self.end(&key).await;
         };
@@ -447,8 +448,14 @@ impl Multi {
             object::uid(live) == uid && object::remove_finalizer(live, finalizer::MULTI_CLUSTER_SERVICE)
         };
         objects.modify(&MULTI_CLUSTER_SERVICES, key, Part::Main, release).await?;
-        self.wrong.lock().remove(key);
+        self.forget(key);
         Ok(Next::Done)
+    }
+
+    /// A MultiClusterService is gone, and what was wrong with it.
+    fn forget(&self, key: &Key) {
+        self.wrong.lock().remove(key);
+        self.faults.lock().forget(key);
     }
 
     /// Takes away what is there for a MultiClusterService that is not any more. What agents have collected they take back

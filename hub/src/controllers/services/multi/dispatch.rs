@@ -36,8 +36,6 @@ const RETURNS: Duration = Duration::from_secs(5);
 const PIECE: usize = 250;
 /// So many are looked at at one go.
 const AT_ONE_GO: usize = 64;
-/// So many Works that cannot be made are remembered of a MultiClusterService.
-const WRONG: usize = 64;
 
 /// Where a slice goes on a consumer.
 struct Place {
@@ -66,9 +64,27 @@ struct Dispatch {
     again: Option<Duration>,
 }
 
+/// Why a collected Work brings nothing to anybody.
+struct Refusal {
+    why: String,
+    /// The MultiClusterService that says so, too.
+    service: Option<Key>,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self { why, service: None }
+    }
+}
+
+/// Whether consumers have endpoints by a Work that take requests.
+fn takes(head: &WorkHead) -> bool {
+    !head.deleting && head.slice.as_ref().is_some_and(|slice| slice.ready > 0)
+}
+
 impl Multi {
     /// What a collected Work is to bring to consumers, or why nothing.
-    fn wanted(&self, source: &Key, live: &Value) -> Result<Option<Dispatch>, String> {
+    fn wanted(&self, source: &Key, live: &Value) -> Result<Option<Dispatch>, Refusal> {
         let Some(provider) = names::cluster_of_namespace(&source.namespace) else { return Ok(None) };
         let Some(service) = slices::multi(live).filter(|_| object::deletion_timestamp(live).is_none()) else {
             return Ok(None);
@@ -82,19 +98,16 @@ impl Multi {
             return Ok(None);
         }
         let Some((head, spec)) = head.as_ref().and_then(|head| Some((head, head.spec.as_ref()?))) else {
-            return Err(format!("there is no MultiClusterService {service}"));
+            return Err(format!("there is no MultiClusterService {service}").into());
         };
         if !spec.is_cross_cluster() || !spec.is_provided_by(provider) {
-            return Err(format!("cluster {provider} is no provider of MultiClusterService {service}"));
+            return Err(format!("cluster {provider} is no provider of MultiClusterService {service}").into());
         }
-        self.rooms
+        let told = self
+            .rooms
             .counts(&self.context, source, (provider, &service))
-            .and_then(|()| slices::told(live, &service).map(drop))
-            .inspect_err(|why| {
-                self.refused.lock().insert(source.clone(), key_of(&service));
-                self.note(&key_of(&service), source, &Made::Refused(why.clone()));
-            })?;
-        let told = slices::told(live, &service)?;
+            .and_then(|()| slices::told(live, &service))
+            .map_err(|why| Refusal { why, service: Some(key_of(&service)) })?;
         let mut consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
         let (withdrawn, again) = self.withdrawn((provider, source), &service, head, &consumers);
         consumers.remove(provider);
@@ -241,12 +254,8 @@ impl Multi {
         let objects = &self.context.writer.objects;
         let live = objects.get(&WORKS, &source).await?;
         let made = self.context.known.works.group(&SliceHead::of_source(&source));
-        let refused = self.refused.lock().remove(&source);
-        let wanted = live.as_ref().map(|live| self.wanted(&source, live));
-        if let Some(service) = refused.filter(|_| !self.refused.lock().contains_key(&source)) {
-            self.note(&service, &source, &Made::Unchanged);
-        }
-        let wanted = match wanted {
+        let mut kept: BTreeSet<Key> = BTreeSet::new();
+        let wanted = match live.as_ref().map(|live| self.wanted(&source, live)) {
             None => {
                 self.said.forget(&source);
                 None
@@ -255,7 +264,11 @@ impl Multi {
                 self.said.forget(&source);
                 wanted
             }
-            Some(Err(why)) => {
+            Some(Err(Refusal { why, service })) => {
+                if let Some(service) = service {
+                    self.note(&service, &source, &source, &Made::Refused(why.clone()));
+                    kept.insert(source.clone());
+                }
                 let nothing = made.is_empty();
                 if let Some(work) = live.as_ref().filter(|_| nothing && self.said.is_new(&source, &why)) {
                     tracing::info!(work = %source, why, "what an agent tells of a Service does not count");
@@ -270,14 +283,13 @@ impl Multi {
             }
         };
         let mut next = Next::Done;
-        let mut kept: BTreeSet<Key> = BTreeSet::new();
         let mut written = 0;
         if wanted.is_none() {
             self.paces.take_back(&source);
             self.passes.lock().remove(&source);
         }
         // Works of consumers that nobody has seen to this time stay as they are.
-        let mut seen: Box<dyn Fn(&str) -> bool + Send> = Box::new(|_| true);
+        let mut seen: Box<dyn Fn(&str) -> bool + Send + Sync> = Box::new(|_| true);
         if let (Some(wanted), Some(live)) = (&wanted, &live) {
             let service = key_of(&wanted.service);
             let maker = Maker::Slice(&wanted.service, &source);
@@ -320,7 +332,7 @@ impl Multi {
                         match (&made, other.take()) {
                             // Another source was faster, of which the index does not know yet.
                             (Made::Taken(_), Some(other)) => {
-                                self.note(&service, &place.at, &Made::Unchanged);
+                                self.note(&service, &source, &place.at, &Made::Unchanged);
                                 place = other;
                             }
                             _ => break made,
@@ -332,7 +344,7 @@ impl Multi {
                             self.paces.begin(&source, content, count);
                         }
                     }
-                    self.note(&service, &place.at, &made);
+                    self.note(&service, &source, &place.at, &made);
                     next = self.heed(next, &place.at, made);
                     kept.insert(place.at);
                 }
@@ -368,16 +380,17 @@ impl Multi {
                 !is_one || !held && was_seen
             });
         }
+        let was_seen = |work: &Key| names::cluster_of_namespace(&work.namespace).is_none_or(&seen);
+        // What could not be brought where nothing is to be brought any more is wrong no more.
+        let mended = self.faults.lock().keep(&source, |work| kept.contains(work) || !was_seen(work));
+        mended.into_iter().for_each(|service| self.told.add(service));
         let mut gone = 0;
         for (work, head) in made.iter().filter(|(work, _)| !kept.contains(work)) {
-            if names::cluster_of_namespace(&work.namespace).is_some_and(|consumer| !seen(consumer)) {
+            if !was_seen(work) {
                 continue;
             }
             if !head.deleting && self.delete(work).await? {
                 gone += 1;
-            }
-            if let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()) {
-                self.note(&key_of(service), work, &Made::Unchanged);
             }
             if gone >= PIECE {
                 return Ok(Next::After(Duration::ZERO));
@@ -403,23 +416,13 @@ impl Multi {
         Ok(next)
     }
 
-    /// Notes how making a Work went.
-    pub(super) fn note(&self, service: &Key, work: &Key, made: &Made) {
-        let mut wrong = self.wrong.lock();
-        let Some(known) = wrong.get_mut(service) else { return };
-        let news = match made {
-            Made::Taken(_) | Made::TooLarge(_) | Made::Refused(_)
-                if known.works.len() >= WRONG && !known.works.contains_key(work) =>
-            {
-                false
-            }
-            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
-                known.works.insert(work.clone(), why.clone()).as_ref() != Some(why)
-            }
-            _ => known.works.remove(work).is_some(),
+    /// Notes how making a Work of a collected one went.
+    fn note(&self, service: &Key, source: &Key, work: &Key, made: &Made) {
+        let why = match made {
+            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => Some(why.as_str()),
+            Made::Unchanged | Made::Written | Made::Going | Made::Withheld(_) => None,
         };
-        if news {
-            self.told.add(service.clone());
-        }
+        let news = self.faults.lock().note(service, source, work, why);
+        news.into_iter().for_each(|service| self.told.add(service));
     }
 }

@@ -57,18 +57,22 @@ impl Multi {
             ),
             Some(why) => Condition::new(SERVICE_APPLIED, false, "ServiceAppliedFailed", why.as_str(), now),
         };
-        let mut wanted = vec![applied];
-        if let Some((work, why)) = wrong.works.first_key_value() {
-            let message = format!("Work {work}: {why}");
-            wanted.push(Condition::new(DISPATCHED, false, "EndpointSliceDispatchedFailed", message, now));
-        } else if !dispatched.is_empty() {
-            wanted.push(Condition::new(
+        let succeeded = || {
+            Condition::new(
                 DISPATCHED,
                 true,
                 reason::SLICES_DISPATCHED,
                 reason::SLICES_DISPATCHED_MESSAGE,
                 now,
-            ));
+            )
+        };
+        let mut wanted = vec![applied];
+        let fault = self.faults.lock().first(&key);
+        if let Some((work, why)) = &fault {
+            let message = format!("Work {work}: {why}");
+            wanted.push(Condition::new(DISPATCHED, false, "EndpointSliceDispatchedFailed", message, now));
+        } else if !dispatched.is_empty() {
+            wanted.push(succeeded());
         }
         let stale = self.stale(&key);
         if let Some(message) = &stale {
@@ -88,7 +92,11 @@ impl Multi {
             }
             let Some(mut known) = key::conditions(live) else { return false };
             let before = known.clone();
-            for condition in &wanted {
+            let was_failed =
+                conditions::find(&known, DISPATCHED).is_some_and(|said| said.status.as_str() != "True");
+            // What could not be brought to consumers is not there any more.
+            let over = (fault.is_none() && dispatched.is_empty() && was_failed).then(succeeded);
+            for condition in wanted.iter().chain(&over) {
                 let said = conditions::find(&known, &condition.type_);
                 if said
                     .is_none_or(|said| (said.status, &said.message) != (condition.status, &condition.message))
