@@ -19,16 +19,13 @@ use std::{
     time::Duration,
 };
 
-use karmada_api::{
-    conditions,
-    consts::{component, condition, event, finalizer},
-};
+use karmada_api::consts::{component, event, finalizer};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     names,
     services::{ServiceName, multi},
 };
-use karmada_meta::{object, time::Time};
+use karmada_meta::object;
 use karmada_objects::{
     Part,
     key::{self, Key},
@@ -45,6 +42,7 @@ use super::{
     paces::Paces,
     rooms::Rooms,
     said::Said,
+    silence::{self, Silence},
 };
 use crate::{
     known::heads::{Carries, ClusterHead, MultiHead, SliceHead},
@@ -65,6 +63,7 @@ const COMPONENT: &str = component::MULTI_CLUSTER_SERVICE;
 pub(crate) struct Multi {
     context: Arc<Context>,
     rooms: Arc<Rooms>,
+    silence: Arc<Silence>,
     served: WorkQueue<Key>,
     /// Collected Works, by their keys, also such as are gone.
     dispatched: WorkQueue<Key>,
@@ -80,8 +79,6 @@ pub(crate) struct Multi {
     faults: Mutex<Faults>,
     /// Collected Works that nobody asks for any more, and since when.
     left: Mutex<BTreeMap<Key, Duration>>,
-    /// Clusters that are heard again, and since when by the hub's clock.
-    returned: Arc<Mutex<BTreeMap<String, Duration>>>,
     said: Said,
 }
 
@@ -104,7 +101,7 @@ fn name_of(key: &Key) -> ServiceName {
 
 impl Multi {
     /// A controller that hears the context's MultiClusterServices, Works, clusters and templates from now on.
-    pub(crate) fn new(context: &Arc<Context>, rooms: &Arc<Rooms>) -> Self {
+    pub(crate) fn new(context: &Arc<Context>, rooms: &Arc<Rooms>, silence: &Arc<Silence>) -> Self {
         let queue = |name: &'static str| {
             let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
             context.figures.queue(name, &queue);
@@ -155,20 +152,12 @@ impl Multi {
                 context.known.multi.group(&group).into_iter().for_each(|(key, _)| serve.add(key));
             }
         });
-        let returned: Arc<Mutex<BTreeMap<String, Duration>>> = Arc::default();
         let heard = queue("multiclusterservice-clusters");
-        let (back, hear, env) = (returned.clone(), heard.clone(), context.env.clone());
+        let hear = heard.clone();
         context.known.clusters.listen(move |change| {
-            let is_heard = |head: &Arc<ClusterHead>| head.reporting();
-            let (before, now) = (change.old.is_some_and(is_heard), change.new.is_some_and(is_heard));
-            if before == now {
-                return;
+            if silence::turns(change) {
+                hear.add(change.key.clone());
             }
-            match now {
-                true => back.lock().insert(change.key.name.clone(), env.now()),
-                false => back.lock().remove(&change.key.name),
-            };
-            hear.add(change.key.clone());
         });
         let (serve, shared) = (served.clone(), Arc::downgrade(context));
         context.known.templates.listen(move |kind, change| {
@@ -185,6 +174,7 @@ impl Multi {
         Self {
             context,
             rooms: rooms.clone(),
+            silence: silence.clone(),
             served,
             dispatched,
             told,
@@ -194,7 +184,6 @@ impl Multi {
             wrong,
             faults,
             left,
-            returned,
             said,
         }
     }
@@ -484,12 +473,5 @@ impl Multi {
             .iter()
             .all(|work| self.context.known.works.get(work).is_none_or(|head| head.deleting));
         if going { Next::Done } else { Next::After(Duration::from_millis(500)) }
-    }
-
-    /// Since when a provider is silent, as far as its Cluster says.
-    fn silent_since(&self, cluster: &str) -> Option<Time> {
-        let head = self.context.known.clusters.get(&Key::cluster_scoped(cluster))?;
-        let ready = conditions::find(head.conditions(), condition::READY)?;
-        (!head.reporting()).then_some(ready.last_transition_time)
     }
 }

@@ -21,8 +21,6 @@ use crate::known::heads::Carries;
 
 /// So many Works of one MultiClusterService are a warning.
 const MANY: usize = 10_000;
-/// How many silent providers are named.
-const NAMED: usize = 5;
 
 const SERVICE_APPLIED: &str = "ServiceApplied";
 const DISPATCHED: &str = "EndpointSliceDispatched";
@@ -142,19 +140,15 @@ impl Multi {
     /// Which providers are silent whose endpoints are in use.
     fn stale(&self, key: &Key) -> Option<String> {
         let sources = self.works_of(key, |slice| slice.carries == Carries::Collected && slice.ready > 0);
-        let clusters: BTreeSet<&str> =
-            sources.iter().filter_map(|work| names::cluster_of_namespace(&work.namespace)).collect();
-        let silent: Vec<String> = clusters
-            .into_iter()
-            .filter_map(|cluster| Some(format!("{cluster} (since {})", self.silent_since(cluster)?)))
+        let works = &self.context.known.works;
+        let is_used = |work: &&Key| works.has_group(&SliceHead::of_source(work));
+        let provides = |cluster: &&str| head.spec.as_ref().is_some_and(|spec| spec.is_provided_by(cluster));
+        let clusters: BTreeSet<&str> = sources
+            .iter()
+            .filter(is_used)
+            .filter_map(|work| names::cluster_of_namespace(&work.namespace))
+            .filter(provides)
             .collect();
-        (!silent.is_empty()).then(|| {
-            format!(
-                "nothing is heard of {}{}: endpoints there are those of the last report; {} withdraws them after a time",
-                silent[..silent.len().min(NAMED)].join(", "),
-                silent.len().checked_sub(NAMED).filter(|more| *more > 0).map_or(String::new(), |more| format!(" and {more} more")),
-                extension::WITHDRAW_AFTER
-            )
-        })
+        self.silence.message(clusters)
     }
 }
