@@ -17,7 +17,7 @@ use karmada_objects::{
 use serde_json::{Value, json};
 
 use super::{super::super::Next, COMPONENT, Multi};
-use crate::known::heads::Carries;
+use crate::known::heads::{Carries, MultiHead, SliceHead};
 
 /// So many Works of one MultiClusterService are a warning.
 const MANY: usize = 10_000;
@@ -72,7 +72,7 @@ impl Multi {
         } else if !dispatched.is_empty() {
             wanted.push(succeeded());
         }
-        let stale = self.stale(&key);
+        let stale = self.stale(&key, &head);
         if let Some(message) = &stale {
             wanted.push(Condition::new(
                 extension::ENDPOINTS_STALE,
@@ -137,8 +137,8 @@ impl Multi {
         Ok(Next::Done)
     }
 
-    /// Which providers are silent whose endpoints are in use.
-    fn stale(&self, key: &Key) -> Option<String> {
+    /// Which providers are silent whose endpoints are in use. Whoever may tell of the Service and does not provide it is none.
+    fn stale(&self, key: &Key, head: &MultiHead) -> Option<String> {
         let sources = self.works_of(key, |slice| slice.carries == Carries::Collected && slice.ready > 0);
         let works = &self.context.known.works;
         let is_used = |work: &&Key| works.has_group(&SliceHead::of_source(work));
