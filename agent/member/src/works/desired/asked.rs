@@ -6,10 +6,20 @@ use std::collections::BTreeMap;
 use karmada_client::wake::Listener;
 use karmada_core::{
     autoscale::question,
+    names::fnv64a,
     services::{Asked, MULTI_CLUSTER_SERVICE, MULTICLUSTER, NETWORKING, SERVICE_EXPORT, ServiceName},
 };
 
 use super::{Desired, DesiredWork, Manifest};
+
+/// Who asks for a Service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asking {
+    /// What for.
+    pub asked: Asked,
+    /// Tells whether the same Works do.
+    pub by: u64,
+}
 
 /// What a manifest asks for.
 fn asks(work: &DesiredWork, manifest: &Manifest) -> Asked {
@@ -66,27 +76,33 @@ impl Desired {
     }
 
     /// Which there are; nothing while that is not known.
-    pub fn services(&self) -> Option<BTreeMap<ServiceName, Asked>> {
+    pub fn services(&self) -> Option<BTreeMap<ServiceName, Asking>> {
         let inner = self.inner.lock();
         if !inner.synced {
             return None;
         }
-        let mut all: BTreeMap<ServiceName, Asked> = BTreeMap::new();
+        let mut all: BTreeMap<ServiceName, Asking> = BTreeMap::new();
         for work in inner.works.values().filter(|work| !work.deleting) {
             for manifest in work.manifests.iter() {
                 let asked = asks(work, manifest);
                 if !asked.is_none() {
                     let name = ServiceName::new(manifest.id.namespace.as_str(), manifest.id.name.as_str());
                     let known = all.entry(name).or_default();
-                    known.export |= asked.export;
-                    known.multi_cluster |= asked.multi_cluster;
+                    known.asked.export |= asked.export;
+                    known.asked.multi_cluster |= asked.multi_cluster;
+                    known.by = fnv64a(format!("{} {}", known.by, work.uid).as_bytes());
                 }
             }
         }
         Some(all)
     }
 
-    /// An ear for when that may have changed.
+    /// How many full lists of Works were had.
+    pub fn lists(&self) -> u64 {
+        self.inner.lock().lists
+    }
+
+    /// An ear for when Services, or the number of lists, may have changed.
     pub fn services_change(&self) -> Listener {
         self.services.listen()
     }
@@ -110,6 +126,27 @@ mod tests {
         DesiredWork::parse(&work.to_string()).unwrap()
     }
 
+    /// The same Service may be asked for by another Work than before: what was told for the first may be gone.
+    #[test]
+    fn it_is_known_whether_the_same_works_ask() {
+        let desired = Desired::default();
+        let marker =
+            |uid: &str| work("m", (NETWORKING, MULTI_CLUSTER_SERVICE), &json!({"metadata.uid": uid}));
+        let by = |event: Event<DesiredWork>| {
+            desired.apply(event, desired.life());
+            desired.services().map(|all| all.values().map(|asking| asking.by).collect::<Vec<_>>())
+        };
+        by(Event::Init);
+        by(Event::Upsert(marker("one")));
+        assert_eq!(desired.lists(), 0);
+        let first = by(Event::Synced);
+        assert_eq!((first.as_ref().map(Vec::len), desired.lists()), (Some(1), 1));
+        assert_eq!(by(Event::Upsert(marker("one"))), first);
+        let second = by(Event::Upsert(marker("two")));
+        assert_ne!(second, first);
+        assert_eq!(by(Event::Delete(marker("one"))), second, "the end of the first comes late");
+    }
+
     #[test]
     fn services_are_asked_for_by_works_that_are_there_to_stay() {
         let desired = Desired::default();
@@ -127,7 +164,11 @@ mod tests {
         let web = ServiceName::new("demo", "web");
         let asked =
             |export, multi_cluster| Some(BTreeMap::from([(web.clone(), Asked { export, multi_cluster })]));
-        assert_eq!(desired.services(), asked(true, false));
+        let services = |desired: &Desired| -> Option<BTreeMap<ServiceName, Asked>> {
+            let all = desired.services()?;
+            Some(all.into_iter().map(|(name, asking)| (name, asking.asked)).collect())
+        };
+        assert_eq!(services(&desired), asked(true, false));
         assert!(heard(&desired, Event::Upsert(work("m", marker, &json!({"spec.suspendDispatching": true})))));
         assert_eq!(desired.services(), asked(true, true));
         assert!(heard(&desired, Event::Upsert(work("a", export, &json!({"spec.suspendDispatching": true})))));
