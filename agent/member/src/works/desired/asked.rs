@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use karmada_api::{conditions, consts::condition};
 use karmada_client::wake::Listener;
 use karmada_core::{
     autoscale::question,
@@ -25,8 +26,8 @@ pub struct Asking {
 fn asks(work: &DesiredWork, manifest: &Manifest) -> Asked {
     let kind = (manifest.id.group.as_str(), manifest.id.kind.as_str());
     Asked {
-        // What is not brought to the member exports nothing there.
-        export: kind == (MULTICLUSTER, SERVICE_EXPORT) && !work.suspended,
+        // What was never brought to the member exports nothing there. What was goes on when no more is to be brought for now.
+        export: kind == (MULTICLUSTER, SERVICE_EXPORT) && (!work.suspended || work.is_applied()),
         multi_cluster: kind == (NETWORKING, MULTI_CLUSTER_SERVICE),
     }
 }
@@ -38,6 +39,11 @@ impl DesiredWork {
             asks(self, manifest).multi_cluster || question::is_one(&manifest.id.group, &manifest.id.kind)
         };
         self.suspended && !self.held && !self.manifests.is_empty() && self.manifests.iter().all(is_question)
+    }
+
+    /// Whether it is on the member, as far as the hub was told.
+    fn is_applied(&self) -> bool {
+        conditions::is_true(&self.status().conditions, condition::APPLIED)
     }
 
     /// Whether it asks what a workload uses.
@@ -170,9 +176,23 @@ mod tests {
         };
         assert_eq!(services(&desired), asked(true, false));
         assert!(heard(&desired, Event::Upsert(work("m", marker, &json!({"spec.suspendDispatching": true})))));
-        assert_eq!(desired.services(), asked(true, true));
-        assert!(heard(&desired, Event::Upsert(work("a", export, &json!({"spec.suspendDispatching": true})))));
-        assert_eq!(desired.services(), asked(false, true));
+        assert_eq!(services(&desired), asked(true, true));
+        // One that is suspended exports as long as it is on the member.
+        let suspended = json!({"spec.suspendDispatching": true});
+        let condition = |status: &str| {
+            json!([{"type": "Applied", "status": status, "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+        };
+        for (status, exports) in
+            [(Some("True"), true), (None, false), (Some("True"), true), (Some("False"), false)]
+        {
+            let mut there = suspended.clone();
+            if let Some(status) = status {
+                there["status.conditions"] = condition(status);
+            }
+            assert!(heard(&desired, Event::Upsert(work("a", export, &there))), "{status:?}");
+            assert_eq!(services(&desired), asked(exports, true), "{status:?}");
+        }
         let going = json!({"metadata.deletionTimestamp": "2026-01-01T00:00:00Z"});
         assert!(heard(&desired, Event::Upsert(work("m", marker, &going))));
         assert_eq!(desired.services(), Some(BTreeMap::new()));
