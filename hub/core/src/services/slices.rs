@@ -229,6 +229,13 @@ pub fn told<'a>(work: &'a Value, service: &ServiceName) -> Result<Vec<&'a Value>
                 "EndpointSlice {namespace}/{name} is of Service {namespace}/{of}, and the Work's labels say {service}"
             ));
         }
+        let named = work_name(namespace, name);
+        if object::name(work) != named {
+            // So two Works never tell of one slice.
+            return Err(format!(
+                "EndpointSlice {namespace}/{name} counts only in a Work of the name {named}"
+            ));
+        }
     }
     Ok(manifests)
 }
@@ -425,6 +432,7 @@ mod tests {
             ("/metadata/labels/kubernetes.io~1service-name", "api", "is of Service demo/api"),
             ("/kind", "Secret", "Secret demo/web-74lwq in discovery.k8s.io/v1 is no EndpointSlice"),
             ("/apiVersion", "v1", "is no EndpointSlice"),
+            ("/metadata/name", "web-9", "EndpointSlice demo/web-9 counts only in a Work of the name web-9-"),
         ];
         for (pointer, to, want) in rows {
             let why = changed(pointer, to).unwrap_err();
