@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use karmada_api::consts::{component, event, finalizer, label};
+use karmada_api::consts::{component, event, finalizer};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     names,
@@ -151,10 +151,7 @@ impl Exports {
                 self.said.forget(&key);
                 Vec::new()
             }
-            Some(Ok(wanted)) => {
-                self.said.forget(&key);
-                wanted
-            }
+            Some(Ok(wanted)) => wanted,
             Some(Err(why)) => {
                 // What was told before goes with its export, and nobody has to hear of it.
                 let nothing = made.is_empty();
@@ -179,8 +176,22 @@ impl Exports {
         if wanted.is_empty() {
             self.paces.take_back(&key);
         }
+        let mut refused = Vec::new();
         for slice in &wanted {
-            next = next_of(next, self.make(&work, slice).await?);
+            match self.make(&work, slice).await? {
+                Made::Done => {}
+                Made::Later(wait) => next = next.sooner(wait),
+                Made::Refused(why, again) => {
+                    refused.push((event::ENDPOINT_SLICE_REFUSED, why));
+                    next = again.map_or(next, |wait| next.sooner(wait));
+                }
+            }
+        }
+        if !wanted.is_empty() {
+            for (reason, why) in self.said.news(&key, refused) {
+                tracing::warn!(work = %key, why, "an EndpointSlice cannot be made of what an agent tells");
+                context.writer.warning(component::ENDPOINT_SLICE, &work, reason, why);
+            }
         }
         let done = wanted.is_empty()
             && (object::deletion_timestamp(&work).is_some() || !slices::asked(&work).export);
@@ -204,7 +215,7 @@ impl Exports {
     }
 
     /// Makes a slice what it should be, in its pace: what is written here once goes to all who import it.
-    async fn make(&self, from: &Value, wanted: &Value) -> Result<Next, Error> {
+    async fn make(&self, from: &Value, wanted: &Value) -> Result<Made, Error> {
         let objects = &self.context.writer.objects;
         let (key, work) = (Key::of(wanted), &Key::of(from));
         let (content, importers) = (paces::content(from), self.importers(from));
@@ -212,48 +223,59 @@ impl Exports {
         let Some(mut live) = objects.get(&ENDPOINT_SLICES, &key).await? else {
             let wait = wait(false);
             if !wait.is_zero() {
-                return Ok(Next::After(wait));
+                return Ok(Made::Later(wait));
             }
             self.paces.begin(work, content, importers);
-            objects.create(&ENDPOINT_SLICES, wanted).await?;
-            return Ok(Next::Done);
+            return made(objects.create(&ENDPOINT_SLICES, wanted).await);
         };
         if object::deletion_timestamp(&live).is_some() {
-            return Ok(Next::After(PATIENCE));
+            return Ok(Made::Later(PATIENCE));
         }
         if object::label(&live, slices::MANAGED_BY) != Some(slices::IMPORTER) {
-            if self.said.is_new(&key, "taken") {
-                tracing::warn!(slice = %key, %work, "an EndpointSlice of that name is somebody else's");
-            }
-            return Ok(Next::Done);
+            let why = format!(
+                "EndpointSlice {key} is there and is somebody else's: give it another name, or delete it"
+            );
+            return Ok(Made::Refused(why, Some(PATIENCE * 30)));
         }
         if ImportedHead::project(&live).work != *work {
             // It was faster, and the index is about to say so.
-            return Ok(Next::After(Duration::from_millis(200)));
+            return Ok(Made::Later(Duration::from_millis(200)));
         }
         if live["addressType"] != wanted["addressType"] {
             // It is for good.
             objects.delete(&ENDPOINT_SLICES, &live).await?;
-            return Ok(Next::After(Duration::from_millis(100)));
+            return Ok(Made::Later(Duration::from_millis(100)));
         }
-        // The Work may have been made anew, with another id.
         let is_lost = paces::is_lost([wanted], [&live]);
-        object::remove_label(&mut live, label::WORK_ID);
         if slices::align(&mut live, wanted) {
             let wait = wait(is_lost);
             if !wait.is_zero() {
-                return Ok(Next::After(wait));
+                return Ok(Made::Later(wait));
             }
             self.paces.begin(work, content, importers);
-            objects.replace(&ENDPOINT_SLICES, &live).await?;
+            return made(objects.replace(&ENDPOINT_SLICES, &live).await);
         }
-        Ok(Next::Done)
+        Ok(Made::Done)
     }
 }
 
-fn next_of(one: Next, other: Next) -> Next {
-    match other {
-        Next::Done => one,
-        Next::After(wait) => one.sooner(wait),
+/// What came of making a slice.
+enum Made {
+    /// It is as it should be.
+    Done,
+    /// It is to be looked at again then.
+    Later(Duration),
+    /// It cannot be made, and why; and when that may be otherwise, if ever.
+    Refused(String, Option<Duration>),
+}
+
+/// What came of writing one: what is refused is so for good.
+fn made(written: Result<Value, Error>) -> Result<Made, Error> {
+    match written {
+        Ok(_) => Ok(Made::Done),
+        Err(error) if error.is_invalid() || error.code() == Some(400) => {
+            Ok(Made::Refused(error.to_string(), None))
+        }
+        Err(error) => Err(error),
     }
 }
