@@ -35,9 +35,7 @@ use crate::{
         rollout::Rollouts,
         scaling::Scaling,
         scheduler::Scheduler,
-        services::{
-            exports::Exports, imports::Imports, multi::Multi, rooms::Rooms, silence::Silence,
-        },
+        services::{exports::Exports, imports::Imports, multi::Multi, rooms::Rooms, silence::Silence},
         status::StatusController,
         taint_policy::TaintPolicies,
         unified_auth::UnifiedAuth,
@@ -261,7 +259,7 @@ impl Hub {
         let unified_auth = UnifiedAuth::new(&context);
         let rooms = Rooms::new(&context);
         let silence = Silence::new(&context);
-        let exports = Exports::new(&context, &rooms);
+        let exports = Exports::new(&context, &rooms, &silence);
         let imports = Imports::new(&context);
         let multi = Multi::new(&context, &rooms, &silence);
         let scaling = context.to_scale.is_some().then(|| Scaling::new(&context));

@@ -253,8 +253,9 @@ pub fn other_imported_name(cluster: &str, slice: &str) -> String {
     format!("imported.{cluster}.{slice}")
 }
 
-/// The hub's slice of one that a cluster has told, under [`imported_name`] or the other one.
-pub fn imported(work: &Value, name: &str, service: &ServiceName, slice: &Value) -> Value {
+/// The hub's slice of one that a cluster has told, under [`imported_name`] or the other one; if it was withdrawn, with no endpoint
+/// that takes requests.
+pub fn imported(work: &Value, name: &str, service: &ServiceName, slice: &Value, withdrawn: bool) -> Value {
     let mut made = json!({
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -272,12 +273,12 @@ pub fn imported(work: &Value, name: &str, service: &ServiceName, slice: &Value) 
             },
         },
     });
-    abroad(&mut made, slice);
+    abroad(&mut made, slice, withdrawn);
     made
 }
 
 /// Where a Service is, as it is told in another cluster: nodes and Pods of the same names are others there.
-pub(super) fn abroad(made: &mut Value, slice: &Value) {
+pub(super) fn abroad(made: &mut Value, slice: &Value, withdrawn: bool) {
     CONTENT.iter().for_each(|field| made[*field] = slice[*field].clone());
     for list in ["endpoints", "ports"] {
         if made[list].is_null() {
@@ -289,6 +290,11 @@ pub(super) fn abroad(made: &mut Value, slice: &Value) {
             for field in ["nodeName", "hints", "targetRef"] {
                 endpoint.shift_remove(field);
             }
+        }
+        if withdrawn {
+            let conditions = object::ensure_map(endpoint, "conditions");
+            conditions.insert("ready".into(), json!(false));
+            conditions.insert("serving".into(), json!(false));
         }
     }
 }
@@ -484,7 +490,7 @@ mod tests {
         let (work, web) = (work(), ServiceName::new("demo", "web"));
         let slices = told(&work, &web).unwrap();
         let name = imported_name("member4", object::name(slices[0]));
-        let made = imported(&work, &name, &web, slices[0]);
+        let made = imported(&work, &name, &web, slices[0], false);
         let want = json!({
             "name": "imported-member4-web-74lwq", "namespace": "demo",
             "annotations": {"work.karmada.io/name": "web-74lwq-7666bf4665", "work.karmada.io/namespace": "karmada-es-member4"},
@@ -502,7 +508,10 @@ mod tests {
         );
         let mut empty = slice();
         (empty["endpoints"], empty["ports"]) = (Value::Null, Value::Null);
-        let made = imported(&work, &name, &web, &empty);
+        let made = imported(&work, &name, &web, slices[0], true);
+        assert_eq!((ready(&made).len(), made["endpoints"].as_array().map(Vec::len)), (0, Some(3)));
+        assert_eq!(made["endpoints"][2]["conditions"], json!({"ready": false, "serving": false}));
+        let made = imported(&work, &name, &web, &empty, false);
         assert_eq!((&made["endpoints"], &made["ports"]), (&json!([]), &json!([])));
         let mut live = made.clone();
         object::set_annotation(&mut live, "a", "b");
