@@ -35,7 +35,7 @@ use crate::{
         rollout::Rollouts,
         scaling::Scaling,
         scheduler::Scheduler,
-        services::{exports::Exports, imports::Imports, multi::Multi, rooms::Rooms},
+        services::{exports::Exports, imports::Imports, multi::Multi, rooms::Rooms, silence::Silence},
         status::StatusController,
         taint_policy::TaintPolicies,
         unified_auth::UnifiedAuth,
@@ -269,9 +269,10 @@ impl Hub {
         let autoscaling = Autoscaling::new(&context, self.config.autoscaling);
         let unified_auth = UnifiedAuth::new(&context);
         let rooms = Rooms::new(&context);
-        let exports = Exports::new(&context, &rooms);
+        let silence = Silence::new(&context);
+        let exports = Exports::new(&context, &rooms, &silence);
         let imports = Imports::new(&context);
-        let multi = Multi::new(&context, &rooms);
+        let multi = Multi::new(&context, &rooms, &silence);
         let scaling = context.to_scale.is_some().then(|| Scaling::new(&context));
         let approver = self.approves.then(|| Approver::new(&context));
         let rollouts = Rollouts::new(&context);

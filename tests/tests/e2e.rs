@@ -1,5 +1,5 @@
 //! The main stories on real processes: a hub, members, agents. Members are stand-ins, or real clusters where
-//! `KARMADA_TEST_MEMBERS` names some; no test here can tell.
+//! `KARMADA_TEST_MEMBERS` names some; no test here can tell, but the one that needs a network between their Pods.
 
 #![allow(
     clippy::unwrap_used,
@@ -593,5 +593,77 @@ async fn bad_input_is_told() {
         error.as_ref().is_err_and(|e| e.is_forbidden()),
         "an execution namespace is not deleted: {error:?}"
     );
+    finish(fleet).await;
+}
+
+/// Programs that answer and ask, by HTTP and UDP. `KARMADA_TEST_AGNHOST` names another copy of the image.
+fn agnhost() -> String {
+    std::env::var("KARMADA_TEST_AGNHOST")
+        .unwrap_or_else(|_| "registry.k8s.io/e2e-test-images/agnhost:2.47".to_owned())
+}
+
+/// Pods of real clusters that share a flat network. Stand-ins have Pods without any.
+#[tokio::test]
+async fn a_client_in_one_cluster_reaches_a_service_of_another() {
+    if std::env::var_os("KARMADA_TEST_MEMBERS").is_none_or(|named| named.is_empty()) {
+        eprintln!(
+            "services: skipped, it needs two real members whose Pods reach each other, and KARMADA_TEST_MEMBERS names none"
+        );
+        return;
+    }
+    let Some(fleet) = fleet("services", 2).await else { return };
+    let [provider, consumer] = &fleet.members[..] else { panic!("two members") };
+    let namespace = &fleet.namespace;
+    let container = |name: &str, args: &[String]| json!({ "name": name, "image": agnhost(), "args": args });
+    let mut echo = samples::deployment("echo", 2);
+    let args = ["netexec", "--http-port=8080", "--udp-port=8081"].map(str::to_owned);
+    echo["spec"]["template"]["spec"]["containers"] = json!([container("echo", &args)]);
+    fleet.create([echo, deployment_policy("echo", &[&provider.name])]).await;
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "echo", "namespace": namespace },
+        "spec": { "selector": { "app": "echo" }, "ports": [
+            { "name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP" },
+            { "name": "udp", "port": 81, "targetPort": 8081, "protocol": "UDP" }] },
+    });
+    fleet.api.post(&format!("/api/v1/namespaces/{namespace}/services"), &service).await.expect("a Service");
+    let multi = json!({
+        "apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterService",
+        "metadata": { "name": "echo", "namespace": namespace },
+        "spec": { "types": ["CrossCluster"], "providerClusters": [{ "name": provider.name }],
+                  "consumerClusters": [{ "name": consumer.name }] },
+    });
+    let multis = format!("/apis/networking.karmada.io/v1alpha1/namespaces/{namespace}/multiclusterservices");
+    fleet.api.post(&multis, &multi).await.expect("a MultiClusterService");
+    let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
+    let brought = |list: &Value, want: usize| {
+        let slices = list["items"].as_array().into_iter().flatten();
+        let brought = slices.filter(|slice| {
+            slice["metadata"]["annotations"]["endpointslice.karmada.io/provision-cluster"] == *provider.name
+        });
+        brought.map(|slice| karmada_core::services::slices::ready(slice).len()).sum::<usize>() == want
+    };
+    until(&consumer.api, &slices, "with two endpoints of the provider", PATIENCE, |list| brought(list, 2))
+        .await;
+
+    // A client there, by the Service's name.
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    for (name, port, protocol) in [("tcp", 80, "tcp"), ("udp", 81, "udp")] {
+        let to = format!("echo.{namespace}.svc.cluster.local:{port}");
+        let args = ["connect".to_owned(), to, "--timeout=10s".to_owned(), format!("--protocol={protocol}")];
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": namespace },
+            "spec": { "restartPolicy": "OnFailure", "containers": [container("client", &args)] },
+        });
+        consumer.api.post(&pods, &pod).await.expect("a client");
+        until(&consumer.api, &format!("{pods}/{name}"), "done", PATIENCE * 3, |pod| {
+            pod["status"]["phase"] == "Succeeded"
+        })
+        .await;
+    }
+    let scale = json!({ "spec": { "replicas": 3 } });
+    fleet.api.patch(&deployment_path(namespace, "echo"), Patch::Merge, &scale).await.expect("scaled");
+    until(&consumer.api, &slices, "with three endpoints", PATIENCE, |list| brought(list, 3)).await;
+    fleet.api.delete(&format!("{multis}/echo"), &json!({})).await.expect("deleted");
+    until(&consumer.api, &slices, "with none of the provider", PATIENCE, |list| brought(list, 0)).await;
     finish(fleet).await;
 }

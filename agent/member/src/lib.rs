@@ -72,7 +72,7 @@ pub use state::{Disk, Memory, Place, Sort, Trouble, remains};
 pub use stats::{Count, Stats};
 pub use tasks::{Tasks, until};
 pub use upstream::Upstream;
-pub use works::desired::{Desired, DesiredWork, Essence};
+pub use works::desired::{Asking, Desired, DesiredWork, Essence};
 
 use apply::{Applier, Site};
 use discovery::Discovery;

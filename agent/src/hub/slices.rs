@@ -9,6 +9,8 @@
 //! A Work goes when nobody asks for its Service any more, or when its slice is gone: a whole list does not have it, and the member
 //! says so when it is asked. What an agent has told does not come back to it: the watch of Works leaves it out.
 
+mod checks;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -27,7 +29,7 @@ use karmada_core::services::{
     slices::{self, Taken},
 };
 use karmada_env::Env;
-use karmada_member::{Member, rights::Rights};
+use karmada_member::{Asking, Member, rights::Rights};
 use karmada_meta::object;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -98,7 +100,7 @@ struct Held {
 
 #[derive(Debug, Default)]
 struct State {
-    asked: BTreeMap<ServiceName, Asked>,
+    asking: BTreeMap<ServiceName, Asking>,
     slices: Index<SliceKey, Kept<Seen>>,
     held: BTreeMap<SliceKey, Held>,
     paces: BTreeMap<SliceKey, Pace>,
@@ -106,7 +108,7 @@ struct State {
 
 impl State {
     fn asked(&self, service: &ServiceName) -> Asked {
-        self.asked.get(service).copied().unwrap_or_default()
+        self.asking.get(service).map(|asking| asking.asked).unwrap_or_default()
     }
 
     /// What there is about some Services.
@@ -148,6 +150,7 @@ impl Collector {
                 queue: WorkQueue::with_policy(self.env.clone(), RETRY),
                 state: Mutex::default(),
                 anew: Wake::new(),
+                doubt: Wake::new(),
             };
             tokio::select! {
                 biased;
@@ -198,27 +201,35 @@ struct Collecting<'a> {
     state: Mutex<State>,
     /// The slices are to be listed anew, or not at all.
     anew: Wake,
+    /// The hub may not have any more what it was told.
+    doubt: Wake,
 }
 
 impl Collecting<'_> {
     async fn run(&self) {
         let desired = self.collector.half.desired();
         let mut changes = desired.services_change();
-        let asked = loop {
+        let mut lists = desired.lists();
+        let asking = loop {
             match desired.services() {
-                Some(asked) => break asked,
+                Some(asking) => break asking,
                 None => changes.woken().await,
             }
+            lists = desired.lists();
         };
-        self.state.lock().asked = asked;
+        self.state.lock().asking = asking;
         self.recall().await;
         let follow = async {
             loop {
                 changes.woken().await;
                 sleep(TOGETHER).await;
                 changes.clear();
-                if let Some(asked) = desired.services() {
-                    self.ask(asked);
+                if std::mem::replace(&mut lists, desired.lists()) != lists {
+                    // What has happened before it is not known.
+                    self.doubt.wake();
+                }
+                if let Some(asking) = desired.services() {
+                    self.ask(asking);
                 }
             }
         };
@@ -233,6 +244,7 @@ impl Collecting<'_> {
         tokio::select! {
             () = follow => {}
             () = hurry => {}
+            () = self.keep_checking() => {}
             () = self.follow_slices() => {}
             _ = reporters => {}
         }
@@ -278,18 +290,26 @@ impl Collecting<'_> {
         }
     }
 
-    /// Other Services are asked for.
-    fn ask(&self, asked: BTreeMap<ServiceName, Asked>) {
+    /// Other Services are asked for, or by others.
+    fn ask(&self, asking: BTreeMap<ServiceName, Asking>) {
         let mut state = self.state.lock();
-        let names: BTreeSet<ServiceName> = asked.keys().chain(state.asked.keys()).cloned().collect();
-        let differ = |name: &ServiceName| asked.get(name) != state.asked.get(name);
+        let names: BTreeSet<ServiceName> = asking.keys().chain(state.asking.keys()).cloned().collect();
+        let differ = |name: &ServiceName| asking.get(name) != state.asking.get(name);
         let differing: BTreeSet<ServiceName> = names.into_iter().filter(differ).collect();
-        let is_new = differing.iter().any(|name| !state.asked.contains_key(name));
-        let was_empty = state.asked.is_empty();
-        state.asked = asked;
+        let is_new = differing.iter().any(|name| !state.asking.contains_key(name));
+        let is_anothers = |name: &ServiceName| {
+            let (before, now) = (state.asking.get(name), asking.get(name));
+            before.zip(now).is_some_and(|(before, now)| before.asked == now.asked)
+        };
+        if differing.iter().any(is_anothers) {
+            // Between the first and the other nobody has asked, and the hub may have taken back what was told.
+            self.doubt.wake();
+        }
+        let was_empty = state.asking.is_empty();
+        state.asking = asking;
         state.of(&differing).into_iter().for_each(|key| self.queue.add(key));
         // Slices are kept of what was asked for alone.
-        if is_new || was_empty || state.asked.is_empty() {
+        if is_new || was_empty || state.asking.is_empty() {
             drop(state);
             self.anew.wake();
         }
@@ -303,7 +323,7 @@ impl Collecting<'_> {
                 let mut state = self.state.lock();
                 state.slices = Index::new();
             }
-            let services: BTreeSet<ServiceName> = self.state.lock().asked.keys().cloned().collect();
+            let services: BTreeSet<ServiceName> = self.state.lock().asking.keys().cloned().collect();
             if services.is_empty() {
                 anew.woken().await;
                 continue;

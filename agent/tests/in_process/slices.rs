@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use karmada_client::Patch;
+use karmada_client::{Patch, rest::query_value};
+use karmada_core::services::slices as core;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -23,6 +24,9 @@ fn slice(name: &str, service: &str, by: &str, addresses: &[&str]) -> Value {
         "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
     })
 }
+
+/// A list of slices.
+const LIST: &str = r#"{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[{}]}"#;
 
 const NATIVE: &str = "endpointslice-controller.k8s.io";
 
@@ -176,22 +180,27 @@ async fn nothing_goes_by_a_list_that_is_empty_or_fails() {
     world.work("export", &[export()]).await;
     becomes(&world, 3 * SECOND, &[("web-1", 1, false), ("web-2", 1, false)]).await;
     agent.kill().await;
-    for (code, body) in [
-        (
-            200,
-            r#"{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}"#,
-        ),
-        (500, "no"),
-        (200, "half of it"),
-    ] {
+    let both = [("web-1".to_owned(), 1, false), ("web-2".to_owned(), 1, false)];
+    for (code, body) in [(200, LIST.replace("{}", "").as_str()), (500, "no"), (200, "half of it")] {
         world.member_wire.answer(WATCH, code, body);
         let agent = world.active_agent().await;
         sleep(30 * SECOND).await;
-        assert_eq!(
-            told(&world).await,
-            [("web-1".to_owned(), 1, false), ("web-2".to_owned(), 1, false)],
-            "{code} {body}"
-        );
+        assert_eq!(told(&world).await, both, "{code} {body}");
+        agent.kill().await;
+        world.member_wire.pass();
+    }
+    // Nor by one of which only the first part comes: what follows fails, is cut short, or lacks one.
+    let first = LIST.replace("{}", &slice("web-1", "web", NATIVE, &["10.0.0.1"]).to_string());
+    let first = first.replace("\"1\"", "\"1\",\"continue\":\"more\"");
+    for (code, body) in [(500, "no"), (410, "gone"), (200, "half of it"), (200, &LIST.replace("{}", ""))] {
+        let list = format!("{WATCH}?limit=");
+        world.member_wire.answer(list.as_str(), 200, first.as_str());
+        let rest = format!("{list}100&labelSelector={}&continue=", query_value(core::NATIVE));
+        world.member_wire.answer(rest.as_str(), code, body);
+        let agent = world.active_agent().await;
+        sleep(60 * SECOND).await;
+        assert!(world.member_wire.count(&rest) > 0, "it is asked for what follows");
+        assert_eq!(told(&world).await, both, "{code} {body}");
         agent.kill().await;
         world.member_wire.pass();
     }
@@ -209,5 +218,55 @@ async fn nothing_goes_by_a_list_that_is_empty_or_fails() {
     world.member.delete(&format!("{SLICES}/web-2"), &json!({})).await.unwrap();
     let agent = world.active_agent().await;
     becomes(&world, 5 * SECOND, &[("web-1", 1, true), ("web-2", 2, true)]).await;
+    agent.stop().await;
+}
+
+/// Deletes a Work and lets go of it, as the hub's controllers do.
+async fn take_away(world: &World, name: &str) {
+    let path = World::work_path(name);
+    world.hub.patch(&path, Patch::Merge, &json!({"metadata": {"finalizers": null}})).await.unwrap();
+    world.hub.delete(&path, &json!({})).await.unwrap();
+}
+
+/// What an agent has told does not come back to it.
+#[tokio::test(start_paused = true)]
+async fn what_the_hub_has_no_more_is_told_again() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    let works = format!("/apis/work.karmada.io/v1alpha1/namespaces/{NAMESPACE}/works");
+    let checks = || world.wire.count(&format!("GET {works}?labelSelector=endpointslice.karmada.io"));
+    sleep(1800 * SECOND).await;
+    assert_eq!(checks(), 1, "where nothing was told there is nothing to check");
+    make(&world, &slice("web-1", "web", NATIVE, &["10.0.0.1"])).await;
+    make(&world, &slice("web-2", "web", NATIVE, &["10.0.0.2"])).await;
+    let suspended = json!({"suspendDispatching": true});
+    let marker = [asks("networking.karmada.io", "MultiClusterService")];
+    world.work_with("marker", &marker, suspended.clone()).await;
+    let all = [("web-1", 1, false), ("web-2", 1, false)];
+    becomes(&world, 3 * SECOND, &all).await;
+    sleep(60 * SECOND).await;
+    // While its watch stands still nobody asks for a while, and the hub takes back what nobody asks for.
+    world.wire.cut();
+    for work in ["marker", &core::work_name("default", "web-1"), &core::work_name("default", "web-2")] {
+        take_away(&world, work).await;
+    }
+    world.work_with("marker", &marker, suspended).await;
+    sleep(20 * SECOND).await;
+    world.wire.mend();
+    becomes(&world, 10 * SECOND, &all).await;
+    // Somebody deletes one, and changes another, for no reason.
+    sleep(60 * SECOND).await;
+    take_away(&world, &core::work_name("default", "web-1")).await;
+    let change = json!({"spec": {"workload": {"manifests": [slice("web-2", "web", NATIVE, &[])]}}});
+    let path = World::work_path(&core::work_name("default", "web-2"));
+    world.hub.patch(&path, Patch::Merge, &change).await.unwrap();
+    sleep(900 * SECOND).await;
+    becomes(&world, SECOND, &all).await;
+    // That is seldom, and costs little.
+    let (before, written) = (checks(), writes(&world));
+    sleep(3600 * SECOND).await;
+    let checked = checks() - before;
+    assert!((4..=6).contains(&checked), "{checked} checks in an hour");
+    assert_eq!(writes(&world), written);
     agent.stop().await;
 }

@@ -202,7 +202,7 @@ pub const CONDITIONS: [Entry; 49] = [
         "True: the last change has reached every cluster. False: how far it has come, and what the next wave waits for.",
     ),
     entry(
-        "MultiClusterService",
+        "MultiClusterService, ServiceExport",
         extension::ENDPOINTS_STALE,
         "Some endpoints belong to providers that are silent: which, and since when.",
     ),

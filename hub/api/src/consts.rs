@@ -258,12 +258,13 @@ pub mod extension {
     pub const FENCE_WAITS: &str = "WorkloadFenceWaits";
     /// Reason of a binding's condition: a new copy waits until the remaining old ones have stopped.
     pub const FENCE_WAIT: &str = "WaitsForFence";
-    /// On a MultiClusterService, by users: endpoints of a silent provider are taken out of use after this time, such as `5m`.
-    /// Without it they stay.
+    /// On a MultiClusterService or ServiceImport, by users: endpoints of a silent provider are taken out of use after this time,
+    /// such as `5m`. Without it they stay.
     pub const WITHDRAW_AFTER: &str = "multiclusterservice.karmada.io/withdraw-after";
     /// On a Work that brings a provider's slice to a consumer under another name than Karmada's, which is taken: the slice's name.
     pub const PROVIDED_SLICE: &str = "multiclusterservice.karmada.io/provided-slice";
-    /// Condition of a MultiClusterService: some of its endpoints belong to providers that are silent; which, and since when.
+    /// Condition of a MultiClusterService or ServiceExport: some of its endpoints belong to providers that are silent; which, and
+    /// since when.
     pub const ENDPOINTS_STALE: &str = "EndpointsStale";
     /// Condition of a binding: its Works cannot be made as they should be, and why.
     pub const WORKS_SYNCED: &str = "WorksSynced";
@@ -722,7 +723,7 @@ pub mod event {
         SYNC_DERIVED_SERVICE_SUCCEED = "SyncDerivedServiceSucceed";
         /// ServiceImport: its Service could not be made.
         SYNC_DERIVED_SERVICE_FAILED = "SyncDerivedServiceFailed";
-        /// Template: annotations of this project cannot be understood. Ours.
+        /// Template or ServiceImport: annotations of this project cannot be understood. Ours.
         INVALID_ANNOTATION = extension::INVALID_ANNOTATION;
     }
 }

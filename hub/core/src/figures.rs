@@ -1,6 +1,6 @@
 //! What Clusters and Works say in numbers, for whoever shows them. Read from JSON, since only a few fields matter.
 
-use karmada_api::consts::condition;
+use karmada_api::consts::{condition, reason};
 use karmada_meta::quantity::Quantity;
 use serde_json::Value;
 
@@ -11,6 +11,8 @@ pub struct ClusterFigures {
     pub state: ClusterState,
     /// Whether its condition Ready is True, leaving or not.
     pub ready: bool,
+    /// Whether its member is known to live: its agent is heard or, where the hub itself works on it, it answers the hub.
+    pub answers: bool,
     nodes: Option<f64>,
     ready_nodes: Option<f64>,
     allocatable: Resources,
@@ -98,10 +100,15 @@ impl ClusterFigures {
     /// Reads a Cluster.
     pub fn of(cluster: &Value) -> Self {
         let status = &cluster["status"];
-        let ready = condition_of(cluster, condition::READY).is_some_and(|c| c["status"] == "True");
+        let ready = condition_of(cluster, condition::READY);
+        let says = |why: &str| ready.is_some_and(|ready| ready["reason"] == why);
+        let is_silent = says(reason::STATUS_COLLECTION_FAILED)
+            || cluster["spec"]["syncMode"] == "Push" && says(reason::CLUSTER_NOT_REACHABLE);
+        let state = ClusterState::of(cluster);
         Self {
-            state: ClusterState::of(cluster),
-            ready,
+            state,
+            ready: ready.is_some_and(|ready| ready["status"] == "True"),
+            answers: state.is_heard() && !is_silent,
             nodes: status["nodeSummary"]["totalNum"].as_f64(),
             ready_nodes: status["nodeSummary"]["readyNum"].as_f64(),
             allocatable: Resources::of(&status["resourceSummary"]["allocatable"]),
@@ -159,6 +166,23 @@ mod tests {
     fn figures(cluster: Value) -> Vec<(&'static str, f64)> {
         let figures = ClusterFigures::of(&cluster);
         CLUSTER_FAMILIES.iter().filter_map(|(name, _, value)| Some((*name, value(&figures)?))).collect()
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_the_hub_is_not_known_to_live() {
+        for (mode, status, reason, answers) in [
+            ("Pull", "True", "ClusterReady", true),
+            ("Pull", "False", "ClusterNotReachable", true),
+            ("Pull", "Unknown", "ClusterStatusUnknown", false),
+            ("Push", "True", "ClusterReady", true),
+            ("Push", "False", "ClusterNotReady", true),
+            ("Push", "False", "ClusterNotReachable", false),
+            ("Push", "False", "StatusCollectionFailed", false),
+        ] {
+            let cluster = json!({"spec": {"syncMode": mode}, "status": {"conditions": [
+                {"type": "Ready", "status": status, "reason": reason}]}});
+            assert_eq!(ClusterFigures::of(&cluster).answers, answers, "{mode} {status} {reason}");
+        }
     }
 
     #[test]

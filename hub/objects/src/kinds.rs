@@ -52,6 +52,8 @@ kinds! {
     /// What is scaled by what Pods use on all clusters.
     FEDERATED_HPAS =
         Resource::new(autoscaling::GROUP, "v1alpha1", "federatedhpas", autoscaling::FEDERATED_HPA, true);
+    /// Services that clusters let others use.
+    SERVICE_EXPORTS = Resource::new("multicluster.x-k8s.io", "v1alpha1", "serviceexports", "ServiceExport", true);
     /// Services of other clusters, as they are used here.
     SERVICE_IMPORTS = Resource::new("multicluster.x-k8s.io", "v1alpha1", "serviceimports", "ServiceImport", true);
     /// Services that are on several clusters, each with the Pods of all.

@@ -67,9 +67,9 @@ impl Clusters {
         *self.0.lock() = Known::default();
     }
 
-    /// Whether a cluster's agent has been heard within its grace.
+    /// Whether a cluster's member is known to live: its agent has been heard within its grace, or it answers the hub.
     pub(crate) fn hears(&self, cluster: &str) -> bool {
-        self.0.lock().clusters.get(cluster).is_some_and(|figures| figures.state.is_heard())
+        self.0.lock().clusters.get(cluster).is_some_and(|figures| figures.answers)
     }
 
     /// Writes how many clusters are how.

@@ -55,7 +55,7 @@ impl Slices {
         ];
         sheet.gauge(
             "karmada_hub_endpointslices",
-            "EndpointSlices between clusters: those that agents have collected, those among them whose agent is not heard now \
+            "EndpointSlices between clusters: those that agents have collected, those among them whose cluster is silent now \
              (stale), and those that are dispatched to consumers.",
             rows.map(|(state, sum)| ([("state", state)], sum as f64)),
         )

@@ -3,7 +3,10 @@
 
 use std::{
     fmt::Display,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -23,7 +26,7 @@ use kube::client::{Body, Client};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
-    task::JoinHandle,
+    task::{AbortHandle, JoinHandle},
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -299,10 +302,29 @@ impl World {
         member
     }
 
+    /// Agents that renew the Leases of these clusters, until what is answered is dropped.
+    pub(crate) fn alive(&self, names: &[&str]) -> Alive {
+        let members: Vec<_> = names.iter().map(|name| Member::new(self.agent(name), name)).collect();
+        let task = tokio::spawn(async move {
+            loop {
+                for member in &members {
+                    member.renew(MOMENT.fetch_add(1, Ordering::Relaxed)).await;
+                }
+                sleep(Duration::from_secs(5)).await;
+            }
+        });
+        Alive(task.abort_handle())
+    }
+
     pub(crate) async fn post_ready(&self, name: &str, status: &str) {
+        self.post_ready_for(name, status, "Test").await;
+    }
+
+    /// The same for a reason.
+    pub(crate) async fn post_ready_for(&self, name: &str, status: &str, reason: &str) {
         let now = karmada_meta::time::Time::now(&self.env).to_string();
         let conditions = json!([
-            {"type": "Ready", "status": status, "reason": "Test", "message": "", "lastTransitionTime": now},
+            {"type": "Ready", "status": status, "reason": reason, "message": "", "lastTransitionTime": now},
         ]);
         self.report(&kinds::CLUSTERS, "", name, |cluster| {
             cluster["status"] = json!({
@@ -426,6 +448,18 @@ impl World {
             ));
         }
         text
+    }
+}
+
+/// So that each renewal is another.
+static MOMENT: AtomicU32 = AtomicU32::new(1);
+
+/// Agents of which nothing but their Leases is of interest.
+pub(crate) struct Alive(AbortHandle);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

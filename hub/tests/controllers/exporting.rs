@@ -1,5 +1,7 @@
 //! Services that one cluster exports and another imports. Agents are played by their rights.
 
+use std::time::Duration;
+
 use http::Method;
 use karmada_client::{Error, Resource};
 use karmada_core::services::{Asked, slices};
@@ -9,25 +11,25 @@ use serde_json::{Value, json};
 
 use crate::common::{Member, World, policy};
 
-const GROUP: &str = "multicluster.x-k8s.io/v1alpha1";
+pub(crate) const GROUP: &str = "multicluster.x-k8s.io/v1alpha1";
 const EXPORT: Asked = Asked { export: true, multi_cluster: false };
 
-fn service_exports() -> Resource {
+pub(crate) fn service_exports() -> Resource {
     Resource::new("multicluster.x-k8s.io", "v1alpha1", "serviceexports", "ServiceExport", true)
 }
 
-fn export() -> Value {
+pub(crate) fn export() -> Value {
     json!({"apiVersion": GROUP, "kind": "ServiceExport", "metadata": {"name": "web", "namespace": "default"}})
 }
 
-fn import() -> Value {
+pub(crate) fn import() -> Value {
     json!({
         "apiVersion": GROUP, "kind": "ServiceImport", "metadata": {"name": "web", "namespace": "default"},
         "spec": {"type": "ClusterSetIP", "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]},
     })
 }
 
-fn on(clusters: &[&str]) -> Value {
+pub(crate) fn on(clusters: &[&str]) -> Value {
     json!({"clusterAffinity": {"clusterNames": clusters}})
 }
 
@@ -221,6 +223,67 @@ async fn nothing_is_left_over_in_whatever_order_things_go() {
     };
     world.until("the cluster is gone", gone).await;
     world.gone(&ENDPOINT_SLICES, "default", "imported-m1-web-1").await;
+    world.stop().await;
+}
+
+/// The name of the hub's slice is longer than that of the cluster's.
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_cannot_be_made_is_said_to_be_none_and_not_tried_for_ever() {
+    let world = World::start().await;
+    let cluster = "a-cluster-with-a-name-as-long-as-names-may-be-01";
+    let one = world.join(cluster, json!({})).await;
+    world.create(&PROPAGATION_POLICIES, policy("exports", GROUP, "ServiceExport", "", on(&[cluster]))).await;
+    world.create(&service_exports(), export()).await;
+    world.until("the export is there", || one.work("ServiceExport", "web")).await;
+    let long = format!("web-{}", "x".repeat(200));
+    tell(&one, &slice(&long, &["10.0.0.1"])).await.expect("told");
+    let about = slices::work_name("default", &long);
+    let event = world.event(&about, "EndpointSliceRefused", &format!("imported-{cluster}-{long}")).await;
+    assert!(event["message"].as_str().is_some_and(|message| message.contains("metadata.name")), "{event}");
+    // A name that is somebody else's.
+    let usual = slices::imported_name(cluster, "web-2");
+    let mut theirs = slice(&usual, &["10.9.9.9"]);
+    object::remove_label(&mut theirs, "endpointslice.kubernetes.io/managed-by");
+    object::remove_label(&mut theirs, "kubernetes.io/service-name");
+    world.create(&ENDPOINT_SLICES, theirs).await;
+    tell(&one, &slice("web-2", &["10.0.0.2"])).await.expect("told");
+    world.event(&slices::work_name("default", "web-2"), "EndpointSliceRefused", "is somebody else's").await;
+    world.asked.forget();
+    world.settle().await;
+    assert_eq!(world.asked.count(&Method::POST, &["endpointslices"]), 0);
+    let event = world.event(&about, "EndpointSliceRefused", "").await;
+    assert_eq!(event["count"], 1, "{event}");
+    // Others are as they were, and that one is made when the name is free.
+    tell(&one, &slice("web-1", &["10.0.0.1"])).await.expect("told");
+    let name = slices::imported_name(cluster, "web-1");
+    world.until("the hub's slice", || world.get(&ENDPOINT_SLICES, "default", &name)).await;
+    world.delete(&ENDPOINT_SLICES, "default", &usual).await.expect("deleted");
+    world
+        .within(Duration::from_secs(90), "the other", || world.get(&ENDPOINT_SLICES, "default", &usual))
+        .await;
+    world.stop().await;
+}
+
+/// Who tells of one slice by many Works would have the hub look at them all the time.
+#[tokio::test(start_paused = true)]
+async fn a_slice_counts_in_one_work() {
+    let (world, one, _) = world().await;
+    let told = tell(&one, &slice("web-1", &["10.0.0.1"])).await.expect("told");
+    world.until("the hub's slice", || world.get(&ENDPOINT_SLICES, "default", "imported-m1-web-1")).await;
+    for n in 0..5 {
+        let mut work =
+            slices::collected(&slice("web-1", &["10.6.6.6"]), "m1", EXPORT, None, || "x".to_owned());
+        let name = format!("web-1-{n}");
+        object::set_meta(&mut work, "name", name.as_str());
+        one.rest.post(&WORKS.collection(Some("karmada-es-m1")), &work).await.expect("it may");
+        let says = format!("counts only in a Work of the name {}", object::name(&told));
+        world.event(&name, "EndpointSliceRefused", &says).await;
+    }
+    world.settle().await;
+    world.asked.forget();
+    world.settle().await;
+    assert_eq!(world.asked.count(&Method::GET, &["endpointslices"]), 0, "at rest nobody looks");
+    assert_eq!(names(&world).await, ["imported-m1-web-1"]);
     world.stop().await;
 }
 

@@ -2,6 +2,7 @@
 
 use crate::common::{World, condition};
 use karmada_client::Resource;
+use karmada_meta::object;
 use karmada_objects::kinds::{CLUSTERS, REMEDIES};
 use serde_json::{Value, json};
 
@@ -124,5 +125,53 @@ async fn remedies_are_taken_while_conditions_ask_for_them() {
         refused.to_string().contains("spec.decisionMatches[0].clusterConditionMatch.operator"),
         "{refused}"
     );
+    world.stop().await;
+}
+
+/// Nobody here acts on it, so nothing of the hub's is on it.
+#[tokio::test(start_paused = true)]
+async fn a_multi_cluster_ingress_is_kept_as_it_is() {
+    let world = World::start().await;
+    let ingresses = Resource::new(
+        "networking.karmada.io",
+        "v1alpha1",
+        "multiclusteringresses",
+        "MultiClusterIngress",
+        true,
+    );
+    let path = |path_type: &str, service: &str| json!([{"path": "/", "pathType": path_type, "backend": {"service": {"name": service, "port": {"number": 80}}}}]);
+    let ingress = |paths: Value| {
+        json!({
+            "apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterIngress",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"rules": [{"host": "shop.example.com", "http": {"paths": paths}}]},
+        })
+    };
+    let wanted = ingress(path("Prefix", "web"));
+    let created = world.create(&ingresses, wanted.clone()).await;
+    assert_eq!(created["spec"], wanted["spec"]);
+    world.settle().await;
+    let live = world.get(&ingresses, "default", "web").await.expect("it is there");
+    assert_eq!(live, created, "nobody writes it");
+    assert_eq!((object::finalizers(&live), live.get("status")), (vec![], None));
+    // Whoever acts on it writes its status.
+    let address = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+    world.report(&ingresses, "default", "web", |live| live["status"] = address.clone()).await;
+    let refused = [
+        (path("prefix", "web"), "spec.rules[0].http.paths[0].pathType"),
+        (path("Prefix", ""), "spec.rules[0].http.paths[0].backend"),
+        (json!([]), "spec.rules[0].http.paths"),
+    ];
+    for (paths, field) in refused {
+        let mut odd = world.get(&ingresses, "default", "web").await.expect("it is there");
+        odd["spec"] = ingress(paths)["spec"].clone();
+        let error = world.rest.put(&ingresses.object(Some("default"), "web"), &odd).await.expect_err(field);
+        assert!(error.is_invalid() && error.to_string().contains(field), "{field}: {error}");
+    }
+    world.settle().await;
+    let last = world.get(&ingresses, "default", "web").await.expect("it is there");
+    assert_eq!((&last["spec"], &last["status"]), (&wanted["spec"], &address));
+    world.delete(&ingresses, "default", "web").await.expect("deleted");
+    world.gone(&ingresses, "default", "web").await;
     world.stop().await;
 }

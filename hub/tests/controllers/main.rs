@@ -31,5 +31,7 @@ mod scaling;
 mod scheduling;
 mod searching;
 mod services;
+mod sharing;
+mod silent;
 mod telling;
 mod upgrading;

@@ -14,9 +14,9 @@ use tokio::time::sleep;
 
 use crate::common::{Member, World, condition, placed_on, policy};
 
-const MULTI: Asked = Asked { export: false, multi_cluster: true };
+pub(crate) const MULTI: Asked = Asked { export: false, multi_cluster: true };
 
-fn service() -> Value {
+pub(crate) fn service() -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
         "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}})
 }
@@ -25,7 +25,7 @@ fn names(clusters: &[&str]) -> Value {
     clusters.iter().map(|name| json!({"name": name})).collect()
 }
 
-fn multi(providers: &[&str], consumers: &[&str]) -> Value {
+pub(crate) fn multi(providers: &[&str], consumers: &[&str]) -> Value {
     json!({
         "apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterService",
         "metadata": {"name": "web", "namespace": "default"},
@@ -33,7 +33,7 @@ fn multi(providers: &[&str], consumers: &[&str]) -> Value {
     })
 }
 
-fn slice(name: &str, addresses: &[&str]) -> Value {
+pub(crate) fn slice(name: &str, addresses: &[&str]) -> Value {
     json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": name, "namespace": "default", "uid": "u", "labels": {
@@ -44,23 +44,28 @@ fn slice(name: &str, addresses: &[&str]) -> Value {
     })
 }
 
-async fn tell(member: &Member, slice: &Value) -> Result<Value, Error> {
+pub(crate) async fn tell(member: &Member, slice: &Value) -> Result<Value, Error> {
+    tell_for(member, slice, MULTI).await
+}
+
+/// Has an agent tell of a slice for whoever has asked for it.
+pub(crate) async fn tell_for(member: &Member, slice: &Value, asked: Asked) -> Result<Value, Error> {
     let name = slices::work_name("default", object::name(slice));
     let path = WORKS.object(Some(&member.namespace()), &name);
     let id = || "4f1a3d1e-8a54-4f3e-b5ae-0e7b33c4a1d7".to_owned();
     match member.rest.get(&path).await {
         Ok(live) => {
-            member.rest.put(&path, &slices::collected(slice, &member.name, MULTI, Some(&live), id)).await
+            member.rest.put(&path, &slices::collected(slice, &member.name, asked, Some(&live), id)).await
         }
         Err(_) => {
-            let work = slices::collected(slice, &member.name, MULTI, None, id);
+            let work = slices::collected(slice, &member.name, asked, None, id);
             member.rest.post(&WORKS.collection(Some(&member.namespace())), &work).await
         }
     }
 }
 
 /// The slices that a member is brought, with the endpoints that take requests.
-async fn brought(member: &Member) -> Vec<(String, usize)> {
+pub(crate) async fn brought(member: &Member) -> Vec<(String, usize)> {
     let works = member.works().await;
     let carried = works.iter().filter(|work| {
         object::annotation(work, "endpointslice.karmada.io/provision-cluster").is_some()
@@ -75,20 +80,20 @@ async fn brought(member: &Member) -> Vec<(String, usize)> {
     all
 }
 
-async fn is_brought(world: &World, member: &Member, want: &[(&str, usize)]) {
+pub(crate) async fn is_brought(world: &World, member: &Member, want: &[(&str, usize)]) {
     let want: Vec<_> = want.iter().map(|(name, ready)| ((*name).to_owned(), *ready)).collect();
     let what = format!("{} has {want:?}", member.name);
     world.until(&what, || async { (brought(member).await == want).then_some(()) }).await;
 }
 
-async fn three() -> (World, Member, Member, Member) {
+pub(crate) async fn three() -> (World, Member, Member, Member) {
     let world = World::start().await;
     let (one, two) = (world.join("m1", json!({})).await, world.join("m2", json!({})).await);
     let three = world.join("m3", json!({})).await;
     (world, one, two, three)
 }
 
-fn marker() -> String {
+pub(crate) fn marker() -> String {
     multi::marker_name(&ServiceName::new("default", "web"))
 }
 
@@ -217,7 +222,7 @@ async fn nothing_is_left_of_one_that_is_deleted() {
     world.stop().await;
 }
 
-/// The MultiClusterService, its Service and its provider go, one after another.
+/// The MultiClusterService, its Service and its provider go, one after another; and the same while the provider cannot be reached.
 #[tokio::test(start_paused = true)]
 async fn in_whatever_order_its_parts_go_nothing_is_left() {
     const ORDERS: [[&str; 3]; 6] = [
@@ -228,7 +233,9 @@ async fn in_whatever_order_its_parts_go_nothing_is_left() {
         ["provider", "multi", "service"],
         ["provider", "service", "multi"],
     ];
-    for (n, order) in ORDERS.into_iter().enumerate() {
+    for (n, (order, is_heard)) in
+        ORDERS.into_iter().flat_map(|order| [(order, true), (order, false)]).enumerate()
+    {
         let (world, one, two, three) = three().await;
         world.create(&SERVICES, service()).await;
         world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1"], &[])).await;
@@ -238,7 +245,7 @@ async fn in_whatever_order_its_parts_go_nothing_is_left() {
         is_brought(&world, &three, &[("m1-web-1", 1)]).await;
         let told = WORKS.object(Some("karmada-es-m1"), &slices::work_name("default", "web-1"));
         let agents = async || {
-            if world.get(&CLUSTERS, "", "m1").await.is_some() {
+            if is_heard && world.get(&CLUSTERS, "", "m1").await.is_some() {
                 one.act().await;
                 // Its agent takes back what nobody asks for.
                 if world.get(&WORKS, "karmada-es-m1", &marker()).await.is_none() {
@@ -248,6 +255,9 @@ async fn in_whatever_order_its_parts_go_nothing_is_left() {
             two.act().await;
             three.act().await;
         };
+        if !is_heard {
+            world.post_ready("m1", "Unknown").await;
+        }
         for part in order {
             let (kind, namespace, name) = match part {
                 "multi" => (&MULTI_CLUSTER_SERVICES, "default", "web"),
@@ -281,7 +291,8 @@ async fn in_whatever_order_its_parts_go_nothing_is_left() {
             };
             (!works.iter().any(is_its)).then_some(())
         };
-        world.until(&format!("nothing is left when they go in the order {order:?}"), left).await;
+        let what = format!("nothing is left when they go in the order {order:?}, heard: {is_heard}");
+        world.until(&what, left).await;
         world.stop().await;
     }
 }
@@ -289,10 +300,13 @@ async fn in_whatever_order_its_parts_go_nothing_is_left() {
 #[tokio::test(start_paused = true)]
 async fn endpoints_of_a_silent_provider_stay_and_are_withdrawn_if_somebody_asks() {
     let (world, one, two, three) = three().await;
+    let _alive = world.alive(&["m1", "m2", "m3"]);
     world.create(&SERVICES, service()).await;
     world.create(&MULTI_CLUSTER_SERVICES, multi(&["m1", "m2"], &["m3"])).await;
     let marker = marker();
     world.until("a marker", || world.get(&WORKS, "karmada-es-m2", &marker)).await;
+    // The hub's first minute is everybody's grace.
+    sleep(Duration::from_secs(70)).await;
     tell(&one, &slice("web-1", &["10.0.0.1"])).await.expect("told");
     tell(&two, &slice("web-1", &["10.0.1.1"])).await.expect("told");
     is_brought(&world, &three, &[("m1-web-1", 1), ("m2-web-1", 1)]).await;

@@ -3,8 +3,13 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use karmada_api::consts::subject;
+use karmada_apiserver::authn::UserInfo;
 use karmada_client::{Event, Rest};
-use karmada_core::services::{Asked, slices};
+use karmada_core::{
+    names,
+    services::{Asked, slices},
+};
 use karmada_env::Env;
 use karmada_meta::object;
 use serde_json::{Value, json};
@@ -62,7 +67,8 @@ pub(super) async fn forge(world: &World, member: usize) {
     let work = slices::collected(&slice, cluster, asked, None, id);
     let path = format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-{cluster}/works");
     // Of a cluster that has just left there is nothing to tell.
-    let _ = world.api().post(&path, &work).await;
+    let agent = UserInfo::new(names::agent_user(cluster), [subject::AGENTS]);
+    let _ = world.api_as(agent).post(&path, &work).await;
 }
 
 /// The endpoint of a member that never goes.

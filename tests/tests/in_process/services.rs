@@ -288,14 +288,18 @@ async fn a_client_reaches_pods_of_another_cluster_while_they_roll_and_their_link
     // Ten minutes of silence, with the hub and both agents restarted in it.
     let before = slices_of(&world.members[1].api).await;
     world.members[0].wire.set(Mode::BlackHole);
-    sleep(120 * SECOND).await;
+    sleep(60 * SECOND).await;
+    // A rollout is under way when they are.
+    roll_there(&world, 0, "web").await;
+    sleep(50 * SECOND).await;
     world.stop_agent(1).await;
     world.start_agent(1);
     world.stop_hub().await;
-    sleep(10 * SECOND).await;
+    roll_there(&world, 0, "web").await;
     world.start_hub().await;
     world.stop_agent(0).await;
     world.start_agent(0);
+    roll_there(&world, 0, "web").await;
     sleep(460 * SECOND).await;
     assert_eq!(slices_of(&world.members[1].api).await, before, "no live endpoint leaves a consumer");
     let stale = |multi: &Value| {
@@ -454,9 +458,8 @@ async fn consumers_leave_the_fleet_and_nothing_of_them_stays() {
     world.stop().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_a_cluster_exports_is_imported_elsewhere_and_leaves_nothing_behind() {
-    let (mut world, _running) = world(183, 3).await;
+/// A Deployment of two, whose Service the first member exports and the second one imports.
+pub(super) async fn export(world: &World) {
     let definitions: Vec<Value> = karmada_api::crds()
         .into_iter()
         .filter(|crd| crd["spec"]["group"] == "multicluster.x-k8s.io")
@@ -469,7 +472,6 @@ async fn what_a_cluster_exports_is_imported_elsewhere_and_leaves_nothing_behind(
         }
     }
     let of = |kind: &str| json!({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": kind, "metadata": {"name": "web", "namespace": NS}});
-    let path = |plural: &str| format!("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{NS}/{plural}");
     let mut import = of("ServiceImport");
     import["spec"] =
         json!({"type": "ClusterSetIP", "ports": [{"port": 80, "protocol": "TCP", "name": "http"}]});
@@ -483,9 +485,20 @@ async fn what_a_cluster_exports_is_imported_elsewhere_and_leaves_nothing_behind(
             policy("import", selector(group, "ServiceImport", "web"), &["member2"]),
         ])
         .await;
-    post(&world, &format!("/api/v1/namespaces/{NS}/services"), &service()).await;
-    post(&world, &path("serviceexports"), &of("ServiceExport")).await;
-    post(&world, &path("serviceimports"), &import).await;
+    post(world, &format!("/api/v1/namespaces/{NS}/services"), &service()).await;
+    post(world, &shared("serviceexports"), &of("ServiceExport")).await;
+    post(world, &shared("serviceimports"), &import).await;
+}
+
+/// Where exports and imports are.
+pub(super) fn shared(plural: &str) -> String {
+    format!("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/{NS}/{plural}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_cluster_exports_is_imported_elsewhere_and_leaves_nothing_behind() {
+    let (mut world, _running) = world(183, 3).await;
+    export(&world).await;
     let derived = format!("/api/v1/namespaces/{NS}/services/derived-web");
     world.member_until(1, &derived, "there", PATIENCE, |_| true).await;
     event(
@@ -515,6 +528,29 @@ async fn what_a_cluster_exports_is_imported_elsewhere_and_leaves_nothing_behind(
     world.api().patch(&deployment_path("web"), Patch::Merge, &scale).await.unwrap();
     imported(3).await;
 
+    // It is not heard for a while in which all its Pods are others, and hub and agents are restarted.
+    let before = slices_of(&world.members[1].api).await;
+    world.members[0].wire.set(Mode::BlackHole);
+    sleep(60 * SECOND).await;
+    roll_there(&world, 0, "web").await;
+    world.stop_agent(1).await;
+    world.start_agent(1);
+    world.stop_hub().await;
+    sleep(10 * SECOND).await;
+    world.start_hub().await;
+    world.stop_agent(0).await;
+    world.start_agent(0);
+    sleep(120 * SECOND).await;
+    assert_eq!(slices_of(&world.members[1].api).await, before, "nothing leaves who imports it");
+    world.members[0].wire.set(Mode::Pass);
+    world.ready("member1", PATIENCE * 2).await;
+    eventually("all agree", 5 * SECOND, || async {
+        let (from, to) = (slices_of(&world.members[0].api).await, slices_of(&world.members[1].api).await);
+        let (native, there) = (&from["web-x7k2p"].1, &to["imported-member1-web-x7k2p"].1);
+        if native == there { Ok(()) } else { Err(format!("{native:?} and {there:?}")) }
+    })
+    .await;
+
     // The provider is lost for good, and taken out while it cannot be heard.
     world.members[0].wire.set(Mode::BlackHole);
     world.stop_agent(0).await;
@@ -529,7 +565,7 @@ async fn what_a_cluster_exports_is_imported_elsewhere_and_leaves_nothing_behind(
     let hub =
         world.api().get(&format!("/apis/discovery.k8s.io/v1/namespaces/{NS}/endpointslices")).await.unwrap();
     assert_eq!(hub["items"], json!([]));
-    world.delete(&format!("{}/web", path("serviceimports"))).await;
+    world.delete(&format!("{}/web", shared("serviceimports"))).await;
     let gone = |list: &Value| {
         list["items"].as_array().is_some_and(|all| all.iter().all(|s| object::name(s) != "derived-web"))
     };

@@ -9,16 +9,17 @@ use karmada_client::Rest;
 use karmada_core::names;
 use karmada_meta::object;
 use karmada_tests::{
+    fleet,
     inprocess::{PATIENCE, World},
     samples::works_path,
     wait::{eventually, gone},
 };
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
     SECOND,
-    services::{multi, multis, post, service, slices_of, world},
+    services::{export, multi, multis, post, service, shared, slices_of, world},
     work_of,
 };
 
@@ -194,6 +195,17 @@ fn collected(name: &str, addresses: &[&str]) -> Value {
     })
 }
 
+/// The same of one that is exported.
+fn exported(name: &str, addresses: &[&str]) -> Value {
+    let mut work = collected(name, addresses);
+    work["metadata"]["finalizers"] = json!(["karmada.io/endpointslice-controller"]);
+    work["metadata"]["labels"] = json!({
+        "endpointslice.karmada.io/managed-by": "ServiceExport",
+        "endpointslice.karmada.io/name": "web", "endpointslice.karmada.io/namespace": NS,
+        "work.karmada.io/permanent-id": ID});
+    work
+}
+
 /// Creates or updates a Work as a stock agent does, and answers it.
 async fn write(agent: &Rest, work: &Value) -> Value {
     let path = format!("{}/{}", works_path("member1"), object::name(work));
@@ -217,6 +229,25 @@ async fn brought(world: &World, name: &str, want: Option<usize>) {
     .await;
 }
 
+/// From now on a stock agent is at the first member instead of ours, which renews its Lease.
+async fn stock_agent(world: &mut World) -> (Rest, JoinSet<()>) {
+    world.kill_agent(0).await;
+    let user = UserInfo::new(names::agent_user("member1"), [subject::AGENTS]);
+    let (agent, env) = (world.api_as(user.clone()), world.env().clone());
+    let renews = world.api_as(user);
+    let mut renewing = JoinSet::new();
+    renewing.spawn(async move {
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/member1";
+        loop {
+            let now = karmada_meta::time::MicroTime::now(&env);
+            let change = json!({"spec": {"renewTime": now}});
+            let _ = renews.patch(lease, karmada_client::Patch::Merge, &change).await;
+            sleep(10 * SECOND).await;
+        }
+    });
+    (agent, renewing)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stock_agent_collects_for_our_hub() {
     let (mut world, _running) = world(203, 2).await;
@@ -225,24 +256,7 @@ async fn a_stock_agent_collects_for_our_hub() {
     work_of(&world, "member1", "MultiClusterService", "web", "made", |_| true).await;
     let path = format!("/api/v1/namespaces/{NS}/services/web");
     world.member_until(1, &path, "there", PATIENCE, |_| true).await;
-    // From now on a stock agent is there instead of ours, which renews its Lease.
-    world.kill_agent(0).await;
-    let user = UserInfo::new(names::agent_user("member1"), [subject::AGENTS]);
-    let agent = world.api_as(user.clone());
-    let env = world.env().clone();
-    let renewing = tokio::spawn({
-        let agent = world.api_as(user);
-        let lease = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases/member1";
-        async move {
-            loop {
-                let now = karmada_meta::time::MicroTime::now(&env);
-                let _ = agent
-                    .patch(lease, karmada_client::Patch::Merge, &json!({"spec": {"renewTime": now}}))
-                    .await;
-                sleep(10 * SECOND).await;
-            }
-        }
-    });
+    let (agent, _renewing) = stock_agent(&mut world).await;
     let (one, other) = ("member1-web-pw5p7", "member1-web-8lhc8");
     let work = collected("web-pw5p7", &["10.244.0.4", "10.244.0.3"]);
     write(&agent, &work).await;
@@ -284,6 +298,43 @@ async fn a_stock_agent_collects_for_our_hub() {
             && object::finalizers(work) == ["karmada.io/endpointslice-controller"]
     };
     world.hub_until(&both, "the export's alone", PATIENCE * 2, alone).await;
-    renewing.abort();
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stock_agent_collects_of_an_export_is_imported() {
+    let (mut world, _running) = world(204, 2).await;
+    export(&world).await;
+    let is_applied = |work: &Value| fleet::condition(work, "Applied") == Some("True");
+    work_of(&world, "member1", "ServiceExport", "web", "applied", is_applied).await;
+    let (agent, _renewing) = stock_agent(&mut world).await;
+    // Ours has collected before; a stock one takes back what it does not find.
+    let path = |work: &Value| format!("{}/{}", works_path("member1"), object::name(work));
+    let before = path(&exported("web-x7k2p", &[]));
+    if agent.get(&before).await.is_ok() {
+        agent.delete(&before, &json!({})).await.expect("an agent may delete it");
+        gone(&agent, &before, PATIENCE).await;
+    }
+    let imported = async |want: Option<usize>| {
+        eventually(&format!("{want:?} endpoints"), PATIENCE * 4, || async {
+            let there = slices_of(&world.members[1].api).await;
+            let found = there.get("imported-member1-web-pw5p7").map(|(of, ready)| (of.clone(), ready.len()));
+            let want = want.map(|count| ("derived-web".to_owned(), count));
+            if found == want { Ok(()) } else { Err(format!("{there:?}")) }
+        })
+        .await;
+    };
+    let work = exported("web-pw5p7", &["10.244.0.4", "10.244.0.3"]);
+    write(&agent, &work).await;
+    imported(Some(2)).await;
+    let live = agent.get(&path(&work)).await.expect("it is there");
+    assert_eq!(metadata(&live), metadata(&work), "nobody changes what it has written");
+    write(&agent, &exported("web-pw5p7", &["10.244.0.4", "10.244.0.3", "10.244.0.9"])).await;
+    imported(Some(3)).await;
+    // The export goes. What was made of it does so at once, and the Work when the agent is there to say so.
+    world.delete(&format!("{}/web", shared("serviceexports"))).await;
+    imported(None).await;
+    agent.delete(&path(&work), &json!({})).await.expect("an agent may delete it");
+    gone(&agent, &path(&work), PATIENCE).await;
     world.stop().await;
 }

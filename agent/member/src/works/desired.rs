@@ -32,6 +32,7 @@ use serde_json::value::RawValue;
 
 use crate::revision::Revision;
 
+pub use asked::Asking;
 pub use essence::Essence;
 
 use tally::Tally;
@@ -338,6 +339,8 @@ struct Inner {
     /// Names seen in the full list that is under way.
     listing: Option<Vec<String>>,
     synced: bool,
+    /// How many full lists there were.
+    lists: u64,
     /// See [`Desired::stands`].
     stands: bool,
     /// Works of which the hub has another status than is kept.
@@ -352,6 +355,7 @@ impl Default for Inner {
             life: kept::RECALLED + 1,
             listing: None,
             synced: false,
+            lists: 0,
             stands: false,
             unkept: BTreeSet::new(),
         }
@@ -467,6 +471,7 @@ impl Desired {
             }
             Event::Synced => {
                 inner.synced = true;
+                inner.lists += 1;
                 self.services.wake();
                 self.samples.wake();
                 let mut listed = inner.listing.take().unwrap_or_default();

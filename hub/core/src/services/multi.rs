@@ -222,14 +222,7 @@ pub fn dispatched(
             "annotations": {(annotation::ENDPOINT_SLICE_PROVISION_CLUSTER): provider},
         },
     });
-    slices::abroad(&mut manifest, slice);
-    if withdrawn {
-        for endpoint in manifest["endpoints"].as_array_mut().into_iter().flatten() {
-            let conditions = object::ensure_map(endpoint, "conditions");
-            conditions.insert("ready".into(), json!(false));
-            conditions.insert("serving".into(), json!(false));
-        }
-    }
+    slices::abroad(&mut manifest, slice, withdrawn);
     work::finish(&mut work, manifest);
     work
 }
@@ -317,7 +310,8 @@ pub fn binding(
     binding
 }
 
-/// For how long the endpoints of a provider that is silent stay; nothing if they stay for good.
+/// For how long the endpoints of a provider that is silent stay; nothing if they stay for good. A MultiClusterService says it, or a
+/// ServiceImport.
 ///
 /// # Errors
 /// When the annotation is no length of time.

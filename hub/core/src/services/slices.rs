@@ -229,6 +229,13 @@ pub fn told<'a>(work: &'a Value, service: &ServiceName) -> Result<Vec<&'a Value>
                 "EndpointSlice {namespace}/{name} is of Service {namespace}/{of}, and the Work's labels say {service}"
             ));
         }
+        let named = work_name(namespace, name);
+        if object::name(work) != named {
+            // So two Works never tell of one slice.
+            return Err(format!(
+                "EndpointSlice {namespace}/{name} counts only in a Work of the name {named}"
+            ));
+        }
     }
     Ok(manifests)
 }
@@ -246,8 +253,9 @@ pub fn other_imported_name(cluster: &str, slice: &str) -> String {
     format!("imported.{cluster}.{slice}")
 }
 
-/// The hub's slice of one that a cluster has told, under [`imported_name`] or the other one.
-pub fn imported(work: &Value, name: &str, service: &ServiceName, slice: &Value) -> Value {
+/// The hub's slice of one that a cluster has told, under [`imported_name`] or the other one; if it was withdrawn, with no endpoint
+/// that takes requests.
+pub fn imported(work: &Value, name: &str, service: &ServiceName, slice: &Value, withdrawn: bool) -> Value {
     let mut made = json!({
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -265,12 +273,12 @@ pub fn imported(work: &Value, name: &str, service: &ServiceName, slice: &Value) 
             },
         },
     });
-    abroad(&mut made, slice);
+    abroad(&mut made, slice, withdrawn);
     made
 }
 
 /// Where a Service is, as it is told in another cluster: nodes and Pods of the same names are others there.
-pub(super) fn abroad(made: &mut Value, slice: &Value) {
+pub(super) fn abroad(made: &mut Value, slice: &Value, withdrawn: bool) {
     CONTENT.iter().for_each(|field| made[*field] = slice[*field].clone());
     for list in ["endpoints", "ports"] {
         if made[list].is_null() {
@@ -282,6 +290,11 @@ pub(super) fn abroad(made: &mut Value, slice: &Value) {
             for field in ["nodeName", "hints", "targetRef"] {
                 endpoint.shift_remove(field);
             }
+        }
+        if withdrawn {
+            let conditions = object::ensure_map(endpoint, "conditions");
+            conditions.insert("ready".into(), json!(false));
+            conditions.insert("serving".into(), json!(false));
         }
     }
 }
@@ -425,6 +438,7 @@ mod tests {
             ("/metadata/labels/kubernetes.io~1service-name", "api", "is of Service demo/api"),
             ("/kind", "Secret", "Secret demo/web-74lwq in discovery.k8s.io/v1 is no EndpointSlice"),
             ("/apiVersion", "v1", "is no EndpointSlice"),
+            ("/metadata/name", "web-9", "EndpointSlice demo/web-9 counts only in a Work of the name web-9-"),
         ];
         for (pointer, to, want) in rows {
             let why = changed(pointer, to).unwrap_err();
@@ -476,7 +490,7 @@ mod tests {
         let (work, web) = (work(), ServiceName::new("demo", "web"));
         let slices = told(&work, &web).unwrap();
         let name = imported_name("member4", object::name(slices[0]));
-        let made = imported(&work, &name, &web, slices[0]);
+        let made = imported(&work, &name, &web, slices[0], false);
         let want = json!({
             "name": "imported-member4-web-74lwq", "namespace": "demo",
             "annotations": {"work.karmada.io/name": "web-74lwq-7666bf4665", "work.karmada.io/namespace": "karmada-es-member4"},
@@ -494,7 +508,10 @@ mod tests {
         );
         let mut empty = slice();
         (empty["endpoints"], empty["ports"]) = (Value::Null, Value::Null);
-        let made = imported(&work, &name, &web, &empty);
+        let made = imported(&work, &name, &web, slices[0], true);
+        assert_eq!((ready(&made).len(), made["endpoints"].as_array().map(Vec::len)), (0, Some(3)));
+        assert_eq!(made["endpoints"][2]["conditions"], json!({"ready": false, "serving": false}));
+        let made = imported(&work, &name, &web, &empty, false);
         assert_eq!((&made["endpoints"], &made["ports"]), (&json!([]), &json!([])));
         let mut live = made.clone();
         object::set_annotation(&mut live, "a", "b");

@@ -3,9 +3,15 @@
 //! A cluster speaks for the Services that it exports: those whose ServiceExport is bound there. What it tells of others changes
 //! nothing here.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+mod silent;
 
-use karmada_api::consts::{component, event, finalizer, label};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use karmada_api::consts::{component, event, finalizer};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     names,
@@ -17,6 +23,7 @@ use karmada_objects::{
     key::Key,
     kinds::{ENDPOINT_SLICES, WORKS},
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +32,7 @@ use super::{
     paces::{self, Paces},
     rooms::Rooms,
     said::Said,
+    silence::{self, Silence},
 };
 use crate::known::heads::{BindingHead, ImportedHead, SliceHead};
 
@@ -37,10 +45,21 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Exports {
     context: Arc<Context>,
     rooms: Arc<Rooms>,
+    silence: Arc<Silence>,
     /// Works, by their keys, also such as are gone.
     queue: WorkQueue<Key>,
+    /// Clusters that are heard, or are not any more.
+    heard: WorkQueue<Key>,
+    /// Services whose ServiceExports may have to say something else.
+    told: WorkQueue<Key>,
+    /// What they say of clusters that are silent.
+    stale: Arc<Mutex<BTreeMap<Key, Option<String>>>>,
     paces: Paces,
     said: Said,
+}
+
+fn key_of(service: &ServiceName) -> Key {
+    Key::new(service.namespace.as_str(), service.name.as_str())
 }
 
 /// The Service that a binding's ServiceExport exports.
@@ -52,28 +71,56 @@ fn exports(head: &BindingHead) -> Option<ServiceName> {
 }
 
 impl Exports {
-    /// A controller that hears the context's Works, bindings and slices from now on.
-    pub(crate) fn new(context: &Arc<Context>, rooms: &Arc<Rooms>) -> Self {
+    /// A controller that hears the context's Works, bindings, slices, imports and clusters from now on.
+    pub(crate) fn new(context: &Arc<Context>, rooms: &Arc<Rooms>, silence: &Arc<Silence>) -> Self {
         let queue: WorkQueue<Key> = WorkQueue::with_lanes(context.env.clone(), |key: &Key| &key.namespace);
         context.figures.queue("endpointslice", &queue);
-        let told = queue.clone();
+        let other = |name: &'static str| {
+            let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
+            context.figures.queue(name, &queue);
+            queue
+        };
+        let (heard, told) = (other("serviceexport-clusters"), other("serviceexport-status"));
+        let (made, tell) = (queue.clone(), told.clone());
         context.known.works.listen(move |change| {
-            let sides = [change.old, change.new].into_iter().flatten();
-            let concerns = sides.filter_map(|head| head.slice.as_ref()).any(|slice| slice.is_exported());
             let differs = change.differs(|head| &head.content) || change.differs(|head| &head.deleting);
-            if concerns && differs {
-                told.add(change.key.clone());
+            let sides = [change.old, change.new].into_iter().flatten().filter(|_| differs);
+            let slices = sides.filter_map(|head| head.slice.as_ref()).filter(|slice| slice.is_exported());
+            for slice in slices {
+                made.add(change.key.clone());
+                let service = slice.export.iter();
+                service.for_each(|service| tell.add_after(key_of(service), Duration::from_millis(200)));
+            }
+        });
+        let hear = heard.clone();
+        context.known.clusters.listen(move |change| {
+            if silence::turns(change) {
+                hear.add(change.key.clone());
+            }
+        });
+        let (asked, shared) = (queue.clone(), Arc::downgrade(context));
+        context.known.imports.listen(move |change| {
+            let differs = change.differs(|head| &head.withdraw_after);
+            if let Some(context) = shared.upgrade().filter(|_| differs) {
+                let service = ServiceName::new(change.key.namespace.as_str(), change.key.name.as_str());
+                let works = context.known.works.group(&SliceHead::of_export(&service));
+                works.into_iter().for_each(|(work, _)| asked.add(work));
             }
         });
         let placed = queue.clone();
         rooms.listen(move |work| placed.add(work));
+        let stale: Arc<Mutex<BTreeMap<Key, Option<String>>>> = Arc::default();
         let (bound, shared) = (queue.clone(), Arc::downgrade(context));
+        let (tell, forget) = (told.clone(), stale.clone());
         context.known.bindings.namespaced.listen(move |change| {
             let Some(service) = exports(change.last()) else { return };
             let differs = change.differs(|head| &head.wanted) || change.differs(|head| &head.deleting);
             if let Some(context) = shared.upgrade().filter(|_| differs) {
                 let works = context.known.works.group(&SliceHead::of_export(&service));
                 works.into_iter().for_each(|(work, _)| bound.add(work));
+                // It may be another one.
+                forget.lock().remove(&key_of(&service));
+                tell.add(key_of(&service));
             }
         });
         // Whoever takes one away, or changes it, gets it back; one without a Work goes.
@@ -82,7 +129,9 @@ impl Exports {
         let again = queue.clone();
         context.resync.tell(&context.known.imported, move |_, head| again.add(head.work.clone()));
         let paces = Paces::new(context.env.clone());
-        Self { context: context.clone(), rooms: rooms.clone(), queue, paces, said: Said::default() }
+        let (context, rooms, silence) = (context.clone(), rooms.clone(), silence.clone());
+        let said = Said::default();
+        Self { context, rooms, silence, queue, heard, told, stale, paces, said }
     }
 
     /// Runs until told to stop.
@@ -92,7 +141,12 @@ impl Exports {
         known.bindings.synced().await;
         known.clusters.synced().await;
         known.imported.synced().await;
-        work("endpointslice", &self.queue, WORKERS, &stop, |key: Key| self.reconcile(key)).await;
+        known.imports.synced().await;
+        tokio::join!(
+            work("endpointslice", &self.queue, WORKERS, &stop, |key: Key| self.reconcile(key)),
+            work("serviceexport-clusters", &self.heard, 1, &stop, |cluster: Key| self.hear(cluster)),
+            work("serviceexport-status", &self.told, 1, &stop, |key: Key| self.tell(key)),
+        );
     }
 
     /// Whether a cluster exports a Service.
@@ -104,14 +158,15 @@ impl Exports {
         })
     }
 
-    /// The slices that a Work asks for, or why it asks for none.
-    fn wanted(&self, work: &Value) -> Result<Vec<Value>, String> {
+    /// The slices that a Work asks for, and when to ask again; or why it asks for none.
+    fn wanted(&self, work: &Value) -> Result<(Vec<Value>, Option<Duration>), String> {
+        let nothing = (Vec::new(), None);
         let Some(cluster) = names::cluster_of_namespace(object::namespace(work)) else {
-            return Ok(Vec::new());
+            return Ok(nothing);
         };
-        let Some(service) = slices::exported(work) else { return Ok(Vec::new()) };
+        let Some(service) = slices::exported(work) else { return Ok(nothing) };
         if object::deletion_timestamp(work).is_some() || !slices::asked(work).export {
-            return Ok(Vec::new());
+            return Ok(nothing);
         }
         if !self.is_exported(cluster, &service) {
             return Err(format!(
@@ -120,11 +175,12 @@ impl Exports {
         }
         self.rooms.counts(&self.context, &Key::of(work), (cluster, &service))?;
         let told = slices::told(work, &service)?;
+        let (withdrawn, again) = self.withdrawn(&Key::of(work), (cluster, &service));
         let made = |slice: &Value| {
             let name = self.name(&Key::of(work), (cluster, &service), object::name(slice));
-            slices::imported(work, &name, &service, slice)
+            slices::imported(work, &name, &service, slice, withdrawn)
         };
-        Ok(told.into_iter().map(made).collect())
+        Ok((told.into_iter().map(made).collect(), again))
     }
 
     /// The name of the hub's slice: Karmada's, unless that is the slice of another Work. One that has the other name keeps it.
@@ -146,15 +202,12 @@ impl Exports {
         let objects = &context.writer.objects;
         let live = objects.get(&WORKS, &key).await?;
         let made = context.known.imported.group(&key.to_string());
-        let wanted = match live.as_ref().map(|work| self.wanted(work)) {
+        let (wanted, again) = match live.as_ref().map(|work| self.wanted(work)) {
             None => {
                 self.said.forget(&key);
-                Vec::new()
+                (Vec::new(), None)
             }
-            Some(Ok(wanted)) => {
-                self.said.forget(&key);
-                wanted
-            }
+            Some(Ok(wanted)) => wanted,
             Some(Err(why)) => {
                 // What was told before goes with its export, and nobody has to hear of it.
                 let nothing = made.is_empty();
@@ -167,7 +220,7 @@ impl Exports {
                         why,
                     );
                 }
-                Vec::new()
+                (Vec::new(), None)
             }
         };
         let names: BTreeSet<&str> = wanted.iter().map(object::name).collect();
@@ -175,12 +228,26 @@ impl Exports {
             objects.delete_uid(&ENDPOINT_SLICES, slice, &head.uid).await?;
         }
         let Some(work) = live else { return Ok(Next::Done) };
-        let mut next = Next::Done;
+        let mut next = again.map_or(Next::Done, Next::After);
         if wanted.is_empty() {
             self.paces.take_back(&key);
         }
+        let mut refused = Vec::new();
         for slice in &wanted {
-            next = next_of(next, self.make(&work, slice).await?);
+            match self.make(&work, slice).await? {
+                Made::Done => {}
+                Made::Later(wait) => next = next.sooner(wait),
+                Made::Refused(why, again) => {
+                    refused.push((event::ENDPOINT_SLICE_REFUSED, why));
+                    next = again.map_or(next, |wait| next.sooner(wait));
+                }
+            }
+        }
+        if !wanted.is_empty() {
+            for (reason, why) in self.said.news(&key, refused) {
+                tracing::warn!(work = %key, why, "an EndpointSlice cannot be made of what an agent tells");
+                context.writer.warning(component::ENDPOINT_SLICE, &work, reason, why);
+            }
         }
         let done = wanted.is_empty()
             && (object::deletion_timestamp(&work).is_some() || !slices::asked(&work).export);
@@ -204,7 +271,7 @@ impl Exports {
     }
 
     /// Makes a slice what it should be, in its pace: what is written here once goes to all who import it.
-    async fn make(&self, from: &Value, wanted: &Value) -> Result<Next, Error> {
+    async fn make(&self, from: &Value, wanted: &Value) -> Result<Made, Error> {
         let objects = &self.context.writer.objects;
         let (key, work) = (Key::of(wanted), &Key::of(from));
         let (content, importers) = (paces::content(from), self.importers(from));
@@ -212,48 +279,59 @@ impl Exports {
         let Some(mut live) = objects.get(&ENDPOINT_SLICES, &key).await? else {
             let wait = wait(false);
             if !wait.is_zero() {
-                return Ok(Next::After(wait));
+                return Ok(Made::Later(wait));
             }
             self.paces.begin(work, content, importers);
-            objects.create(&ENDPOINT_SLICES, wanted).await?;
-            return Ok(Next::Done);
+            return made(objects.create(&ENDPOINT_SLICES, wanted).await);
         };
         if object::deletion_timestamp(&live).is_some() {
-            return Ok(Next::After(PATIENCE));
+            return Ok(Made::Later(PATIENCE));
         }
         if object::label(&live, slices::MANAGED_BY) != Some(slices::IMPORTER) {
-            if self.said.is_new(&key, "taken") {
-                tracing::warn!(slice = %key, %work, "an EndpointSlice of that name is somebody else's");
-            }
-            return Ok(Next::Done);
+            let why = format!(
+                "EndpointSlice {key} is there and is somebody else's: give it another name, or delete it"
+            );
+            return Ok(Made::Refused(why, Some(PATIENCE * 30)));
         }
         if ImportedHead::project(&live).work != *work {
             // It was faster, and the index is about to say so.
-            return Ok(Next::After(Duration::from_millis(200)));
+            return Ok(Made::Later(Duration::from_millis(200)));
         }
         if live["addressType"] != wanted["addressType"] {
             // It is for good.
             objects.delete(&ENDPOINT_SLICES, &live).await?;
-            return Ok(Next::After(Duration::from_millis(100)));
+            return Ok(Made::Later(Duration::from_millis(100)));
         }
-        // The Work may have been made anew, with another id.
         let is_lost = paces::is_lost([wanted], [&live]);
-        object::remove_label(&mut live, label::WORK_ID);
         if slices::align(&mut live, wanted) {
             let wait = wait(is_lost);
             if !wait.is_zero() {
-                return Ok(Next::After(wait));
+                return Ok(Made::Later(wait));
             }
             self.paces.begin(work, content, importers);
-            objects.replace(&ENDPOINT_SLICES, &live).await?;
+            return made(objects.replace(&ENDPOINT_SLICES, &live).await);
         }
-        Ok(Next::Done)
+        Ok(Made::Done)
     }
 }
 
-fn next_of(one: Next, other: Next) -> Next {
-    match other {
-        Next::Done => one,
-        Next::After(wait) => one.sooner(wait),
+/// What came of making a slice.
+enum Made {
+    /// It is as it should be.
+    Done,
+    /// It is to be looked at again then.
+    Later(Duration),
+    /// It cannot be made, and why; and when that may be otherwise, if ever.
+    Refused(String, Option<Duration>),
+}
+
+/// What came of writing one: what is refused is so for good.
+fn made(written: Result<Value, Error>) -> Result<Made, Error> {
+    match written {
+        Ok(_) => Ok(Made::Done),
+        Err(error) if error.is_invalid() || error.code() == Some(400) => {
+            Ok(Made::Refused(error.to_string(), None))
+        }
+        Err(error) => Err(error),
     }
 }

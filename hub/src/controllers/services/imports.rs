@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use karmada_api::consts::{component, event};
+use karmada_api::consts::{component, event, extension};
 use karmada_client::{Error, WorkQueue};
-use karmada_core::services::import;
+use karmada_core::services::{import, multi};
 use karmada_meta::object;
 use karmada_objects::{
     key::Key,
@@ -28,6 +28,8 @@ pub(crate) struct Imports {
     context: Arc<Context>,
     queue: WorkQueue<Key>,
     said: Said,
+    /// What was said about annotations.
+    odd: Said,
 }
 
 impl Imports {
@@ -50,7 +52,7 @@ impl Imports {
                 }
             }
         });
-        Self { context: context.clone(), queue, said: Said::default() }
+        Self { context: context.clone(), queue, said: Said::default(), odd: Said::default() }
     }
 
     /// Runs until told to stop.
@@ -63,10 +65,16 @@ impl Imports {
         let objects = &self.context.writer.objects;
         let Some(import) = objects.get(&SERVICE_IMPORTS, &key).await? else {
             self.said.forget(&key);
+            self.odd.forget(&key);
             return self.clean(&key).await;
         };
         if object::deletion_timestamp(&import).is_some() {
             return Ok(Next::Done);
+        }
+        let odd = multi::withdraw_after(&import).err();
+        let odd = odd.map(|why| (event::INVALID_ANNOTATION, format!("{}: {why}", extension::WITHDRAW_AFTER)));
+        for (reason, why) in self.odd.news(&key, odd.into_iter().collect()) {
+            self.context.writer.warning(COMPONENT, &import, reason, why);
         }
         let service = Key::new(key.namespace.as_str(), import::derived_name(&key.name));
         let mut live = objects.get(&SERVICES, &service).await?;

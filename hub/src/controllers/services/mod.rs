@@ -13,3 +13,4 @@ pub(crate) mod multi;
 mod paces;
 pub(crate) mod rooms;
 mod said;
+pub(crate) mod silence;

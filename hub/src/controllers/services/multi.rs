@@ -9,6 +9,7 @@
 //! A provider or consumer that is silent keeps what it has and gets what is new when it is back: its Works wait for it.
 
 mod dispatch;
+mod faults;
 mod left;
 mod tell;
 
@@ -18,16 +19,13 @@ use std::{
     time::Duration,
 };
 
-use karmada_api::{
-    conditions,
-    consts::{component, condition, event, finalizer},
-};
+use karmada_api::consts::{component, event, finalizer};
 use karmada_client::{Error, WorkQueue};
 use karmada_core::{
     names,
     services::{ServiceName, multi},
 };
-use karmada_meta::{object, time::Time};
+use karmada_meta::object;
 use karmada_objects::{
     Part,
     key::{self, Key},
@@ -38,11 +36,13 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use self::faults::Faults;
 use super::{
     super::{Context, Next, work},
     paces::Paces,
     rooms::Rooms,
     said::Said,
+    silence::{self, Silence},
 };
 use crate::{
     known::heads::{Carries, ClusterHead, MultiHead, SliceHead},
@@ -63,6 +63,7 @@ const COMPONENT: &str = component::MULTI_CLUSTER_SERVICE;
 pub(crate) struct Multi {
     context: Arc<Context>,
     rooms: Arc<Rooms>,
+    silence: Arc<Silence>,
     served: WorkQueue<Key>,
     /// Collected Works, by their keys, also such as are gone.
     dispatched: WorkQueue<Key>,
@@ -72,21 +73,18 @@ pub(crate) struct Multi {
     paces: Paces,
     /// Clusters that are heard, or are not any more.
     heard: WorkQueue<Key>,
-    /// What is wrong, by MultiClusterService: with its Service, and with the Works of each source.
+    /// What is wrong, by MultiClusterService, with its Service.
     wrong: Mutex<BTreeMap<Key, Wrong>>,
-    /// Collected Works that are too much, with their MultiClusterService.
-    refused: Mutex<BTreeMap<Key, Key>>,
+    /// And with what is brought to consumers.
+    faults: Mutex<Faults>,
     /// Collected Works that nobody asks for any more, and since when.
     left: Mutex<BTreeMap<Key, Duration>>,
-    /// Clusters that are heard again, and since when by the hub's clock.
-    returned: Arc<Mutex<BTreeMap<String, Duration>>>,
     said: Said,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Wrong {
     service: Option<String>,
-    works: BTreeMap<Key, String>,
     /// It was looked at.
     served: bool,
     /// It takes very many Works.
@@ -103,7 +101,7 @@ fn name_of(key: &Key) -> ServiceName {
 
 impl Multi {
     /// A controller that hears the context's MultiClusterServices, Works, clusters and templates from now on.
-    pub(crate) fn new(context: &Arc<Context>, rooms: &Arc<Rooms>) -> Self {
+    pub(crate) fn new(context: &Arc<Context>, rooms: &Arc<Rooms>, silence: &Arc<Silence>) -> Self {
         let queue = |name: &'static str| {
             let queue: WorkQueue<Key> = WorkQueue::new(context.env.clone());
             context.figures.queue(name, &queue);
@@ -154,20 +152,12 @@ impl Multi {
                 context.known.multi.group(&group).into_iter().for_each(|(key, _)| serve.add(key));
             }
         });
-        let returned: Arc<Mutex<BTreeMap<String, Duration>>> = Arc::default();
         let heard = queue("multiclusterservice-clusters");
-        let (back, hear, env) = (returned.clone(), heard.clone(), context.env.clone());
+        let hear = heard.clone();
         context.known.clusters.listen(move |change| {
-            let is_heard = |head: &Arc<ClusterHead>| head.reporting();
-            let (before, now) = (change.old.is_some_and(is_heard), change.new.is_some_and(is_heard));
-            if before == now {
-                return;
+            if silence::turns(change) {
+                hear.add(change.key.clone());
             }
-            match now {
-                true => back.lock().insert(change.key.name.clone(), env.now()),
-                false => back.lock().remove(&change.key.name),
-            };
-            hear.add(change.key.clone());
         });
         let (serve, shared) = (served.clone(), Arc::downgrade(context));
         context.known.templates.listen(move |kind, change| {
@@ -180,10 +170,11 @@ impl Multi {
         });
         let (context, said) = (context.clone(), Said::default());
         let (passes, paces) = (Mutex::default(), Paces::new(context.env.clone()));
-        let (wrong, refused, left) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (wrong, faults, left) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self {
             context,
             rooms: rooms.clone(),
+            silence: silence.clone(),
             served,
             dispatched,
             told,
@@ -191,9 +182,8 @@ impl Multi {
             paces,
             heard,
             wrong,
-            refused,
+            faults,
             left,
-            returned,
             said,
         }
     }
@@ -259,7 +249,7 @@ impl Multi {
         let objects = &self.context.writer.objects;
         let live = objects.get(&MULTI_CLUSTER_SERVICES, &key).await?;
         let Some(live) = live else {
-            self.wrong.lock().remove(&key);
+            self.forget(&key);
             self.said.forget(&key);
             return self.end(&key).await;
         };
@@ -447,8 +437,14 @@ impl Multi {
             object::uid(live) == uid && object::remove_finalizer(live, finalizer::MULTI_CLUSTER_SERVICE)
         };
         objects.modify(&MULTI_CLUSTER_SERVICES, key, Part::Main, release).await?;
-        self.wrong.lock().remove(key);
+        self.forget(key);
         Ok(Next::Done)
+    }
+
+    /// A MultiClusterService is gone, and what was wrong with it.
+    fn forget(&self, key: &Key) {
+        self.wrong.lock().remove(key);
+        self.faults.lock().forget(key);
     }
 
     /// Takes away what is there for a MultiClusterService that is not any more. What agents have collected they take back
@@ -477,12 +473,5 @@ impl Multi {
             .iter()
             .all(|work| self.context.known.works.get(work).is_none_or(|head| head.deleting));
         if going { Next::Done } else { Next::After(Duration::from_millis(500)) }
-    }
-
-    /// Since when a provider is silent, as far as its Cluster says.
-    fn silent_since(&self, cluster: &str) -> Option<Time> {
-        let head = self.context.known.clusters.get(&Key::cluster_scoped(cluster))?;
-        let ready = conditions::find(head.conditions(), condition::READY)?;
-        (!head.reporting()).then_some(ready.last_transition_time)
     }
 }

@@ -99,6 +99,11 @@ impl SliceHead {
         format!("tells {namespace}")
     }
 
+    /// The group of the Works by which a cluster tells of Services that are exported, by its namespace.
+    pub(crate) fn exported_from(namespace: &str) -> String {
+        format!("exports {namespace}")
+    }
+
     /// The Services that its cluster tells of by it.
     pub(crate) fn told(&self) -> impl Iterator<Item = &ServiceName> {
         let services = [self.export.as_ref(), self.multi.as_ref()].into_iter().flatten();
@@ -112,7 +117,10 @@ impl SliceHead {
         let mut groups: Vec<String> = of.into_iter().flatten().collect();
         match &self.carries {
             Carries::Dispatched(source) => groups.push(Self::of_source(source)),
-            Carries::Collected => groups.extend(self.multi.as_ref().map(|_| Self::of_cluster(namespace))),
+            Carries::Collected => {
+                groups.extend(self.multi.as_ref().map(|_| Self::of_cluster(namespace)));
+                groups.extend(self.export.as_ref().map(|_| Self::exported_from(namespace)));
+            }
             Carries::Marker => {}
         }
         groups
@@ -187,6 +195,8 @@ pub(crate) struct ImportedHead {
     pub work: Key,
     /// A digest of what it says.
     pub content: u64,
+    /// How many of its endpoints take requests.
+    pub ready: usize,
 }
 
 impl ImportedHead {
@@ -197,6 +207,7 @@ impl ImportedHead {
             uid: object::uid(slice).to_owned(),
             work: Key::new(text(annotation::WORK_NAMESPACE), text(annotation::WORK_NAME)),
             content: slices::digest(slice),
+            ready: slices::ready(slice).len(),
         }
     }
 
@@ -215,15 +226,22 @@ pub(crate) struct ImportHead {
     pub deleting: bool,
     /// A digest of what it asks for.
     pub spec: u64,
+    /// For how long endpoints of a silent cluster stay.
+    pub withdraw_after: Option<Duration>,
+    /// It cannot be read for how long.
+    pub is_odd: bool,
 }
 
 impl ImportHead {
     /// Projects a ServiceImport.
     pub(crate) fn project(import: &Value) -> Self {
+        let after = multi::withdraw_after(import);
         Self {
             uid: object::uid(import).to_owned(),
             deleting: object::deletion_timestamp(import).is_some(),
             spec: digest(&import["spec"]),
+            withdraw_after: after.clone().ok().flatten(),
+            is_odd: after.is_err(),
         }
     }
 }

@@ -7,10 +7,7 @@ use std::{
     time::Duration,
 };
 
-use karmada_api::{
-    conditions,
-    consts::{component, event, extension, finalizer},
-};
+use karmada_api::consts::{component, event, finalizer};
 use karmada_client::Error;
 use karmada_core::{
     names,
@@ -22,7 +19,7 @@ use serde_json::Value;
 use tokio::task::yield_now;
 
 use super::{
-    super::{super::Next, paces},
+    super::{super::Next, paces, silence::Standing},
     Multi, PATIENCE, key_of,
 };
 use crate::{
@@ -30,14 +27,10 @@ use crate::{
     write::works::{self, Made, Maker},
 };
 
-/// So long a provider that is back has for telling what is other than before, which its agent does first of all.
-const RETURNS: Duration = Duration::from_secs(5);
 /// So many Works are written at one go: those of other clusters have their turn then.
 const PIECE: usize = 250;
 /// So many are looked at at one go.
 const AT_ONE_GO: usize = 64;
-/// So many Works that cannot be made are remembered of a MultiClusterService.
-const WRONG: usize = 64;
 
 /// Where a slice goes on a consumer.
 struct Place {
@@ -52,8 +45,8 @@ struct Place {
 pub(super) struct Pass {
     /// The last consumer that was seen to.
     behind: String,
-    /// What they get has no endpoint that takes requests.
-    withdrawn: bool,
+    /// What these get has no endpoint that takes requests.
+    withdrawn: BTreeSet<String>,
 }
 
 /// What a collected Work brings to consumers.
@@ -62,13 +55,32 @@ struct Dispatch {
     service: ServiceName,
     slices: Vec<Value>,
     consumers: BTreeSet<String>,
-    withdrawn: bool,
+    /// Those of them where its endpoints take no requests, because their provider is silent.
+    withdrawn: BTreeSet<String>,
     again: Option<Duration>,
+}
+
+/// Why a collected Work brings nothing to anybody.
+struct Refusal {
+    why: String,
+    /// The MultiClusterService that says so, too.
+    service: Option<Key>,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self { why, service: None }
+    }
+}
+
+/// Whether consumers have endpoints by a Work that take requests.
+fn takes(head: &WorkHead) -> bool {
+    !head.deleting && head.slice.as_ref().is_some_and(|slice| slice.ready > 0)
 }
 
 impl Multi {
     /// What a collected Work is to bring to consumers, or why nothing.
-    fn wanted(&self, source: &Key, live: &Value) -> Result<Option<Dispatch>, String> {
+    fn wanted(&self, source: &Key, live: &Value) -> Result<Option<Dispatch>, Refusal> {
         let Some(provider) = names::cluster_of_namespace(&source.namespace) else { return Ok(None) };
         let Some(service) = slices::multi(live).filter(|_| object::deletion_timestamp(live).is_none()) else {
             return Ok(None);
@@ -82,27 +94,24 @@ impl Multi {
             return Ok(None);
         }
         let Some((head, spec)) = head.as_ref().and_then(|head| Some((head, head.spec.as_ref()?))) else {
-            return Err(format!("there is no MultiClusterService {service}"));
+            return Err(format!("there is no MultiClusterService {service}").into());
         };
         if !spec.is_cross_cluster() || !spec.is_provided_by(provider) {
-            return Err(format!("cluster {provider} is no provider of MultiClusterService {service}"));
+            return Err(format!("cluster {provider} is no provider of MultiClusterService {service}").into());
         }
-        self.rooms
+        let told = self
+            .rooms
             .counts(&self.context, source, (provider, &service))
-            .and_then(|()| slices::told(live, &service).map(drop))
-            .inspect_err(|why| {
-                self.refused.lock().insert(source.clone(), key_of(&service));
-                self.note(&key_of(&service), source, &Made::Refused(why.clone()));
-            })?;
-        let told = slices::told(live, &service)?;
+            .and_then(|()| slices::told(live, &service))
+            .map_err(|why| Refusal { why, service: Some(key_of(&service)) })?;
         let mut consumers = self.clusters(multi::Spec::named(&spec.consumer_clusters));
-        let (withdrawn, again) = self.withdrawn((provider, source), &service, head, &consumers);
         consumers.remove(provider);
+        let (withdrawn, again) = self.withdrawn((provider, source), &service, head, &consumers);
         let slices = told.into_iter().cloned().collect();
         Ok(Some(Dispatch { provider: provider.to_owned(), service, slices, consumers, withdrawn, again }))
     }
 
-    /// Whether the endpoints of a provider are withdrawn, and else when to ask again. Never the last ones, nor while so many
+    /// On which consumers the endpoints of a provider are withdrawn, and when to ask again. Never the last ones, nor while so many
     /// clusters are silent that the hub may be the one that is cut off.
     fn withdrawn(
         &self,
@@ -110,76 +119,67 @@ impl Multi {
         service: &ServiceName,
         head: &MultiHead,
         consumers: &BTreeSet<String>,
-    ) -> (bool, Option<Duration>) {
-        let Some(since) = self.silent_since(provider) else {
-            let left = self.returned_for(provider).filter(|_| {
-                // What it told before it was away does not count yet.
-                head.withdraw_after.is_some() && self.is_withdrawn(source)
-            });
-            return (left.is_some(), left);
-        };
-        let Some(until) = head.withdraw_after.and_then(|after| multi::later(since, after)) else {
-            return (false, None);
-        };
-        let now = self.context.env.wall();
-        let left = std::time::SystemTime::from(until.timestamp()).duration_since(now).unwrap_or_default();
-        if !left.is_zero() {
-            return (false, Some(left));
+    ) -> (BTreeSet<String>, Option<Duration>) {
+        match self.silence.standing(provider, head.withdraw_after) {
+            Standing::InUse(again) => (BTreeSet::new(), again),
+            Standing::AsItIs(wait) => (self.withdrawn_on(source), Some(wait)),
+            Standing::Due(wait) => {
+                let already = self.withdrawn_on(source);
+                (self.served_by_others(provider, service, head, (consumers, &already)), Some(wait))
+            }
         }
-        let held = self
-            .context
-            .known
-            .clusters
-            .get(&Key::cluster_scoped(provider))
-            .is_some_and(|head| conditions::is_true(head.conditions(), extension::EVICTIONS_HELD));
-        let others = self.context.known.works.group(&SliceHead::of_multi(service));
+    }
+
+    /// The consumers that have endpoints of a provider's Service which are not this one's. Where its own are withdrawn already, those
+    /// count of all that are not known to be silent; else of such as have just been heard.
+    fn served_by_others(
+        &self,
+        provider: &str,
+        service: &ServiceName,
+        head: &MultiHead,
+        (consumers, already): (&BTreeSet<String>, &BTreeSet<String>),
+    ) -> BTreeSet<String> {
+        let works = &self.context.known.works;
         let provides = |cluster: &str| head.spec.as_ref().is_some_and(|spec| spec.is_provided_by(cluster));
-        // What a Work tells may be nothing that counts: consumers have it, or it is their own.
-        let is_used = |work: &Key, cluster: &str| {
-            let brought = self.context.known.works.group(&SliceHead::of_source(work));
-            let takes = |head: &WorkHead| head.slice.as_ref().is_some_and(|slice| slice.ready > 0);
-            brought.iter().any(|(_, head)| !head.deleting && takes(head))
-                || consumers.iter().all(|consumer| consumer == cluster)
-        };
-        let others_are_ready = others.iter().any(|(work, head)| {
+        let mut served = BTreeSet::new();
+        for (work, told) in works.group(&SliceHead::of_multi(service)) {
             let cluster = names::cluster_of_namespace(&work.namespace).unwrap_or_default();
-            let ready = head
-                .slice
-                .as_ref()
-                .is_some_and(|slice| slice.carries == Carries::Collected && slice.ready > 0);
-            ready
-                && cluster != provider
-                && !head.deleting
-                && provides(cluster)
-                && self.silent_since(cluster).is_none()
-                && is_used(work, cluster)
-        });
-        match !held && others_are_ready {
-            // They may become the last ones.
-            true => (true, Some(PATIENCE)),
-            false => (false, Some(PATIENCE)),
+            let is_collected = told.slice.as_ref().is_some_and(|slice| slice.carries == Carries::Collected);
+            if !is_collected || !takes(&told) || cluster == provider || !provides(cluster) {
+                continue;
+            }
+            if self.silence.since(cluster).is_some() {
+                continue;
+            }
+            let is_certain = self.silence.was_just_heard(cluster);
+            let mut serves = |consumer: &str| {
+                if consumers.contains(consumer) && (is_certain || already.contains(consumer)) {
+                    served.insert(consumer.to_owned());
+                }
+            };
+            // What a Work tells may be nothing that counts: consumers have it, or it is their own.
+            serves(cluster);
+            for (at, brought) in works.group(&SliceHead::of_source(&work)) {
+                if takes(&brought) {
+                    serves(names::cluster_of_namespace(&at.namespace).unwrap_or_default());
+                }
+            }
+            if served.len() == consumers.len() {
+                break;
+            }
         }
+        served
     }
 
-    /// How long a provider that is back has to tell what is other than before.
-    fn returned_for(&self, provider: &str) -> Option<Duration> {
-        let mut returned = self.returned.lock();
-        let since = *returned.get(provider)?;
-        let left = (since + RETURNS).checked_sub(self.context.env.now()).filter(|left| !left.is_zero());
-        if left.is_none() {
-            returned.remove(provider);
-        }
-        left
-    }
-
-    /// Whether consumers have what a Work tells with no endpoint that takes requests.
-    fn is_withdrawn(&self, source: &Key) -> bool {
+    /// The consumers that have what a Work tells with no endpoint that takes requests.
+    fn withdrawn_on(&self, source: &Key) -> BTreeSet<String> {
         let known = &self.context.known.works;
-        let ready = |head: &WorkHead| head.slice.as_ref().map_or(0, |slice| slice.ready);
-        let brought = known.group(&SliceHead::of_source(source));
-        known.get(source).is_some_and(|head| ready(&head) > 0)
-            && !brought.is_empty()
-            && brought.iter().all(|(_, head)| ready(head) == 0)
+        if known.get(source).is_none_or(|head| !takes(&head)) {
+            return BTreeSet::new();
+        }
+        let brought = known.group(&SliceHead::of_source(source)).into_iter();
+        let without = brought.filter(|(_, head)| !head.deleting && !takes(head));
+        without.filter_map(|(at, _)| names::cluster_of_namespace(&at.namespace).map(str::to_owned)).collect()
     }
 
     /// Where a slice goes on a consumer, and its name there: Karmada's, unless that is another provider's. One that has the
@@ -222,13 +222,15 @@ impl Multi {
         if waits.is_zero() {
             return Ok(None);
         }
-        let takes = |head: &WorkHead| head.slice.as_ref().is_some_and(|slice| slice.ready > 0);
-        if wanted.withdrawn && made.iter().any(|(_, head)| takes(head)) {
+        let is_withdrawn = |at: &Key| {
+            names::cluster_of_namespace(&at.namespace).is_some_and(|at| wanted.withdrawn.contains(at))
+        };
+        if made.iter().any(|(at, head)| takes(head) && is_withdrawn(at)) {
             return Ok(None);
         }
         let lost = wait(true);
         if lost < waits
-            && let Some((brought, _)) = made.iter().find(|(_, head)| !head.deleting && takes(head))
+            && let Some((brought, _)) = made.iter().find(|(_, head)| takes(head))
             && let Some(brought) = self.context.writer.objects.get(&WORKS, brought).await?
             && paces::is_lost(&wanted.slices, brought.pointer("/spec/workload/manifests/0"))
         {
@@ -241,12 +243,8 @@ impl Multi {
         let objects = &self.context.writer.objects;
         let live = objects.get(&WORKS, &source).await?;
         let made = self.context.known.works.group(&SliceHead::of_source(&source));
-        let refused = self.refused.lock().remove(&source);
-        let wanted = live.as_ref().map(|live| self.wanted(&source, live));
-        if let Some(service) = refused.filter(|_| !self.refused.lock().contains_key(&source)) {
-            self.note(&service, &source, &Made::Unchanged);
-        }
-        let wanted = match wanted {
+        let mut kept: BTreeSet<Key> = BTreeSet::new();
+        let wanted = match live.as_ref().map(|live| self.wanted(&source, live)) {
             None => {
                 self.said.forget(&source);
                 None
@@ -255,7 +253,11 @@ impl Multi {
                 self.said.forget(&source);
                 wanted
             }
-            Some(Err(why)) => {
+            Some(Err(Refusal { why, service })) => {
+                if let Some(service) = service {
+                    self.note(&service, &source, &source, &Made::Refused(why.clone()));
+                    kept.insert(source.clone());
+                }
                 let nothing = made.is_empty();
                 if let Some(work) = live.as_ref().filter(|_| nothing && self.said.is_new(&source, &why)) {
                     tracing::info!(work = %source, why, "what an agent tells of a Service does not count");
@@ -270,14 +272,13 @@ impl Multi {
             }
         };
         let mut next = Next::Done;
-        let mut kept: BTreeSet<Key> = BTreeSet::new();
         let mut written = 0;
         if wanted.is_none() {
             self.paces.take_back(&source);
             self.passes.lock().remove(&source);
         }
         // Works of consumers that nobody has seen to this time stay as they are.
-        let mut seen: Box<dyn Fn(&str) -> bool + Send> = Box::new(|_| true);
+        let mut seen: Box<dyn Fn(&str) -> bool + Send + Sync> = Box::new(|_| true);
         if let (Some(wanted), Some(live)) = (&wanted, &live) {
             let service = key_of(&wanted.service);
             let maker = Maker::Slice(&wanted.service, &source);
@@ -310,17 +311,18 @@ impl Multi {
                         continue;
                     }
                     let between = (wanted.provider.as_str(), consumer.as_str());
+                    let withdrawn = wanted.withdrawn.contains(consumer);
                     let mut other = other;
                     let made = loop {
                         let build = |existing: Option<&Value>, id: &str| {
                             let slice = (slice, place.name.as_str());
-                            multi::dispatched(slice, &wanted.service, between, wanted.withdrawn, existing, id)
+                            multi::dispatched(slice, &wanted.service, between, withdrawn, existing, id)
                         };
                         let made = works::ensure(&self.context.writer, &place.at, &maker, build).await?;
                         match (&made, other.take()) {
                             // Another source was faster, of which the index does not know yet.
                             (Made::Taken(_), Some(other)) => {
-                                self.note(&service, &place.at, &Made::Unchanged);
+                                self.note(&service, &source, &place.at, &Made::Unchanged);
                                 place = other;
                             }
                             _ => break made,
@@ -332,7 +334,7 @@ impl Multi {
                             self.paces.begin(&source, content, count);
                         }
                     }
-                    self.note(&service, &place.at, &made);
+                    self.note(&service, &source, &place.at, &made);
                     next = self.heed(next, &place.at, made);
                     kept.insert(place.at);
                 }
@@ -346,7 +348,7 @@ impl Multi {
             }
             let goes_on = left.next().is_some();
             if let Some(last) = last.filter(|_| goes_on) {
-                let pass = Pass { behind: last.clone(), withdrawn: wanted.withdrawn };
+                let pass = Pass { behind: last.clone(), withdrawn: wanted.withdrawn.clone() };
                 self.passes.lock().insert(source.clone(), pass);
             }
             if goes_on || pass.is_some() {
@@ -368,16 +370,17 @@ impl Multi {
                 !is_one || !held && was_seen
             });
         }
+        let was_seen = |work: &Key| names::cluster_of_namespace(&work.namespace).is_none_or(&seen);
+        // What could not be brought where nothing is to be brought any more is wrong no more.
+        let mended = self.faults.lock().keep(&source, |work| kept.contains(work) || !was_seen(work));
+        mended.into_iter().for_each(|service| self.told.add(service));
         let mut gone = 0;
         for (work, head) in made.iter().filter(|(work, _)| !kept.contains(work)) {
-            if names::cluster_of_namespace(&work.namespace).is_some_and(|consumer| !seen(consumer)) {
+            if !was_seen(work) {
                 continue;
             }
             if !head.deleting && self.delete(work).await? {
                 gone += 1;
-            }
-            if let Some(service) = head.slice.as_ref().and_then(|slice| slice.multi.as_ref()) {
-                self.note(&key_of(service), work, &Made::Unchanged);
             }
             if gone >= PIECE {
                 return Ok(Next::After(Duration::ZERO));
@@ -403,23 +406,13 @@ impl Multi {
         Ok(next)
     }
 
-    /// Notes how making a Work went.
-    pub(super) fn note(&self, service: &Key, work: &Key, made: &Made) {
-        let mut wrong = self.wrong.lock();
-        let Some(known) = wrong.get_mut(service) else { return };
-        let news = match made {
-            Made::Taken(_) | Made::TooLarge(_) | Made::Refused(_)
-                if known.works.len() >= WRONG && !known.works.contains_key(work) =>
-            {
-                false
-            }
-            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => {
-                known.works.insert(work.clone(), why.clone()).as_ref() != Some(why)
-            }
-            _ => known.works.remove(work).is_some(),
+    /// Notes how making a Work of a collected one went.
+    fn note(&self, service: &Key, source: &Key, work: &Key, made: &Made) {
+        let why = match made {
+            Made::Taken(why) | Made::TooLarge(why) | Made::Refused(why) => Some(why.as_str()),
+            Made::Unchanged | Made::Written | Made::Going | Made::Withheld(_) => None,
         };
-        if news {
-            self.told.add(service.clone());
-        }
+        let news = self.faults.lock().note(service, source, work, why);
+        news.into_iter().for_each(|service| self.told.add(service));
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use karmada_client::Error;
-use karmada_core::{names, services::slices};
+use karmada_core::{health::Ready, names, services::slices};
 use karmada_meta::object;
 use karmada_objects::{Part, key::Key, kinds::WORKS};
 use serde_json::Value;
@@ -34,6 +34,12 @@ impl Multi {
         }
     }
 
+    /// Whether nobody works on a provider at present, as far as its Cluster says.
+    fn is_away(&self, provider: &str) -> bool {
+        let head = self.context.known.clusters.get(&Key::cluster_scoped(provider));
+        head.is_some_and(|head| head.ready() != Ready::Never && !head.reporting())
+    }
+
     /// Takes back what a provider has told and is not asked for, if its agent does not. When to look again.
     pub(super) async fn take_back(&self, source: &Key, live: &Value) -> Result<Option<Duration>, Error> {
         let provider = names::cluster_of_namespace(&source.namespace).unwrap_or_default();
@@ -43,12 +49,13 @@ impl Multi {
         }
         let now = self.context.env.now();
         let since = *self.left.lock().entry(source.clone()).or_insert(now);
-        if self.silent_since(provider).is_some() {
+        if self.is_away(provider) {
             // Its agent may do it when it is back.
-            self.left.lock().insert(source.clone(), now);
             return Ok(Some(LEFT));
         }
-        let wait = (since + LEFT).saturating_sub(now);
+        // One that has been away has as much time when it is back.
+        let back = self.silence.turned(provider).unwrap_or_default();
+        let wait = (since.max(back) + LEFT).saturating_sub(now);
         if !wait.is_zero() {
             return Ok(Some(wait));
         }

@@ -17,12 +17,10 @@ use karmada_objects::{
 use serde_json::{Value, json};
 
 use super::{super::super::Next, COMPONENT, Multi};
-use crate::known::heads::Carries;
+use crate::known::heads::{Carries, MultiHead, SliceHead};
 
 /// So many Works of one MultiClusterService are a warning.
 const MANY: usize = 10_000;
-/// How many silent providers are named.
-const NAMED: usize = 5;
 
 const SERVICE_APPLIED: &str = "ServiceApplied";
 const DISPATCHED: &str = "EndpointSliceDispatched";
@@ -57,20 +55,24 @@ impl Multi {
             ),
             Some(why) => Condition::new(SERVICE_APPLIED, false, "ServiceAppliedFailed", why.as_str(), now),
         };
-        let mut wanted = vec![applied];
-        if let Some((work, why)) = wrong.works.first_key_value() {
-            let message = format!("Work {work}: {why}");
-            wanted.push(Condition::new(DISPATCHED, false, "EndpointSliceDispatchedFailed", message, now));
-        } else if !dispatched.is_empty() {
-            wanted.push(Condition::new(
+        let succeeded = || {
+            Condition::new(
                 DISPATCHED,
                 true,
                 reason::SLICES_DISPATCHED,
                 reason::SLICES_DISPATCHED_MESSAGE,
                 now,
-            ));
+            )
+        };
+        let mut wanted = vec![applied];
+        let fault = self.faults.lock().first(&key);
+        if let Some((work, why)) = &fault {
+            let message = format!("Work {work}: {why}");
+            wanted.push(Condition::new(DISPATCHED, false, "EndpointSliceDispatchedFailed", message, now));
+        } else if !dispatched.is_empty() {
+            wanted.push(succeeded());
         }
-        let stale = self.stale(&key);
+        let stale = self.stale(&key, &head);
         if let Some(message) = &stale {
             wanted.push(Condition::new(
                 extension::ENDPOINTS_STALE,
@@ -88,7 +90,11 @@ impl Multi {
             }
             let Some(mut known) = key::conditions(live) else { return false };
             let before = known.clone();
-            for condition in &wanted {
+            let was_failed =
+                conditions::find(&known, DISPATCHED).is_some_and(|said| said.status.as_str() != "True");
+            // What could not be brought to consumers is not there any more.
+            let over = (fault.is_none() && dispatched.is_empty() && was_failed).then(succeeded);
+            for condition in wanted.iter().chain(&over) {
                 let said = conditions::find(&known, &condition.type_);
                 if said
                     .is_none_or(|said| (said.status, &said.message) != (condition.status, &condition.message))
@@ -131,22 +137,18 @@ impl Multi {
         Ok(Next::Done)
     }
 
-    /// Which providers are silent whose endpoints are in use.
-    fn stale(&self, key: &Key) -> Option<String> {
+    /// Which providers are silent whose endpoints are in use. Whoever may tell of the Service and does not provide it is none.
+    fn stale(&self, key: &Key, head: &MultiHead) -> Option<String> {
         let sources = self.works_of(key, |slice| slice.carries == Carries::Collected && slice.ready > 0);
-        let clusters: BTreeSet<&str> =
-            sources.iter().filter_map(|work| names::cluster_of_namespace(&work.namespace)).collect();
-        let silent: Vec<String> = clusters
-            .into_iter()
-            .filter_map(|cluster| Some(format!("{cluster} (since {})", self.silent_since(cluster)?)))
+        let works = &self.context.known.works;
+        let is_used = |work: &&Key| works.has_group(&SliceHead::of_source(work));
+        let provides = |cluster: &&str| head.spec.as_ref().is_some_and(|spec| spec.is_provided_by(cluster));
+        let clusters: BTreeSet<&str> = sources
+            .iter()
+            .filter(is_used)
+            .filter_map(|work| names::cluster_of_namespace(&work.namespace))
+            .filter(provides)
             .collect();
-        (!silent.is_empty()).then(|| {
-            format!(
-                "nothing is heard of {}{}: endpoints there are those of the last report; {} withdraws them after a time",
-                silent[..silent.len().min(NAMED)].join(", "),
-                silent.len().checked_sub(NAMED).filter(|more| *more > 0).map_or(String::new(), |more| format!(" and {more} more")),
-                extension::WITHDRAW_AFTER
-            )
-        })
+        self.silence.message(clusters)
     }
 }
