@@ -246,7 +246,8 @@ impl Observer {
             interpreter,
             namespace: namespace_of_rules,
         };
-        let task = follower.follow();
+        // It is ten thousand bytes, and would have room twice where it is waited for beside something else.
+        let task = Box::pin(follower.follow());
         self.tasks.lock().spawn(async move {
             tokio::select! {
                 biased;
