@@ -204,7 +204,7 @@ pub(crate) struct Applier {
     /// Which Works there are, and what others of them want.
     desired: Arc<Desired>,
     interpreter: Arc<Interpreter>,
-    records: Mutex<BTreeMap<ObjectId, Record>>,
+    records: Mutex<BTreeMap<Arc<ObjectId>, Record>>,
     /// Objects whose records have changed.
     dirty: Arc<Dirty>,
 }
@@ -234,7 +234,7 @@ impl Applier {
         let mut records = self.records.lock();
         for (id, Applied { work, manifest, uid, fingerprint, by_put }) in applied {
             let record = Record { work, manifest, uid, fingerprint, by_put, fight: None, is_recalled: true };
-            records.entry(id).or_insert(record);
+            records.entry(Arc::new(id)).or_insert(record);
         }
     }
 
@@ -245,7 +245,7 @@ impl Applier {
 
     /// What was applied, by object.
     pub(crate) fn all_applied(&self) -> Vec<(ObjectId, Applied)> {
-        self.records.lock().iter().map(|(id, record)| (id.clone(), record.applied())).collect()
+        self.records.lock().iter().map(|(id, record)| (ObjectId::clone(id), record.applied())).collect()
     }
 
     /// Waits for the first list of an object's kind if it was applied before the start: most likely nothing is to be done,
@@ -291,9 +291,11 @@ impl Applier {
             let message = format!("no matches for kind \"{kind}\" in version \"{version}\"");
             return Err(Failure::after(need, message));
         };
-        let mut id = manifest.id.clone();
+        let mut id = Arc::clone(&manifest.id);
         if !resource.namespaced {
-            id.namespace.clear();
+            if !id.namespace.is_empty() {
+                Arc::make_mut(&mut id).namespace.clear();
+            }
         } else if id.namespace.is_empty() {
             return Err(Failure::sometime(format!("{kind} {} has no namespace", id.name)));
         }
@@ -356,7 +358,7 @@ impl Applier {
         &self,
         observer: &Observer,
         resource: &Resource,
-        id: &ObjectId,
+        id: &Arc<ObjectId>,
         order: Order<'_>,
     ) -> Result<Step, Failure> {
         let path = resource.object(Some(&id.namespace), &id.name);
@@ -577,7 +579,7 @@ impl Applier {
     /// Remembers what was written. Answers the fight that this was a part of.
     fn remember(
         &self,
-        id: &ObjectId,
+        id: &Arc<ObjectId>,
         order: &Order<'_>,
         sight: &Sight,
         by_put: bool,
@@ -606,7 +608,7 @@ impl Applier {
             contested = by.zip(later).map(|(by, later)| Contested { by, later, is_new });
             record.fight = Some(fight);
         }
-        records.insert(id.clone(), record);
+        records.insert(Arc::clone(id), record);
         drop(records);
         self.dirty.mark(id);
         contested
@@ -625,14 +627,14 @@ impl Applier {
             |id: &ObjectId| records.get(id).is_some_and(|r| r.work == work && r.manifest == manifest.digest);
         let id = &manifest.id;
         // A manifest of a kind without namespaces may name one all the same.
-        let bare = || is(&ObjectId { namespace: String::new(), ..id.clone() });
+        let bare = || is(&ObjectId { namespace: String::new(), ..ObjectId::clone(id) });
         is(id) || (!id.namespace.is_empty() && bare()) || self.scope.only_looks(id)
     }
 
     /// Objects that we wrote under a Work.
     pub(crate) fn of_work(&self, work: &str) -> Vec<ObjectId> {
         let records = self.records.lock();
-        records.iter().filter(|(_, record)| record.work == work).map(|(id, _)| id.clone()).collect()
+        records.iter().filter(|(_, record)| record.work == work).map(|(id, _)| ObjectId::clone(id)).collect()
     }
 
     /// Forgets what was written under a Work: it is gone from the hub. The objects stay.

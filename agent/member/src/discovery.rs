@@ -35,9 +35,7 @@ const PARALLEL: usize = 4;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Apis {
     /// By group and kind; a kind's resources by version, the server's preferred version first.
-    kinds: BTreeMap<(String, String), Vec<Resource>>,
-    /// By group and version.
-    enablements: Vec<ApiEnablement>,
+    resources: Vec<Resource>,
     /// Group versions that could not be asked.
     pub missing: BTreeSet<String>,
 }
@@ -45,12 +43,19 @@ pub struct Apis {
 impl Apis {
     /// Where objects of a kind live, in a version of its group; none if that version is not served.
     pub fn resource(&self, group: &str, version: &str, kind: &str) -> Option<&Resource> {
-        self.kinds.get(&(group.to_owned(), kind.to_owned()))?.iter().find(|r| r.version == version)
+        self.of_kind(group, kind).iter().find(|r| r.version == version)
     }
 
     /// Where objects of a kind live, in the server's preferred version.
     pub fn preferred(&self, group: &str, kind: &str) -> Option<&Resource> {
-        self.kinds.get(&(group.to_owned(), kind.to_owned()))?.first()
+        self.of_kind(group, kind).first()
+    }
+
+    fn of_kind(&self, group: &str, kind: &str) -> &[Resource] {
+        let from = self.resources.partition_point(|resource| by_kind(resource) < (group, kind));
+        let of_it = |resource: &&Resource| by_kind(resource) == (group, kind);
+        let len = self.resources[from..].iter().take_while(of_it).count();
+        &self.resources[from..from + len]
     }
 
     /// A group version that could not be asked, of a group that is meant.
@@ -62,58 +67,58 @@ impl Apis {
     /// Whether a group version has answered, and has kinds.
     pub fn answers(&self, group: &str, version: &str) -> bool {
         let is_it = |resource: &Resource| resource.group == group && resource.version == version;
-        !self.missing.contains(&format!("{group}/{version}")) && self.kinds.values().flatten().any(is_it)
+        !self.missing.contains(&format!("{group}/{version}")) && self.resources.iter().any(is_it)
     }
 
     /// Whether a group has a resource of this plural, in some version.
     pub fn serves(&self, group: &str, plural: &str) -> bool {
         let is_it = |resource: &Resource| resource.group == group && resource.plural == plural;
-        self.kinds.values().flatten().any(is_it)
+        self.resources.iter().any(is_it)
     }
 
     #[cfg(test)]
     pub(crate) fn of(resources: &[&Resource], missing: &[String]) -> Self {
-        let mut apis = Self::default();
-        for resource in resources {
-            let kind = (resource.group.clone(), resource.kind.clone());
-            apis.kinds.entry(kind).or_default().push((*resource).clone());
-        }
-        apis.missing = missing.iter().cloned().collect();
-        apis
+        let resources = resources.iter().map(|resource| (*resource).clone()).collect();
+        Self { resources, missing: missing.iter().cloned().collect() }.finish()
     }
 
     /// All kinds whose objects are in namespaces, each in the server's preferred version.
     pub fn namespaced(&self) -> impl Iterator<Item = &Resource> {
-        self.kinds.values().filter_map(|versions| versions.first()).filter(|resource| resource.namespaced)
+        let kinds = self.resources.chunk_by(|one, other| by_kind(one) == by_kind(other));
+        kinds.filter_map(<[Resource]>::first).filter(|resource| resource.namespaced)
     }
 
     /// For the Cluster's status: by group version, resources by name.
-    pub fn enablements(&self) -> &[ApiEnablement] {
-        &self.enablements
+    pub fn enablements(&self) -> Vec<ApiEnablement> {
+        let mut versions: BTreeMap<String, Vec<ApiResource>> = BTreeMap::new();
+        for resource in &self.resources {
+            let named = ApiResource { name: resource.plural.clone(), kind: resource.kind.clone() };
+            versions.entry(resource.api_version()).or_default().push(named);
+        }
+        let enablement = |(group_version, mut resources): (String, Vec<ApiResource>)| {
+            resources.sort_by(|a, b| a.name.cmp(&b.name));
+            ApiEnablement { group_version, resources }
+        };
+        versions.into_iter().map(enablement).collect()
     }
 
-    fn add(&mut self, group: &str, version: &str, resources: Vec<Found>) {
-        let mut enabled = Vec::new();
-        for found in resources {
-            if found.plural.contains('/') || found.kind.is_empty() {
-                continue;
-            }
-            enabled.push(ApiResource { name: found.plural.clone(), kind: found.kind.clone() });
-            let resource = Resource::new(group, version, &found.plural, &found.kind, found.namespaced);
-            self.kinds.entry((group.to_owned(), found.kind)).or_default().push(resource);
-        }
-        if enabled.is_empty() {
-            return;
-        }
-        enabled.sort_by(|a, b| a.name.cmp(&b.name));
-        let group_version = Resource::new(group, version, "", "", false).api_version();
-        self.enablements.push(ApiEnablement { group_version, resources: enabled });
+    fn add(&mut self, group: &str, version: &str, resources: &[Found]) {
+        let whole = resources.iter().filter(|found| !found.plural.contains('/') && !found.kind.is_empty());
+        self.resources.extend(
+            whole.map(|found| Resource::new(group, version, &found.plural, &found.kind, found.namespaced)),
+        );
     }
 
     fn finish(mut self) -> Self {
-        self.enablements.sort_by(|a, b| a.group_version.cmp(&b.group_version));
+        // Of a kind the version that was told first stays first.
+        self.resources.sort_by(|one, other| by_kind(one).cmp(&by_kind(other)));
+        self.resources.shrink_to_fit();
         self
     }
+}
+
+fn by_kind(resource: &Resource) -> (&str, &str) {
+    (&resource.group, &resource.kind)
 }
 
 struct Found {
@@ -218,7 +223,7 @@ fn aggregated(apis: &mut Apis, groups: Vec<AggregatedGroup>) {
                 kind: r.response_kind.map(|k| k.kind).unwrap_or_default(),
                 plural: r.resource,
             });
-            apis.add(&group.metadata.name, &version.version, resources.collect());
+            apis.add(&group.metadata.name, &version.version, &resources.collect::<Vec<_>>());
         }
     }
 }
@@ -300,7 +305,7 @@ async fn discover(member: &Rest, before: Option<&Tags>) -> Result<Option<(Apis, 
             Ok(list) => {
                 let found =
                     |r: LegacyResource| Found { plural: r.name, kind: r.kind, namespaced: r.namespaced };
-                apis.add(&group, &version, list.resources.into_iter().map(found).collect());
+                apis.add(&group, &version, &list.resources.into_iter().map(found).collect::<Vec<_>>());
             }
             Err(error) if error.is_unreachable() => return Err(error),
             Err(_) => {

@@ -106,7 +106,7 @@ impl Observer {
 
     /// Objects whose annotations name a Work.
     pub(crate) fn of_work(&self, work: &str) -> Vec<ObjectId> {
-        self.inner.lock().by_work.get(work).map(|ids| ids.iter().cloned().collect()).unwrap_or_default()
+        self.inner.lock().of_work(work).cloned().collect()
     }
 
     /// Whether absence of an object of this kind means anything yet.
@@ -122,13 +122,13 @@ impl Observer {
     }
 
     /// Takes in what an answer of the member showed, unless something newer is known of the object. Answers what is.
-    pub(crate) fn note(&self, id: &ObjectId, answer: Sight) -> Sight {
+    pub(crate) fn note(&self, id: &Arc<ObjectId>, answer: Sight) -> Sight {
         let mut inner = self.inner.lock();
         // A kind that is not watched would be remembered for ever.
         let namespace = self.scope.place_of(&id.namespace).to_owned();
         let place = Place { kind: (id.group.clone(), id.kind.clone()), namespace };
         let Some(watched) = inner.watches.get(&place) else { return answer };
-        let known = inner.sights.get(id).map(Kept::value);
+        let known = inner.sights.get(id).map(|known| known.value());
         if is_news(&answer, known, watched.revision) {
             // Where there is no room the watch has lost the kind, or is about to.
             if let Ok(kept) = Kept::new(answer.clone(), answer.elsewhere(id), &self.answers) {
@@ -230,9 +230,9 @@ impl Observer {
             let sight = Sight::of(&value, &namespace);
             // What takes a script is looked at where one can wait for it.
             let whole = by_rule(&rules, &value).then_some(value);
-            Ok((id, (sight, whole)))
+            Ok((Arc::new(id), (sight, whole)))
         };
-        let elsewhere = |id: &ObjectId, (sight, whole): &(Sight, Option<Value>)| {
+        let elsewhere = |id: &Arc<ObjectId>, (sight, whole): &(Sight, Option<Value>)| {
             sight.elsewhere(id) + whole.as_ref().map_or(0, kept::json)
         };
         let watcher = Keeping::new(self.member.clone(), config, self.env.clone(), read, elsewhere);
@@ -246,7 +246,8 @@ impl Observer {
             interpreter,
             namespace: namespace_of_rules,
         };
-        let task = follower.follow();
+        // It is ten thousand bytes, and would have room twice where it is waited for beside something else.
+        let task = Box::pin(follower.follow());
         self.tasks.lock().spawn(async move {
             tokio::select! {
                 biased;
@@ -292,7 +293,7 @@ impl Observer {
         let idle: Vec<_> = inner.watches.keys().filter(is_idle).cloned().collect();
         for place in idle {
             inner.end(&place);
-            let gone: Vec<_> = inner.of_place(&place).map(|(id, _)| id.clone()).collect();
+            let gone: Vec<_> = inner.of_place(&place).map(|(id, _)| Arc::clone(id)).collect();
             for id in gone {
                 inner.remove(&id);
             }
@@ -302,7 +303,7 @@ impl Observer {
 
 /// Takes in the events of one kind, and gives notice of the Works they touch.
 struct Follower {
-    watcher: Keeping<ObjectId, (Sight, Option<Value>)>,
+    watcher: Keeping<Arc<ObjectId>, (Sight, Option<Value>)>,
     watch: u64,
     place: Place,
     inner: Arc<Mutex<Sights>>,
@@ -314,7 +315,7 @@ struct Follower {
 
 impl Follower {
     async fn follow(mut self) {
-        let mut listed: Option<BTreeSet<ObjectId>> = None;
+        let mut listed: Option<BTreeSet<Arc<ObjectId>>> = None;
         let (mut health, mut history) = (self.watcher.health(), self.watcher.history());
         loop {
             let event = tokio::select! {

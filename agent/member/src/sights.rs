@@ -59,8 +59,10 @@ impl Sight {
         let error = |error: &Option<String>| error.as_deref().map_or(0, kept::text);
         let names = [&id.group, &id.kind, &id.namespace, &id.name].map(|name| kept::text(name));
         let work = self.work.as_deref().map_or(0, kept::text);
-        // Both are known by each other.
-        2 * (size_of::<ObjectId>() + names.iter().sum::<usize>() + work)
+        // By its name both are known by each other.
+        size_of::<ObjectId>()
+            + names.iter().sum::<usize>()
+            + 2 * work
             + kept::text(&self.uid)
             + self.seen.status.as_ref().map_or(0, kept::json)
             + error(&self.seen.reflect_error)
@@ -160,9 +162,10 @@ pub(super) struct Watched {
 
 #[derive(Debug, Default)]
 pub(super) struct Sights {
-    pub(super) sights: BTreeMap<ObjectId, Kept<Sight>>,
-    /// Objects by the Work they name.
-    pub(super) by_work: BTreeMap<String, BTreeSet<ObjectId>>,
+    /// In boxes: a map has room for more than there are.
+    pub(super) sights: BTreeMap<Arc<ObjectId>, Box<Kept<Sight>>>,
+    /// Works, with the objects that name them.
+    pub(super) by_work: BTreeSet<(String, Arc<ObjectId>)>,
     pub(super) watches: BTreeMap<Place, Watched>,
     /// Watches that were begun.
     pub(super) begun: u64,
@@ -211,44 +214,43 @@ impl Sights {
     }
 
     /// Objects that a watch shows.
-    pub(super) fn of_place(&self, place: &Place) -> impl Iterator<Item = (&ObjectId, &Sight)> {
+    pub(super) fn of_place(&self, place: &Place) -> impl Iterator<Item = (&Arc<ObjectId>, &Sight)> {
         let of_place = self.sights.iter().filter(|(id, _)| place.holds(id));
         of_place.map(|(id, sight)| (id, sight.value()))
     }
 
-    pub(super) fn set(&mut self, id: &ObjectId, sight: Kept<Sight>) -> Option<Kept<Sight>> {
-        if let Some(work) = &sight.work {
-            self.by_work.entry(work.clone()).or_default().insert(id.clone());
-        }
-        let old = self.sights.insert(id.clone(), sight);
-        if let Some(before) = old.as_ref().and_then(|o| o.work.clone())
-            && self.sights.get(id).and_then(|s| s.work.as_ref()) != Some(&before)
-        {
-            self.unlink(&before, id);
-        }
-        old
+    /// Objects that name a Work.
+    pub(super) fn of_work(&self, work: &str) -> impl Iterator<Item = &ObjectId> {
+        let from = (work.to_owned(), Arc::<ObjectId>::default());
+        self.by_work.range(from..).take_while(move |(of, _)| of == work).map(|(_, id)| &**id)
     }
 
-    pub(super) fn remove(&mut self, id: &ObjectId) -> Option<Kept<Sight>> {
-        let old = self.sights.remove(id)?;
+    pub(super) fn set(&mut self, id: &Arc<ObjectId>, sight: Kept<Sight>) {
+        // One and the same for all that is known of the object.
+        let known = self.sights.remove_entry(id);
+        let (id, old) = known.map_or_else(|| (Arc::clone(id), None), |(id, old)| (id, Some(old)));
+        if let Some(before) = old.and_then(|old| old.work.clone())
+            && sight.work.as_ref() != Some(&before)
+        {
+            self.by_work.remove(&(before, Arc::clone(&id)));
+        }
+        if let Some(work) = &sight.work {
+            self.by_work.insert((work.clone(), Arc::clone(&id)));
+        }
+        self.sights.insert(id, Box::new(sight));
+    }
+
+    pub(super) fn remove(&mut self, id: &Arc<ObjectId>) -> Option<Kept<Sight>> {
+        let old = *self.sights.remove(id)?;
         if let Some(work) = &old.work {
-            self.unlink(work, id);
+            self.by_work.remove(&(work.clone(), Arc::clone(id)));
         }
         Some(old)
     }
 
-    pub(super) fn unlink(&mut self, work: &str, id: &ObjectId) {
-        if let Some(ids) = self.by_work.get_mut(work) {
-            ids.remove(id);
-            if ids.is_empty() {
-                self.by_work.remove(work);
-            }
-        }
-    }
-
     /// Nothing is known of a kind any more, nor whether there is any.
     pub(super) fn lose(&mut self, place: &Place) {
-        let all: Vec<ObjectId> = self.of_place(place).map(|(id, _)| id.clone()).collect();
+        let all: Vec<Arc<ObjectId>> = self.of_place(place).map(|(id, _)| Arc::clone(id)).collect();
         for id in &all {
             self.remove(id);
         }
@@ -262,14 +264,14 @@ impl Sights {
     pub(super) fn take_in(
         &mut self,
         place: &Place,
-        event: Event<(ObjectId, Kept<Sight>)>,
-        listed: &mut Option<BTreeSet<ObjectId>>,
+        event: Event<(Arc<ObjectId>, Kept<Sight>)>,
+        listed: &mut Option<BTreeSet<Arc<ObjectId>>>,
     ) -> BTreeSet<String> {
         let mut touched: BTreeSet<String> = BTreeSet::new();
         match event {
             Event::Init => *listed = Some(BTreeSet::new()),
             Event::Upsert((id, new)) => {
-                let old = self.sights.get(&id).map(Kept::value);
+                let old = self.sights.get(&id).map(|old| old.value());
                 let overtaken = is_overtaken(&new, old);
                 if !overtaken {
                     if old.is_none_or(|old| old.differs(&new)) {
@@ -286,7 +288,7 @@ impl Sights {
                 }
             }
             Event::Delete((id, last)) => {
-                if !is_overtaken(&last, self.sights.get(&id).map(Kept::value)) {
+                if !is_overtaken(&last, self.sights.get(&id).map(|known| known.value())) {
                     let known = self.remove(&id);
                     touched.extend(known.as_ref().unwrap_or(&last).work.clone());
                 }
@@ -296,10 +298,11 @@ impl Sights {
                 let Some(watched) = self.watches.get_mut(place) else { return touched };
                 let (revision, again) = (watched.revision, std::mem::replace(&mut watched.synced, true));
                 // What was made while the list was on its way is not in it.
-                let is_gone = |(id, sight): &(&ObjectId, &Sight)| {
+                let is_gone = |(id, sight): &(&Arc<ObjectId>, &Sight)| {
                     !listed.contains(*id) && !revision.is_before(sight.revision)
                 };
-                let gone: Vec<_> = self.of_place(place).filter(is_gone).map(|(id, _)| id.clone()).collect();
+                let gone: Vec<_> =
+                    self.of_place(place).filter(is_gone).map(|(id, _)| Arc::clone(id)).collect();
                 touched
                     .extend(gone.iter().filter_map(|id| self.remove(id)).filter_map(|old| old.work.clone()));
                 if again {
@@ -320,9 +323,9 @@ mod tests {
         Place { kind: (String::new(), "ConfigMap".to_owned()), namespace: String::new() }
     }
 
-    fn id() -> ObjectId {
+    fn id() -> Arc<ObjectId> {
         let (group, kind) = place().kind;
-        ObjectId { group, kind, namespace: "n".to_owned(), name: "c".to_owned() }
+        Arc::new(ObjectId { group, kind, namespace: "n".to_owned(), name: "c".to_owned() })
     }
 
     fn sight(uid: &str, revision: &str) -> Sight {
@@ -396,6 +399,11 @@ mod tests {
             let got = inner.sights.get(&id()).map(|sight| (sight.uid.clone(), sight.revision));
             assert_eq!(got, read(want).map(|sight| (sight.uid, sight.revision)), "{known} {want}");
             assert_eq!(inner.by_work.is_empty(), want.is_empty());
+            assert_eq!(inner.of_work("w").count(), usize::from(!want.is_empty()));
+            assert_eq!(
+                inner.of_work("").count() + inner.of_work("v").count() + inner.of_work("w2").count(),
+                0
+            );
         }
     }
 

@@ -75,7 +75,8 @@ pub(crate) async fn carry_out(executor: Arc<Executor>, state: Arc<State>, queue:
         state.ready().await;
         let name = item.clone();
         let working = rights.at_work();
-        let again = executor.sync(&name).await;
+        // In a box, as elsewhere where one waits most of the time: it takes ten thousand bytes.
+        let again = Box::pin(executor.sync(&name)).await;
         drop(working);
         if again.failed {
             queue.retry_after(name.clone(), again.pause);

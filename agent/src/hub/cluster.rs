@@ -1,4 +1,4 @@
-//! Our Cluster as the hub has it: one object, kept whole.
+//! Our Cluster as the hub has it: one object, all of it.
 //!
 //! It is ours by the id in its spec, the uid of the member's `kube-system` Namespace. One that was deleted, and made again
 //! by another machine, is not; so its uid is looked at on every new connection, before anything of the hub's is believed.
@@ -9,6 +9,8 @@
 //! It also notices that the hub is another one than it was, restored from an older copy, also by an etcd whose revisions
 //! then come a second time: an answer is older than what was known when it was asked for ([`Fence::went_back`]). A Cluster
 //! that was made anew is no such sign, but a reason to list everything on the hub anew.
+
+mod kept;
 
 use std::{
     sync::{
@@ -29,9 +31,12 @@ use karmada_member::{
 };
 use karmada_meta::object;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use self::kept::Kept;
+use self::kept::without_managed_fields;
 use super::{clusters, origin::Trust, watch::HubWatch};
 use crate::tunnel::dial::Call;
 
@@ -63,7 +68,7 @@ pub(crate) struct ClusterView {
     fence: Arc<Fence>,
     /// Hears when the Cluster lets changes be made.
     holds: Arc<Holds>,
-    current: latest::Sender<Option<Arc<Value>>>,
+    current: latest::Sender<Option<Arc<Kept>>>,
     /// What it says of tunnels.
     calls: latest::Sender<Option<Call>>,
     /// In which life of the hub that was heard of.
@@ -79,7 +84,7 @@ impl ClusterView {
         name: String,
         (rights, trust): (Rights, Arc<Trust>),
         (fence, holds): (Arc<Fence>, Arc<Holds>),
-        current: latest::Sender<Option<Arc<Value>>>,
+        current: latest::Sender<Option<Arc<Kept>>>,
     ) -> Self {
         Self {
             hub,
@@ -122,7 +127,7 @@ impl ClusterView {
         clusters().object(None, &self.name)
     }
 
-    pub(crate) fn get(&self) -> Option<Arc<Value>> {
+    pub(crate) fn get(&self) -> Option<Arc<Kept>> {
         self.current.borrow().clone()
     }
 
@@ -136,13 +141,17 @@ impl ClusterView {
         self.trust.question.wake();
     }
 
-    pub(crate) fn subscribe(&self) -> latest::Receiver<Option<Arc<Value>>> {
+    pub(crate) fn subscribe(&self) -> latest::Receiver<Option<Arc<Kept>>> {
         self.current.subscribe()
     }
 
     /// Takes in an answer or an event; an older state of the same object than the known one is ignored, and so is a
     /// Cluster that is not ours: then nothing is to be done for it.
     pub(crate) fn set(&self, cluster: Value) {
+        self.take(Arc::new(Kept::of(cluster)));
+    }
+
+    fn take(&self, cluster: Arc<Kept>) {
         if let Some(why) = self.foreign(&cluster) {
             self.rights.cluster_is(Registration::Refused(why.into()));
             return;
@@ -156,7 +165,7 @@ impl ClusterView {
         let mut made_anew = false;
         self.current.send_if_modified(|current| {
             if let Some(known) = current {
-                if **known == cluster || (!outlived && is_older(&cluster, known)) {
+                if *known == cluster || (!outlived && is_older(&cluster, known)) {
                     return false;
                 }
                 made_anew = object::uid(known) != object::uid(&cluster);
@@ -165,7 +174,7 @@ impl ClusterView {
             if !overtaken {
                 self.says(&cluster);
             }
-            *current = Some(Arc::new(cluster));
+            *current = Some(cluster);
             true
         });
         if made_anew && !outlived {
@@ -280,7 +289,7 @@ impl ClusterView {
     }
 
     /// The object, asked for anew if it is known to have changed.
-    pub(crate) async fn fresh(&self) -> Result<Arc<Value>, Error> {
+    pub(crate) async fn fresh(&self) -> Result<Arc<Kept>, Error> {
         match self.get() {
             Some(cluster) if !self.is_behind() => Ok(cluster),
             _ => self.refresh().await,
@@ -288,10 +297,10 @@ impl ClusterView {
     }
 
     /// Asks the hub now.
-    pub(crate) async fn refresh(&self) -> Result<Arc<Value>, Error> {
-        let cluster = self.ask().await?;
-        self.set(cluster.clone());
-        Ok(Arc::new(cluster))
+    pub(crate) async fn refresh(&self) -> Result<Arc<Kept>, Error> {
+        let cluster = Arc::new(Kept::of(self.ask().await?));
+        self.take(Arc::clone(&cluster));
+        Ok(cluster)
     }
 
     async fn ask(&self) -> Result<Value, Error> {
@@ -302,13 +311,13 @@ impl ClusterView {
     }
 
     /// The hub's life, and what is known of it, before it is asked something.
-    fn before(&self) -> (u64, Option<Arc<Value>>) {
+    fn before(&self) -> (u64, Option<Arc<Kept>>) {
         let life = self.fence.life();
         (life, self.get().filter(|_| self.life.load(Ordering::Acquire) == life))
     }
 
     /// Holds an answer against what was known when it was asked for.
-    fn compare(&self, (life, known): (u64, Option<Arc<Value>>), cluster: &Value) {
+    fn compare(&self, (life, known): (u64, Option<Arc<Kept>>), cluster: &Value) {
         if known.is_some_and(|known| is_older(cluster, &known)) {
             self.fence.went_back(life);
         }
@@ -322,8 +331,7 @@ impl ClusterView {
             .metadata_only()
             .wake(&wake)
             .fed(fed);
-        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
-        let mut watcher = self.watch(config, env.clone(), parse);
+        let mut watcher = self.watch(config, env.clone(), news);
         let mut backoff = Backoff::new(FETCH);
         let mut listed = false;
         // When to ask for the object as it is now.
@@ -426,6 +434,19 @@ impl ClusterView {
         backoff.reset();
         self.rights.is_withdrawn().then(|| Instant::now() + env.jitter(ASK_AGAIN, 0.5))
     }
+}
+
+/// What is heard of an object: its metadata, also where all of it is told.
+fn news(text: &str) -> Result<Value, String> {
+    #[derive(Deserialize)]
+    struct News {
+        #[serde(default)]
+        metadata: Value,
+    }
+    let News { metadata } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let mut news = json!({"metadata": metadata});
+    without_managed_fields(&mut news);
+    Ok(news)
 }
 
 /// Whether a state of an object was overtaken by another: an answer may be faster than the watch.

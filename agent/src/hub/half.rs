@@ -10,11 +10,10 @@ use karmada_env::Env;
 use karmada_interpreter::Interpreter;
 use karmada_member::{Member, Stats, Tasks, quotas, rights::Rights, summary, tunnel::Limits, until};
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::{
-    cluster::ClusterView,
+    cluster::{ClusterView, Kept},
     heartbeat::Heartbeat,
     origin::Trust,
     outbox::{Outbox, REPORTERS},
@@ -48,7 +47,7 @@ pub(crate) struct Ways {
     pub(crate) recorder: Recorder,
     recorder_task: RecorderTask,
     outbox: Arc<Outbox>,
-    cluster: latest::Sender<Option<Arc<Value>>>,
+    cluster: latest::Sender<Option<Arc<Kept>>>,
 }
 
 impl Ways {

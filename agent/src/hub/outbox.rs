@@ -184,7 +184,7 @@ impl Outbox {
             rights.reporting().await;
             let begun = self.env.now();
             let mut sent = None;
-            match self.report(&name, desired, stats, &went_back, &mut sent).await {
+            match Box::pin(self.report(&name, desired, stats, &went_back, &mut sent)).await {
                 Ok(reported) => {
                     if reported {
                         let duration_ms = self.env.now().saturating_sub(begun).as_millis() as u64;

@@ -456,7 +456,7 @@ impl Puller {
         if known.listing.is_some() {
             return self.look(known).await;
         }
-        if known.origin.heed(self.view.get().as_deref()) {
+        if known.origin.heed(self.view.get().as_deref().map(|cluster| &**cluster)) {
             self.keep(&known.origin, Keep::Now).await;
         }
     }
@@ -465,7 +465,7 @@ impl Puller {
     async fn look(&self, known: &mut Known) {
         let Some(listing) = &mut known.listing else { return };
         let (cluster, desired) = (self.view.get(), self.member.desired());
-        if known.origin.is_confirmed(cluster.as_deref()) {
+        if known.origin.is_confirmed(cluster.as_deref().map(|cluster| &**cluster)) {
             tracing::warn!(cluster = %self.config.cluster, "somebody says that the hub counts as it is");
             return self.accept(known).await;
         }
@@ -486,7 +486,7 @@ impl Puller {
     async fn accept(&self, known: &mut Known) {
         known.origin.believe_any(self.another().await);
         known.recalled = false;
-        known.origin.heed(self.view.get().as_deref());
+        known.origin.heed(self.view.get().as_deref().map(|cluster| &**cluster));
         self.member.outlive().await;
         self.keep(&known.origin, Keep::Now).await;
         self.believe(known).await;

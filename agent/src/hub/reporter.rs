@@ -6,7 +6,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use karmada_api::{
-    cluster::{Cluster, ClusterStatus, ResourceModel},
+    cluster::{ApiEnablement, Cluster, ClusterStatus, ResourceModel},
     conditions::{self, Condition},
     consts::{condition, extension, reason},
     models::default_resource_models,
@@ -24,11 +24,14 @@ use karmada_member::{
 };
 use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{cluster::ClusterView, origin::Trust};
+use super::{
+    cluster::{ClusterView, Kept},
+    origin::Trust,
+};
 use crate::{
     config::{AgentConfig, Troubles},
     upgrade::Told,
@@ -106,27 +109,46 @@ impl Version {
     }
 }
 
-/// What the Cluster says, read once for each Cluster that there was: it seldom changes.
+/// What the Cluster says, read once for each Cluster that there was: it seldom changes. But for what the member serves, which is
+/// most of it.
 #[derive(Debug, Default)]
 struct Read {
-    of: Option<Arc<Value>>,
+    of: Option<Arc<Kept>>,
+    is_odd: bool,
     status: ClusterStatus,
     models: Vec<ResourceModel>,
 }
 
+/// What the member serves, of a Cluster.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Served {
+    status: Option<ServedStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ServedStatus {
+    api_enablements: Vec<ApiEnablement>,
+}
+
 impl Read {
-    fn status(&mut self, cluster: &Arc<Value>) -> (&ClusterStatus, &[ResourceModel]) {
+    fn status(&mut self, cluster: &Arc<Kept>) -> (ClusterStatus, &[ResourceModel]) {
         if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, cluster)) {
-            (self.status, self.models) = match Cluster::deserialize(&**cluster) {
-                Ok(cluster) => (cluster.status.unwrap_or_default(), cluster.spec.resource_models),
-                Err(error) => {
-                    tracing::debug!(%error, "the hub's Cluster is odd; its status is written anew");
-                    (ClusterStatus::default(), Vec::new())
-                }
-            };
+            let read = cluster.read::<Cluster>().inspect_err(|error| {
+                tracing::debug!(%error, "the hub's Cluster is odd; its status is written anew");
+            });
+            self.is_odd = read.is_err();
+            (self.status, self.models) = read
+                .map(|cluster| (cluster.status.unwrap_or_default(), cluster.spec.resource_models))
+                .unwrap_or_default();
+            self.status.api_enablements = Vec::new();
             self.of = Some(Arc::clone(cluster));
         }
-        (&self.status, &self.models)
+        let served = if self.is_odd { None } else { cluster.read::<Served>().ok() };
+        let served = served.and_then(|served| served.status).unwrap_or_default();
+        let status = ClusterStatus { api_enablements: served.api_enablements, ..self.status.clone() };
+        (status, &self.models)
     }
 }
 
@@ -363,8 +385,8 @@ impl Reporter {
         for _ in 0..TRIES {
             let cluster = self.view.fresh().await?;
             let (old, models) = read.status(&cluster);
-            let new = self.status(old, look, threshold, models);
-            if new == *old {
+            let new = self.status(&old, look, threshold, models);
+            if new == old {
                 return Ok(());
             }
             let matter = match new.conditions == old.conditions {
@@ -391,8 +413,8 @@ impl Reporter {
                 Ok(revision) => {
                     self.stats.cluster_reports.add();
                     *figures_from = self.env.now() + self.config.terms.figures.saturating_sub(EARLY);
-                    self.say(old, &new);
-                    let mut reported = (*cluster).clone();
+                    self.say(&old, &new);
+                    let mut reported = cluster.whole();
                     object::set_meta(&mut reported, "resourceVersion", revision);
                     reported["status"] = body["status"].take();
                     self.view.set(reported);
@@ -464,7 +486,7 @@ impl Reporter {
         }});
         match self.hub.patch_for_revision(&self.view.path(), Patch::Merge, &change).await {
             Ok(revision) => {
-                let mut reported = (*cluster).clone();
+                let mut reported = cluster.whole();
                 object::set_meta(&mut reported, "resourceVersion", revision);
                 for (key, text) in reports {
                     match text {
@@ -515,7 +537,7 @@ impl Reporter {
         if let Some(apis) = &look.apis {
             let complete = match apis {
                 Ok(apis) => {
-                    new.api_enablements = apis.enablements().to_vec();
+                    new.api_enablements = apis.enablements();
                     enablements(apis, now)
                 }
                 Err(error) if old.api_enablements.is_empty() => api_condition(

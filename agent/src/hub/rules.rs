@@ -36,7 +36,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{cluster::ClusterView, origin::Trust};
+use super::{
+    cluster::{self, ClusterView},
+    origin::Trust,
+};
 use crate::config::Feed;
 
 /// How often the hub is asked for a first rule of either sort, in turns: 300 bytes each time are a byte a second.
@@ -158,7 +161,7 @@ impl Follower {
             self.rights.reporting().await;
             // What is asked now needs not be asked again for a connection that is there already.
             back.clear();
-            let says = |cluster: &Option<Arc<Value>>| {
+            let says = |cluster: &Option<Arc<cluster::Kept>>| {
                 let rules =
                     cluster.as_deref().and_then(|c| object::annotation(c, extension::INTERPRETER_RULES));
                 rules.is_some_and(|rules| rules.split(',').any(|said| said == sort.word))

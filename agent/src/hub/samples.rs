@@ -113,7 +113,7 @@ impl Course<'_> {
 
     async fn take_turns(&self) {
         while let Some(name) = self.queue.next().await {
-            let again = self.turn(&name).await;
+            let again = Box::pin(self.turn(&name)).await;
             let key = (*name).clone();
             name.done();
             if let Some(again) = again {

@@ -242,7 +242,7 @@ impl Course {
         let mut tasks: BTreeMap<Followed, AbortOnDropHandle<()>> = BTreeMap::new();
         loop {
             let known = cluster.borrow_and_update().clone();
-            let wanted = Searched::wanted(known.as_deref());
+            let wanted = Searched::wanted(known.as_deref().map(|cluster| &**cluster));
             tasks.retain(|what, _| {
                 let is_wanted = wanted.contains(what);
                 if !is_wanted {

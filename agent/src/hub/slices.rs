@@ -406,7 +406,7 @@ impl Collecting<'_> {
 
     async fn report(&self) {
         while let Some(key) = self.queue.next().await {
-            match self.look(&key).await {
+            match Box::pin(self.look(&key)).await {
                 Ok(wait) => {
                     let again = (*key).clone();
                     key.done();

@@ -11,7 +11,10 @@ use karmada_member::{
 use karmada_meta::object;
 use serde_json::{Value, json};
 
-use super::outbox::{Outbox, works};
+use super::{
+    cluster::Kept,
+    outbox::{Outbox, works},
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ pub(crate) struct Line {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) recorder: Recorder,
     /// The Cluster, as far as it is known.
-    pub(crate) cluster: latest::Receiver<Option<Arc<Value>>>,
+    pub(crate) cluster: latest::Receiver<Option<Arc<Kept>>>,
 }
 
 impl Upstream for Line {

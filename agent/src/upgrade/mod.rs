@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::hub::cluster::ClusterView;
+use crate::hub::cluster::{ClusterView, Kept};
 use deployment::Deployment;
 use programs::Programs;
 
@@ -719,7 +719,7 @@ impl Upgrader {
 
     fn has_windows(&self) -> bool {
         let annotated =
-            |cluster: Arc<Value>| object::annotation(&cluster, extension::WINDOWS_CLUSTER).is_some();
+            |cluster: Arc<Kept>| object::annotation(&cluster, extension::WINDOWS_CLUSTER).is_some();
         self.view.get().is_some_and(annotated)
     }
 

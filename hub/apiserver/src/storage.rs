@@ -15,6 +15,7 @@
 //! The served version is thus a prefix: custom resources of several versions need no re-encoding either.
 
 mod labels;
+mod texts;
 
 use std::{
     borrow::Cow,
@@ -28,7 +29,7 @@ use karmada_store::{Account, Entry, Key, Project, Revision, Store};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-pub use self::labels::Labels;
+pub use self::{labels::Labels, texts::Texts};
 use crate::{
     certificates,
     kinds::{Kind, rules},
@@ -54,7 +55,7 @@ pub struct Header {
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// Values of the fields that selectors may name, in the order of the kind's rules; built-in kinds only.
-    pub fields: Box<[Box<str>]>,
+    pub fields: Texts,
     /// Where the first member of metadata begins.
     pub meta_start: u32,
     /// Just behind the closing brace of metadata.
@@ -217,10 +218,10 @@ impl Project for Projection {
         let start = text.as_ptr() as usize - value.as_ptr() as usize;
         let meta: Meta<'_> = serde_json::from_str(text).unwrap_or_default();
         let fields = match self.selectable.get(&*key.resource) {
-            None => Box::default(),
+            None => Texts::default(),
             Some(paths) => match serde_json::from_slice::<Value>(value) {
-                Ok(object) => paths.iter().map(|path| field(&object, path).into()).collect(),
-                Err(_) => Box::default(),
+                Ok(object) => paths.iter().map(|path| field(&object, path)).collect(),
+                Err(_) => Texts::default(),
             },
         };
         Header {
@@ -240,7 +241,7 @@ impl Project for Projection {
 
     fn account(&self, key: &Key, header: &Header) -> Option<Account> {
         if &*key.resource == certificates::STORAGE {
-            return StorageQuota::requests(header.fields.last()?);
+            return StorageQuota::requests(header.fields.iter().last()?);
         }
         self.quota.account(key, || {
             let (kind, name) = self.about?;
@@ -532,7 +533,7 @@ mod tests {
         let header = project("core/secrets", &bytes);
         assert_eq!(header.labels.get("l"), Some("1"));
         assert_eq!((&*header.uid, &*header.owners[0], &*header.finalizers[0]), ("u", "o", "f"));
-        assert_eq!(&*header.fields[0], "Opaque");
+        assert_eq!(header.fields.get(0), Some("Opaque"));
         for (framer, want) in [
             (
                 Framer {

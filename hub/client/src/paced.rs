@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep_until},
 };
+use tower::{BoxError, Service, ServiceExt as _};
 
 /// Requests of those that wait for nothing, under way at a time.
 const VITAL: usize = 4;
@@ -62,15 +63,20 @@ impl Turns {
     }
 }
 
-/// The same client at a pace. `lease`: the path of the Lease by which others know who works on the server.
-pub fn paced(client: Client, pace: Pace, lease: &str) -> Client {
+/// A client over a service, usually a [`Link`](crate::link::Link), at a pace. `lease`: the path of the Lease by which others know
+/// who works on the server.
+pub fn paced<S, B>(over: S, namespace: &str, pace: Pace, lease: &str) -> Client
+where
+    S: Service<Request<Body>, Response = Response<B>, Future: Send, Error: Into<BoxError>>,
+    S: Clone + Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
     let lease = Arc::<str>::from(lease);
-    let namespace = client.default_namespace().to_owned();
     let turns = Arc::new(Mutex::new(Turns::new(pace.per_second, pace.burst, Instant::now())));
     let places = Arc::new(Semaphore::new(pace.at_once.clamp(1, Semaphore::MAX_PERMITS)));
     let vital = Arc::new(Semaphore::new(VITAL));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (client, turns) = (client.clone(), turns.clone());
+        let (over, turns) = (over.clone(), turns.clone());
         let lane = Lane::of(&request, &lease);
         let places = match lane {
             Lane::Vital => Some(vital.clone()),
@@ -80,15 +86,15 @@ pub fn paced(client: Client, pace: Pace, lease: &str) -> Client {
         async move {
             let place = match places {
                 None => None,
-                Some(places) => Some(places.acquire_owned().await.map_err(tower::BoxError::from)?),
+                Some(places) => Some(places.acquire_owned().await.map_err(BoxError::from)?),
             };
             // What waits for nothing has nobody wait for it.
             if lane != Lane::Vital {
                 let turn = turns.lock().take(Instant::now());
                 sleep_until(turn).await;
             }
-            let response = client.send(request).await.map_err(tower::BoxError::from)?;
-            Ok::<_, tower::BoxError>(response.map(|body| held(body, place)))
+            let response = over.oneshot(request).await.map_err(Into::into)?;
+            Ok::<_, BoxError>(response.map(|body| held(body, place)))
         }
     });
     Client::new(service, namespace)
@@ -120,7 +126,11 @@ impl Lane {
 }
 
 /// A body that has a place for as long as it is there.
-fn held(body: Body, place: Option<OwnedSemaphorePermit>) -> UnsyncBoxBody<Bytes, kube::Error> {
+fn held<B>(body: B, place: Option<OwnedSemaphorePermit>) -> UnsyncBoxBody<Bytes, BoxError>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let body = body.map_err(Into::into);
     match place {
         None => body.boxed_unsync(),
         Some(place) => body
@@ -136,10 +146,8 @@ fn held(body: Body, place: Option<OwnedSemaphorePermit>) -> UnsyncBoxBody<Bytes,
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use futures::future::join_all;
-    use http::Response;
-
     use super::*;
+    use futures::future::join_all;
 
     const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/n/leases/a";
 
@@ -171,7 +179,7 @@ mod tests {
             }
         });
         let pace = Pace { per_second: f64::INFINITY, burst: 1, at_once: 2 };
-        let client = paced(Client::new(service, "default"), pace, LEASE);
+        let client = paced(service, "default", pace, LEASE);
         let ask = async |path: &str| {
             let request = Request::get(path).body(Body::empty()).unwrap();
             client.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
@@ -204,7 +212,7 @@ mod tests {
             Ok::<_, std::io::Error>(Response::new(Body::empty()))
         });
         let pace = Pace { per_second: 1.0, burst: 1, at_once: 100 };
-        let client = paced(Client::new(service, "default"), pace, LEASE);
+        let client = paced(service, "default", pace, LEASE);
         let ask = async |path: &str| {
             let request = Request::get(path).body(Body::empty()).unwrap();
             drop(client.send(request).await.unwrap());

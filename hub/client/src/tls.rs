@@ -9,7 +9,7 @@ use http::Uri;
 use parking_lot::Mutex;
 use rustls::{
     ClientConfig, RootCertStore,
-    client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
+    client::{Resumption, WebPkiServerVerifier, danger::ServerCertVerifier as _},
     pki_types::{ServerName, UnixTime},
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -40,6 +40,9 @@ pub(crate) type Problem = (Option<String>, String);
 
 /// Client certificate and key in PEM, each with the field it came from.
 pub(crate) type Identity = (Vec<u8>, String, Vec<u8>, String);
+
+/// Sessions that can be taken up again: those that one server has given. Room for the usual ones, of many servers, is made at once.
+const SESSIONS: usize = 8;
 
 pub(crate) fn tls(
     server: &Uri,
@@ -96,6 +99,7 @@ pub(crate) fn tls(
         }
     };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.resumption = Resumption::in_memory_sessions(SESSIONS);
     Ok(Tls { config: Arc::new(config), server_name, certificate: own })
 }
 
@@ -119,7 +123,7 @@ pub fn unproved(server: &Uri) -> Result<(Tls, Shown), String> {
     let mut config = ClientConfig::clone(&made.config);
     config.dangerous().set_certificate_verifier(verifier);
     // A resumed session shows no certificate.
-    config.resumption = rustls::client::Resumption::disabled();
+    config.resumption = Resumption::disabled();
     Ok((Tls { config: Arc::new(config), ..made }, shown))
 }
 

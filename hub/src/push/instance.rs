@@ -9,7 +9,7 @@ use karmada_api::{
 };
 use karmada_client::{
     Backoff, Endpoint, Policy, Rest, Wake,
-    link::careful_client_for,
+    link::{Link, LinkConfig},
     paced::paced,
     rest::Bounds,
     watch::share::{self, Part, Share},
@@ -316,8 +316,10 @@ impl Instance {
             () = stop.cancelled() => return Ended::Stopped,
             turn = common.starts.turn(by) => Some(turn),
         };
-        let (member, link) =
-            careful_client_for(endpoint, USER_AGENT, karmada_reach::nowhere, self.env.clone());
+        let namespace = endpoint.namespace.clone();
+        let link = LinkConfig::careful(endpoint, USER_AGENT, karmada_reach::nowhere);
+        let link = Link::new(link, self.env.clone());
+        let status = link.status();
         let settings = &self.common.settings;
         let config = AgentConfig {
             hosted: Some(self.common.feed.clone()),
@@ -326,10 +328,10 @@ impl Instance {
             status_interval: settings.look,
             success_threshold: settings.success,
             failure_threshold: settings.failure,
-            member_back: link.connected().clone(),
+            member_back: status.connected().clone(),
             ..AgentConfig::new(self.cluster.as_str())
         };
-        let member = paced(member, settings.pace, &config.member_lease());
+        let member = paced(link, &namespace, settings.pace, &config.member_lease());
         let searched = member.clone();
         // The same whichever hub leads: that one went before the other came.
         let state = State { instance: format!("hub-of-{}", self.cluster), place: Place::Nowhere };
@@ -340,7 +342,7 @@ impl Instance {
         self.forget_lease().await;
         let mut running = JoinSet::new();
         running.spawn(agent.run(over.clone()));
-        let _copying = self.copy(searched, link.connected().clone());
+        let _copying = self.copy(searched, status.connected().clone());
         let mut looked = self.env.now();
         let mut rounds = interval_at(Instant::now() + WATCHED, WATCHED);
         let until = Instant::now() + BEGINS;

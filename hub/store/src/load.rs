@@ -69,6 +69,7 @@ pub(crate) fn load<P: Project>(
         if stored.revision > kept.revision || stored.created > stored.revision {
             return Err(disagree(&key, stored.revision));
         }
+        let key = state.sharing(key);
         state.insert(entry(&key, stored));
     }
 

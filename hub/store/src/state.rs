@@ -86,6 +86,16 @@ impl<H> State<H> {
         })
     }
 
+    /// The same key, with the names of its resource and its namespace as others have them: they are kept once.
+    pub(crate) fn sharing(&self, key: Key) -> Key {
+        let Some((resource, entries)) = self.resources.get_key_value(&*key.resource) else { return key };
+        let first = At { namespace: &key.namespace, name: "" };
+        let mut rest = entries.range::<_, At<'_>>((Bound::Included(first), Bound::Unbounded));
+        let other = rest.next().map(|(name, _)| &name.namespace).filter(|other| **other == key.namespace);
+        let namespace = other.unwrap_or(&key.namespace).clone();
+        Key { resource: resource.clone(), namespace, name: key.name }
+    }
+
     /// Stores an entry; the state's revision is the caller's to set.
     pub(crate) fn insert(&mut self, entry: Arc<Entry<H>>) {
         let name = Name { namespace: entry.key.namespace.clone(), name: entry.key.name.clone() };

@@ -57,6 +57,26 @@ fn names(store: &Store<Length>, namespace: Option<&str>, after: Option<(&str, &s
 }
 
 #[tokio::test]
+async fn names_that_keys_have_in_common_are_kept_once() {
+    let memory = Memory::new();
+    for again in [false, true] {
+        let store = open(memory.clone());
+        if !again {
+            for name in ["b/x", "a/y", "a/x", "ab/x", "x"] {
+                commit(&store, put(name, "1")).await;
+            }
+        }
+        let at = |name: &str| store.get(&key(name)).unwrap().key.clone();
+        let of = |name: &str| store.get(&key(name)).unwrap().key.namespace.to_string();
+        assert!(Arc::ptr_eq(&at("a/x").namespace, &at("a/y").namespace), "{again}");
+        for other in ["b/x", "ab/x", "x"] {
+            assert!(Arc::ptr_eq(&at("a/x").resource, &at(other).resource), "{again} {other}");
+            assert_ne!(of("a/x"), of(other));
+        }
+    }
+}
+
+#[tokio::test]
 async fn values_are_put_read_and_deleted() {
     let store = open(Memory::new());
     assert_eq!(store.revision(), Revision::new(1));

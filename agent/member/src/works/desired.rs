@@ -72,7 +72,8 @@ impl From<&ResourceIdentifier> for ObjectId {
 /// One object that a Work holds.
 #[derive(Debug)]
 pub struct Manifest {
-    pub id: ObjectId,
+    /// Shared with all that is known of the object.
+    pub id: Arc<ObjectId>,
     pub version: String,
     /// The object's JSON.
     pub text: Box<str>,
@@ -247,8 +248,8 @@ impl DesiredWork {
             return;
         }
         self.past.alive = known.past.alive || !known.deleting;
-        let listed: BTreeSet<&ObjectId> = self.manifests.iter().map(|m| &m.id).collect();
-        let before = known.past.left.iter().chain(known.manifests.iter().map(|m| &m.id));
+        let listed: BTreeSet<&ObjectId> = self.manifests.iter().map(|m| &*m.id).collect();
+        let before = known.past.left.iter().chain(known.manifests.iter().map(|m| &*m.id));
         self.past.left = before.filter(|id| !listed.contains(id)).cloned().collect();
         let on_hub = known.on_hub.lock();
         let own = self.revision();
@@ -287,12 +288,12 @@ impl Manifest {
             }
         }
         Self {
-            id: ObjectId {
+            id: Arc::new(ObjectId {
                 group: group.to_owned(),
                 kind: object.kind,
                 namespace: object.metadata.namespace.unwrap_or_default(),
                 name: object.metadata.name,
-            },
+            }),
             version: version.to_owned(),
             text: text.into(),
             digest: karmada_core::names::fnv64a(text.as_bytes()),

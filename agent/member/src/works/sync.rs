@@ -261,7 +261,7 @@ impl Executor {
                     self.applier.watch(&self.discovery, &self.observer, listed).await;
                 }
                 if fence.is_some()
-                    && recorded.contains_key(&listed.id)
+                    && recorded.contains_key(&*listed.id)
                     && let Err(failure) = self.is_fenced(work, listed, fence).await
                 {
                     self.failed(listed, &failure);
@@ -295,7 +295,7 @@ impl Executor {
                     continue;
                 }
             }
-            let order = Order { work: &work.name, manifest, recorded: recorded.contains_key(&manifest.id) };
+            let order = Order { work: &work.name, manifest, recorded: recorded.contains_key(&*manifest.id) };
             let correction = self.applier.is_known(&manifest.id, &order);
             match self.applier.apply(&self.discovery, &self.observer, order).await {
                 Ok(done) => {
@@ -352,7 +352,7 @@ impl Executor {
             // Whether it may run is the hub's to say, and it says no more.
             return Again::default();
         }
-        let order = Order { work: &work.name, manifest, recorded: recorded.contains_key(&manifest.id) };
+        let order = Order { work: &work.name, manifest, recorded: recorded.contains_key(&*manifest.id) };
         let correction = self.applier.is_known(&manifest.id, &order);
         match self.applier.apply(&self.discovery, &self.observer, order).await {
             Ok(done) => {
@@ -526,7 +526,7 @@ impl Executor {
 
     /// Objects of the Work that none of its manifests names, with how they are recorded.
     fn leftovers(&self, work: &DesiredWork, recorded: &Recorded) -> Vec<(ObjectId, Outcome)> {
-        let listed: BTreeSet<&ObjectId> = work.manifests.iter().map(|m| &m.id).collect();
+        let listed: BTreeSet<&ObjectId> = work.manifests.iter().map(|m| &*m.id).collect();
         // A manifest of a kind without namespaces may name one all the same.
         let is_listed = |id: &ObjectId| {
             listed.contains(id)
@@ -632,7 +632,7 @@ impl Executor {
         let first = self.fence.history().first();
         let recent = first.zip(revision).is_some_and(|(first, revision)| revision > first);
         let facts = WorkFacts { recent, ..self.facts(work, Cause::WorkDeleted, namespace_terminating) };
-        let listed = work.manifests.iter().filter(|m| m.problem.is_none()).map(|m| m.id.clone());
+        let listed = work.manifests.iter().filter(|m| m.problem.is_none()).map(|m| ObjectId::clone(&m.id));
         let left = self.leftovers(work, &recorded).into_iter().map(|(id, _)| id);
         let mut ids: Vec<ObjectId> = listed.rev().chain(left).collect();
         ids.sort_by_key(|id| Reverse(rank(id)));
@@ -646,7 +646,7 @@ impl Executor {
             if !self.applier.reaches(&id) && !recorded.contains_key(&id) {
                 continue;
             }
-            let is_fenced = |m: &Manifest| m.id == id && m.fence.is_some();
+            let is_fenced = |m: &Manifest| *m.id == id && m.fence.is_some();
             let fenced = self.fence.guards(&id) || work.manifests.iter().any(is_fenced);
             match self.remove(&WorkFacts { fenced, ..facts }, &id).await {
                 Ok(Removed::Deleted) => self.stats.deletions.add(),
@@ -725,7 +725,7 @@ impl Executor {
         if let Err(error) = self.upstream.last_words(work, &status.conditions).await {
             tracing::warn!(%cluster, work = %work.name, %error, "the hub was not told that the Namespace stays");
         }
-        if let Some(manifest) = work.manifests.iter().find(|manifest| manifest.id == *id) {
+        if let Some(manifest) = work.manifests.iter().find(|manifest| *manifest.id == *id) {
             self.upstream.warning(&template(manifest), event::NAMESPACE_RELEASED, message);
         }
     }

@@ -106,7 +106,7 @@ impl Filter {
                 }
                 _ => {
                     let at = self.selectable.iter().position(|f| f == path)?;
-                    header.fields.get(at).map(|v| v.to_string())
+                    header.fields.get(at).map(str::to_owned)
                 }
             })
     }

@@ -5,23 +5,17 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// Length of a length.
-const LEN: usize = size_of::<u32>();
+use super::texts::Texts;
 
-/// Labels in the order of their keys: of each the lengths of key and value, key, value.
+/// Labels in the order of their keys: of each its key, and its value.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Labels(Box<[u8]>);
+pub struct Labels(Texts);
 
 impl Labels {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut rest: &[u8] = &self.0;
-        std::iter::from_fn(move || {
-            let (key, after) = sized(rest)?;
-            let (value, after) = sized(after)?;
-            rest = after;
-            Some((key, value))
-        })
+        let mut texts = self.0.iter();
+        std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
     }
 
     /// The value of a label.
@@ -40,24 +34,10 @@ impl Labels {
     }
 }
 
-/// The first text, and what is behind it.
-fn sized(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let (len, rest) = bytes.split_first_chunk::<LEN>()?;
-    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-    Some((std::str::from_utf8(text).ok()?, rest))
-}
-
 impl<K: Ord + AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Self {
         let sorted: BTreeMap<K, V> = labels.into_iter().collect();
-        let texts = || sorted.iter().flat_map(|(key, value)| [key.as_ref(), value.as_ref()]);
-        let mut bytes = Vec::with_capacity(texts().map(|text| LEN + text.len()).sum());
-        for text in texts() {
-            // An object has three MiB at most.
-            bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-            bytes.extend_from_slice(text.as_bytes());
-        }
-        Self(bytes.into())
+        Self(sorted.iter().flat_map(|(key, value)| [key.as_ref(), value.as_ref()]).collect())
     }
 }
 

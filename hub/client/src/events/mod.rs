@@ -6,18 +6,19 @@
 //!                                                         └──┘ equal events that came meanwhile are one
 //! ```
 //!
-//! Two events are equal when object, type, reason and message are. What happens within a moment is written together,
+//! Two events are equal when object, type, reason and message are. Of one that was told a digest of these is kept, by which it is
+//! known when it comes again. What happens within a moment is written together,
 //! beside what the events tell of and not ahead of it: whoever reports a step has the next one to do. Of very many that
 //! say that all is well some are dropped. Writing pauses
 //! while the server cannot be reached; what does not fit meanwhile is dropped, oldest counts first, and counted. What waits
 //! can be taken along to another process ([`Recorder::waiting`], [`Recorder::recall`]), and gives way to what is more
 //! important ([`RecorderTask::gives_way_to`]).
 
+mod memory;
 mod writer;
 
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc,
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use self::memory::{Known, Memory};
 pub use self::writer::RecorderTask;
 use crate::rest::Rest;
 
@@ -45,11 +47,14 @@ const REMEMBERED: usize = 1024;
 /// retries must not cost a write each time, least of all where bytes are paid for.
 const REPEAT: Duration = Duration::from_secs(10);
 
+/// The longest time between two writes of an event that goes on.
+const LONGEST_REPEAT: Duration = Duration::from_secs(10 * 60);
+
 /// The longest message the API takes.
 const MESSAGE_LIMIT: usize = 1024;
 
 /// Whether an event is as it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
     /// As it should be.
     Normal,
@@ -67,7 +72,7 @@ impl EventKind {
 }
 
 /// What an event is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectRef {
     /// `apps/v1`.
@@ -136,8 +141,9 @@ struct Happened {
 /// Takes events. Cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
-    sender: mpsc::Sender<Happened>,
-    known: Arc<Mutex<BTreeMap<Key, Known>>>,
+    /// In boxes: a channel has room for many at any time.
+    sender: mpsc::Sender<Box<Happened>>,
+    memory: Arc<Mutex<Memory>>,
     dropped: Arc<AtomicU64>,
     env: Env,
 }
@@ -152,17 +158,16 @@ impl Recorder {
     /// A recorder that writes as `component` (`execution-controller`), and the task that does the writing.
     pub fn new(client: kube::Client, component: &str, env: Env) -> (Self, RecorderTask) {
         let (sender, receiver) = mpsc::channel(CHANNEL);
-        let (dropped, known) = (Arc::new(AtomicU64::new(0)), Arc::<Mutex<BTreeMap<_, _>>>::default());
-        let shared = (Arc::clone(&known), Arc::clone(&dropped));
+        let (dropped, memory) = (Arc::new(AtomicU64::new(0)), Arc::<Mutex<Memory>>::default());
+        let shared = (Arc::clone(&memory), Arc::clone(&dropped));
         let task = RecorderTask::new(Rest::new(client), component, env.clone(), receiver, shared);
-        (Self { sender, known, dropped, env }, task)
+        (Self { sender, memory, dropped, env }, task)
     }
 
     /// Events that wait to be told, so many at most: warnings first, and then the latest.
     pub fn waiting(&self, most: usize) -> Vec<Waiting> {
-        let known = self.known.lock();
-        let mut all: Vec<(&Key, &Known)> =
-            known.iter().filter(|(_, known)| known.count > known.written).collect();
+        let memory = self.memory.lock();
+        let mut all: Vec<(&Key, &Known)> = memory.waiting.iter().collect();
         all.sort_by_key(|(key, known)| (Reverse(key.kind), Reverse(known.last), *key));
         let one = |(key, known): &(&Key, &Known)| Waiting {
             object: key.object.clone(),
@@ -179,12 +184,12 @@ impl Recorder {
     /// Tells what has waited in another process. To be called before the task runs.
     pub fn recall(&self, waiting: Vec<Waiting>) {
         let now = self.env.now();
-        let mut known = self.known.lock();
+        let mut memory = self.memory.lock();
         for one in waiting {
             let kind = if one.warning { EventKind::Warning } else { EventKind::Normal };
             let key = Key { object: one.object, kind, reason: one.reason, message: one.message };
-            known.entry(key).or_insert_with(|| Known {
-                name: None,
+            memory.waiting.entry(key).or_insert_with(|| Known {
+                suffix: None,
                 first: UNIX_EPOCH + Duration::from_secs(one.first),
                 last: UNIX_EPOCH + Duration::from_secs(one.last),
                 count: one.count,
@@ -208,7 +213,7 @@ impl Recorder {
         let mut object = object.clone();
         let resource_version = std::mem::take(&mut object.resource_version);
         let key = Key { object, kind, reason: reason.into(), message };
-        let happened = Happened { key, resource_version, at: self.env.wall() };
+        let happened = Box::new(Happened { key, resource_version, at: self.env.wall() });
         if self.sender.try_send(happened).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -241,24 +246,6 @@ pub struct Waiting {
     first: u64,
     last: u64,
     count: u64,
-}
-
-/// An event that was seen: written, or waiting to be.
-#[derive(Clone, Debug)]
-struct Known {
-    /// Its object in the API; none before the first write.
-    name: Option<String>,
-    first: SystemTime,
-    last: SystemTime,
-    count: u64,
-    written: u64,
-    /// [`Env::now`] when it was last seen.
-    seen: Duration,
-    /// [`Env::now`] before which a repetition is not written.
-    not_before: Duration,
-    /// How long the one after that waits.
-    pause: Duration,
-    resource_version: String,
 }
 
 fn seconds(at: SystemTime) -> u64 {
@@ -311,6 +298,41 @@ mod tests {
         assert_eq!(patches.last().unwrap().body["count"], 20);
         assert_eq!(posts[0].path, "/api/v1/namespaces/shop/events");
         assert_eq!(posts[1].body["type"], "Normal");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_what_was_told_no_words_are_kept_and_it_is_known_again() {
+        let script = script(|_| (201, json!({})));
+        let (recorder, handle, shutdown) = start(&script);
+        let tell =
+            |message: &str| (0..9).for_each(|i| recorder.normal(&object(&format!("o{i}")), "R", message));
+        let remembered = || {
+            let memory = recorder.memory.lock();
+            (memory.waiting.len(), memory.told.len())
+        };
+        tell("m");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(remembered(), (0, 9));
+        // Each waits for its pause with what it was written as.
+        tell("m");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((remembered(), script.seen().len()), ((9, 0), 9));
+        tokio::time::sleep(REPEAT).await;
+        assert_eq!(remembered(), (0, 9));
+        tell("other");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(remembered(), (0, 18));
+        shutdown.cancel();
+        handle.await.unwrap();
+        let seen = script.seen();
+        let of = |method: &str| seen.iter().filter(|r| r.method == method).collect::<Vec<_>>();
+        let (posts, patches) = (of("POST"), of("PATCH"));
+        assert_eq!((posts.len(), patches.len()), (18, 9));
+        for (post, patch) in posts.iter().zip(&patches) {
+            let name = post.body["metadata"]["name"].as_str().unwrap();
+            assert_eq!(patch.path, format!("{}/{name}", post.path), "the same object");
+            assert_eq!(patch.body["count"], 2);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,21 +17,15 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{EventKind, Happened, Key, Known, ObjectRef, REMEMBERED, REPEAT};
+use super::{
+    EventKind, Happened, Key, ObjectRef,
+    memory::{Known, Memory},
+};
 use crate::{
     backoff::{Backoff, Policy},
     lease::second_time,
     rest::{Error, Patch, Resource, Rest},
 };
-
-/// How long an event is remembered: kube-apiserver forgets Events after an hour.
-const MEMORY: Duration = Duration::from_secs(55 * 60);
-
-/// The longest time between two writes of an event that goes on.
-const LONGEST_REPEAT: Duration = Duration::from_secs(10 * 60);
-
-/// So many different messages about one object and reason are written at once; further ones wait like repetitions.
-const SIMILAR: usize = 4;
 
 /// How long an event waits for others to be written with it. A server with group commit pays once for all.
 const GATHER: Duration = Duration::from_millis(300);
@@ -65,8 +59,8 @@ pub struct RecorderTask {
     rest: Rest,
     component: String,
     env: Env,
-    receiver: mpsc::Receiver<Happened>,
-    known: Arc<Mutex<BTreeMap<Key, Known>>>,
+    receiver: mpsc::Receiver<Box<Happened>>,
+    memory: Arc<Mutex<Memory>>,
     /// What we may not write about, and until when that is taken for granted.
     forbidden: BTreeMap<About, Duration>,
     dropped: Arc<AtomicU64>,
@@ -124,8 +118,8 @@ impl RecorderTask {
         rest: Rest,
         component: &str,
         env: Env,
-        receiver: mpsc::Receiver<Happened>,
-        (known, dropped): (Arc<Mutex<BTreeMap<Key, Known>>>, Arc<AtomicU64>),
+        receiver: mpsc::Receiver<Box<Happened>>,
+        (memory, dropped): (Arc<Mutex<Memory>>, Arc<AtomicU64>),
     ) -> Self {
         Self {
             rest,
@@ -133,7 +127,7 @@ impl RecorderTask {
             allowance: Allowance { left: NORMAL_BURST, at: env.now() },
             env,
             receiver,
-            known,
+            memory,
             forbidden: BTreeMap::new(),
             dropped,
             gives_way: Box::new(|| false),
@@ -161,7 +155,7 @@ impl RecorderTask {
         while (self.gives_way)() && self.env.now() < end {
             tokio::select! {
                 biased;
-                Some(happened) = self.receiver.recv() => self.take(happened),
+                Some(happened) = self.receiver.recv() => self.take(*happened),
                 () = tokio::time::sleep(Duration::from_millis(50)) => {}
             }
         }
@@ -170,7 +164,7 @@ impl RecorderTask {
     /// Writes until shutdown or until no recorder is left; then writes what is there, within two seconds.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let mut backoff = Backoff::new(RETRY);
-        let mut wait = if self.known.lock().is_empty() { Duration::MAX } else { Duration::ZERO };
+        let mut wait = if self.memory.lock().waiting.is_empty() { Duration::MAX } else { Duration::ZERO };
         // [`Env::now`] before which the server wants to hear nothing.
         let mut not_before = Duration::ZERO;
         loop {
@@ -178,7 +172,7 @@ impl RecorderTask {
                 biased;
                 () = shutdown.cancelled() => break,
                 happened = self.receiver.recv() => match happened {
-                    Some(happened) => self.take(happened),
+                    Some(happened) => self.take(*happened),
                     None => break,
                 },
                 () = tokio::time::sleep(wait) => {}
@@ -213,9 +207,9 @@ impl RecorderTask {
             };
         }
         while let Ok(happened) = self.receiver.try_recv() {
-            self.take(happened);
+            self.take(*happened);
         }
-        for known in self.known.lock().values_mut() {
+        for known in self.memory.lock().waiting.values_mut() {
             known.not_before = Duration::ZERO;
         }
         let _ = tokio::time::timeout(LAST_WORDS, self.write()).await;
@@ -228,7 +222,7 @@ impl RecorderTask {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return false,
-                Some(happened) = self.receiver.recv() => self.take(happened),
+                Some(happened) = self.receiver.recv() => self.take(*happened),
                 () = &mut moment => return true,
             }
         }
@@ -236,8 +230,7 @@ impl RecorderTask {
 
     fn due(&self) -> bool {
         let now = self.env.now();
-        let known = self.known.lock();
-        known.values().any(|known| known.count > known.written && known.not_before <= now)
+        self.memory.lock().waiting.values().any(|known| known.not_before <= now)
     }
 
     fn take(&mut self, happened: Happened) {
@@ -250,59 +243,47 @@ impl RecorderTask {
             }
             self.forbidden.remove(&about);
         }
-        let mut all = self.known.lock();
-        match all.get_mut(&happened.key) {
-            Some(known) => {
-                if now.saturating_sub(known.seen) > LONGEST_REPEAT {
-                    known.pause = REPEAT;
-                }
-                known.count += 1;
-                known.last = happened.at;
-                known.seen = now;
-                known.resource_version = happened.resource_version;
-            }
-            None if happened.key.kind == EventKind::Normal && !self.allowance.take(now) => {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-            }
-            None => {
-                if all.len() >= REMEMBERED {
-                    self.dropped.fetch_add(make_room(&mut all), Ordering::Relaxed);
-                }
-                let (not_before, pause, waiting) = patience(&all, &happened.key, now);
-                // What waits already says the newest only.
-                let before = waiting.and_then(|key| all.remove(&key));
-                let known = Known {
-                    name: None,
-                    first: before.as_ref().map_or(happened.at, |before| before.first),
-                    last: happened.at,
-                    count: before.map_or(0, |before| before.count) + 1,
-                    written: 0,
-                    seen: now,
-                    not_before,
-                    pause,
-                    resource_version: happened.resource_version,
-                };
-                all.insert(happened.key, known);
-            }
+        let mut memory = self.memory.lock();
+        let Happened { key, resource_version, at } = happened;
+        if memory.comes_again(&key, &resource_version, at, now) {
+            return;
         }
+        if key.kind == EventKind::Normal && !self.allowance.take(now) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.dropped.fetch_add(memory.make_room(), Ordering::Relaxed);
+        let (not_before, pause, waiting) = memory.patience(&key, now);
+        // What waits already says the newest only.
+        let before = waiting.and_then(|key| memory.waiting.remove(&key));
+        let known = Known {
+            suffix: None,
+            first: before.as_ref().map_or(at, |before| before.first),
+            last: at,
+            count: before.map_or(0, |before| before.count) + 1,
+            written: 0,
+            seen: now,
+            not_before,
+            pause,
+            resource_version,
+        };
+        memory.waiting.insert(key, known);
     }
 
     /// Writes all that is due. How long until something else may be, or an error if the server is away.
     async fn write(&mut self) -> Result<Duration, Away> {
         let now = self.env.now();
         let mut due: Vec<(Duration, Key, Known)> = {
-            let mut all = self.known.lock();
-            all.retain(|_, known| known.count > known.written || now.saturating_sub(known.seen) < MEMORY);
-            all.iter()
-                .filter(|(_, known)| known.count > known.written && known.not_before <= now)
-                .map(|(key, known)| (known.seen, key.clone(), known.clone()))
-                .collect()
+            let mut memory = self.memory.lock();
+            memory.forget(now);
+            let due = memory.waiting.iter().filter(|(_, known)| known.not_before <= now);
+            due.map(|(key, known)| (known.seen, key.clone(), known.clone())).collect()
         };
         due.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         due.retain(|(_, key, known)| {
-            let bytes = if known.name.is_some() { REPETITION } else { FRAME + key.message.len() };
+            let bytes = if known.suffix.is_some() { REPETITION } else { FRAME + key.message.len() };
             let Err(wait) = (self.pays)(bytes) else { return true };
-            if let Some(known) = self.known.lock().get_mut(key) {
+            if let Some(known) = self.memory.lock().waiting.get_mut(key) {
                 known.not_before = now + wait;
             }
             false
@@ -329,25 +310,24 @@ impl RecorderTask {
         if let Some(away) = away {
             return Err(away);
         }
-        let (now, all) = (self.env.now(), self.known.lock());
-        let waiting = all.values().filter(|known| known.count > known.written);
-        let next = waiting.map(|known| known.not_before.saturating_sub(now)).min();
+        let (now, memory) = (self.env.now(), self.memory.lock());
+        let next = memory.waiting.values().map(|known| known.not_before.saturating_sub(now)).min();
         Ok(next.map_or(Duration::MAX, |next| next.max(Duration::from_millis(10))))
     }
 
-    /// Writes an event as it is known. Answers with its name in the API, once it has one.
+    /// Writes an event as it is known. Answers with what its name in the API ends with, once it has one.
     async fn write_one(
         &self,
         key: Key,
         known: Known,
         refused: &Mutex<BTreeSet<About>>,
-    ) -> (Key, u64, Result<Option<String>, Error>) {
+    ) -> (Key, u64, Result<Option<u64>, Error>) {
         if refused.lock().contains(&about(&key)) {
             return (key, known.count, Ok(None));
         }
-        let result = match &known.name {
+        let result = match known.suffix {
             None => self.create(&key, &known).await,
-            Some(name) => self.update(&key, &known, name).await,
+            Some(suffix) => self.update(&key, &known, suffix).await,
         };
         if result.as_ref().is_err_and(Error::is_forbidden) {
             refused.lock().insert(about(&key));
@@ -356,22 +336,17 @@ impl RecorderTask {
     }
 
     /// Takes in what became of an event of which `count` were to be told. Answers whether the server is away.
-    fn conclude(&mut self, key: &Key, count: u64, result: Result<Option<String>, Error>) -> Option<Away> {
-        let mut all = self.known.lock();
-        let known = all.get_mut(key)?;
+    fn conclude(&mut self, key: &Key, count: u64, result: Result<Option<u64>, Error>) -> Option<Away> {
+        let mut memory = self.memory.lock();
+        let known = memory.waiting.get_mut(key)?;
         match result {
-            Ok(Some(name)) => {
-                known.name = Some(name);
-                known.written = count;
-                known.not_before = self.env.now() + known.pause;
-                known.pause = (known.pause * 2).min(LONGEST_REPEAT);
-            }
+            Ok(Some(suffix)) => memory.is_written(key, suffix, count, self.env.now()),
             Err(error) if error.is_transient() => {
                 tracing::debug!(%error, "events wait");
                 return Some(Away { pause: error.retry_after().unwrap_or_default() });
             }
             // It expired in the API; the next turn writes a new one.
-            Err(error) if error.is_not_found() && known.name.is_some() => known.name = None,
+            Err(error) if error.is_not_found() && known.suffix.is_some() => known.suffix = None,
             lost => {
                 if let Err(error) = lost {
                     if error.is_forbidden() {
@@ -381,15 +356,15 @@ impl RecorderTask {
                     tracing::debug!(%error, reason = %key.reason, "an event was refused");
                 }
                 self.dropped.fetch_add(count - known.written, Ordering::Relaxed);
-                all.remove(key);
+                memory.waiting.remove(key);
             }
         }
         None
     }
 
-    async fn create(&self, key: &Key, known: &Known) -> Result<String, Error> {
-        let (resource, namespace) = (events(), key_namespace(key));
-        let name = format!("{}.{:016x}", key.object.name.replace(':', "."), self.env.random());
+    async fn create(&self, key: &Key, known: &Known) -> Result<u64, Error> {
+        let (resource, namespace, suffix) = (events(), key_namespace(key), self.env.random());
+        let name = name(key, suffix);
         let involved = ObjectRef { resource_version: known.resource_version.clone(), ..key.object.clone() };
         let event = json!({
             "apiVersion": "v1",
@@ -408,48 +383,25 @@ impl RecorderTask {
             "eventTime": null,
         });
         self.rest.post(&resource.collection(Some(namespace)), &event).await?;
-        Ok(name)
+        Ok(suffix)
     }
 
-    async fn update(&self, key: &Key, known: &Known, name: &str) -> Result<String, Error> {
+    async fn update(&self, key: &Key, known: &Known, suffix: u64) -> Result<u64, Error> {
         let (resource, namespace) = (events(), key_namespace(key));
         let patch = json!({"count": known.count, "lastTimestamp": second_time(known.last)});
-        self.rest.patch(&resource.object(Some(namespace), name), Patch::Merge, &patch).await?;
-        Ok(name.to_owned())
+        let path = resource.object(Some(namespace), &name(key, suffix));
+        self.rest.patch(&path, Patch::Merge, &patch).await?;
+        Ok(suffix)
     }
-}
-
-/// From when on a new event may be written, how long its first repetition waits, and the event like it that waits
-/// already, if it is to wait: what says something else about one thing each time is as good as a repetition.
-fn patience(all: &BTreeMap<Key, Known>, key: &Key, now: Duration) -> (Duration, Duration, Option<Key>) {
-    let first = Key { message: String::new(), ..key.clone() };
-    let is_similar =
-        |other: &Key| other.object == key.object && other.kind == key.kind && other.reason == key.reason;
-    let (mut count, mut latest, mut waiting) = (0, (Duration::ZERO, REPEAT), None);
-    for (other, known) in all.range(first..).take_while(|(other, _)| is_similar(other)) {
-        count += 1;
-        latest = latest.max((known.not_before, known.pause));
-        if known.written == 0 && known.not_before > now {
-            waiting = Some(other.clone());
-        }
-    }
-    if count < SIMILAR { (Duration::ZERO, REPEAT, None) } else { (latest.0, latest.1, waiting) }
-}
-
-/// Forgets the event that was not seen for longest, a written one if there is any. Answers how much of it is lost.
-fn make_room(all: &mut BTreeMap<Key, Known>) -> u64 {
-    let oldest = all
-        .iter()
-        .min_by_key(|(_, known)| (known.count > known.written, known.seen))
-        .map(|(key, known)| (key.clone(), known.count - known.written));
-    oldest.map_or(0, |(key, unwritten)| {
-        all.remove(&key);
-        unwritten
-    })
 }
 
 fn events() -> Resource {
     Resource::new("", "v1", "events", "Event", true)
+}
+
+/// The name of an event in the API.
+fn name(key: &Key, suffix: u64) -> String {
+    format!("{}.{suffix:016x}", key.object.name.replace(':', "."))
 }
 
 /// Where an event stands: beside its object, in `default` for objects without a namespace.

@@ -421,17 +421,6 @@ pub fn client_for(endpoint: Endpoint, user_agent: &'static str, env: Env) -> (ku
     client_over(LinkConfig::new(endpoint, user_agent), &namespace, env)
 }
 
-/// [`client_for`] to no address that is refused.
-pub fn careful_client_for(
-    endpoint: Endpoint,
-    user_agent: &'static str,
-    refuses: Refuses,
-    env: Env,
-) -> (kube::Client, LinkStatus) {
-    let namespace = endpoint.namespace.clone();
-    client_over(LinkConfig::careful(endpoint, user_agent, refuses), &namespace, env)
-}
-
 /// [`client_for`] where bytes are dear.
 pub fn narrow_client_for(
     endpoint: Endpoint,

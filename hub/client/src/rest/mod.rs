@@ -9,6 +9,7 @@ mod path;
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -377,8 +378,13 @@ impl Rest {
         self.whole(request).await.map(|(parts, bytes)| (parts.status, bytes))
     }
 
-    /// Sends a request and reads all of its answer.
-    async fn whole(&self, request: Request<Body>) -> Result<(http::response::Parts, Bytes), Error> {
+    /// Sends a request and reads all of its answer. In a box, so that whoever may ask something at some time has room for it only
+    /// meanwhile.
+    fn whole(&self, request: Request<Body>) -> BoxFuture<'_, Result<(http::response::Parts, Bytes), Error>> {
+        Box::pin(self.send_and_read(request))
+    }
+
+    async fn send_and_read(&self, request: Request<Body>) -> Result<(http::response::Parts, Bytes), Error> {
         let method = request.method().clone();
         let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
         let timeout = |after| Error::Timeout { method: method.clone(), path: path.clone(), after };

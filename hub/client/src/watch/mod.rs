@@ -77,6 +77,9 @@ const SILENT_LIMIT: u32 = 2;
 /// By what the objects on a page are divided where they are too large together.
 const SMALLER: u32 = 5;
 
+/// For so many events that are to be told there is room at any time.
+const FEW: usize = 8;
+
 /// A list of more objects does not end, as far as anybody waits for it.
 const LONGEST_LIST: usize = 1_000_000;
 
@@ -395,6 +398,10 @@ impl<T> Watcher<T> {
         loop {
             if let Some(event) = self.out.pop_front() {
                 return event;
+            }
+            if self.out.capacity() > FEW {
+                // A list of many was told.
+                self.out = VecDeque::new();
             }
             let mut anew = self.anew.clone();
             tokio::select! {

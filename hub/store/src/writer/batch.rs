@@ -59,7 +59,7 @@ pub(super) fn apply<H>(
         state.set_revision(revision);
         let entry = Arc::new(Entry {
             // All revisions of a value share one key.
-            key: found.as_ref().map_or(prepared.key, |e| e.key.clone()),
+            key: found.as_ref().map_or_else(|| state.sharing(prepared.key), |e| e.key.clone()),
             revision,
             create_revision: found.as_ref().map_or(revision, |e| e.create_revision),
             value: prepared.value,

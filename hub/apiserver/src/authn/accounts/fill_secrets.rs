@@ -204,7 +204,7 @@ impl Filler {
 
 /// Whether a Secret is for a token: by its type, the one field of Secrets that selectors may name.
 fn is_token(secret: &Object) -> bool {
-    secret.header.fields.first().is_some_and(|kind| &**kind == SECRET_TYPE)
+    secret.header.fields.get(0) == Some(SECRET_TYPE)
 }
 
 /// The bytes of a field of a Secret's data.

@@ -1,0 +1,169 @@
+//! What is known of events: of those that wait all that is to be told, of those that were told what tells them when they come
+//! again.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    time::{Duration, SystemTime},
+};
+
+use super::{Key, LONGEST_REPEAT, REMEMBERED, REPEAT};
+
+/// So many different messages about one object and reason are written at once; further ones wait like repetitions.
+const SIMILAR: usize = 4;
+
+/// How long an event is remembered: kube-apiserver forgets Events after an hour.
+const MEMORY: Duration = Duration::from_secs(55 * 60);
+
+/// An event that waits to be told, for the first time or again.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// What tells the name of its object in the API from others; none before the first write.
+    pub(super) suffix: Option<u64>,
+    pub(super) first: SystemTime,
+    pub(super) last: SystemTime,
+    /// More than were written.
+    pub(super) count: u64,
+    pub(super) written: u64,
+    /// [`Env::now`](karmada_env::Env::now) when it was last seen.
+    pub(super) seen: Duration,
+    /// [`Env::now`](karmada_env::Env::now) before which a repetition is not written.
+    pub(super) not_before: Duration,
+    /// How long the one after that waits.
+    pub(super) pause: Duration,
+    pub(super) resource_version: String,
+}
+
+/// An event that was told, so often.
+#[derive(Debug)]
+pub(super) struct Told {
+    suffix: u64,
+    first: SystemTime,
+    count: u64,
+    seen: Duration,
+    not_before: Duration,
+    pause: Duration,
+}
+
+/// Tells an event from others, whatever it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Digest {
+    /// What it is about: object, type and reason.
+    about: u64,
+    message: u64,
+}
+
+impl Digest {
+    fn of(key: &Key) -> Self {
+        let sum = |what: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            what(&mut hasher);
+            hasher.finish()
+        };
+        Self {
+            about: sum(&|hasher| (&key.object, key.kind, &key.reason).hash(hasher)),
+            message: sum(&|hasher| key.message.hash(hasher)),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) waiting: BTreeMap<Key, Known>,
+    pub(super) told: BTreeMap<Digest, Told>,
+}
+
+impl Memory {
+    /// An event came that is known; false if it is not.
+    pub(super) fn comes_again(
+        &mut self,
+        key: &Key,
+        resource_version: &str,
+        at: SystemTime,
+        now: Duration,
+    ) -> bool {
+        if let Some(told) = self.told.remove(&Digest::of(key)) {
+            let Told { suffix, first, count, seen, not_before, pause } = told;
+            let resource_version = String::new();
+            let known = Known {
+                suffix: Some(suffix),
+                first,
+                last: at,
+                count,
+                written: count,
+                seen,
+                not_before,
+                pause,
+                resource_version,
+            };
+            self.waiting.insert(key.clone(), known);
+        }
+        let Some(known) = self.waiting.get_mut(key) else { return false };
+        if now.saturating_sub(known.seen) > LONGEST_REPEAT {
+            known.pause = REPEAT;
+        }
+        known.count += 1;
+        known.last = at;
+        known.seen = now;
+        resource_version.clone_into(&mut known.resource_version);
+        true
+    }
+
+    /// An event that waits has been written so often, and its object is there.
+    pub(super) fn is_written(&mut self, key: &Key, suffix: u64, count: u64, now: Duration) {
+        let Some(known) = self.waiting.get_mut(key) else { return };
+        (known.suffix, known.written) = (Some(suffix), count);
+        known.not_before = now + known.pause;
+        known.pause = (known.pause * 2).min(LONGEST_REPEAT);
+        if known.count > count {
+            return;
+        }
+        if let Some(Known { first, count, seen, not_before, pause, .. }) = self.waiting.remove(key) {
+            self.told.insert(Digest::of(key), Told { suffix, first, count, seen, not_before, pause });
+        }
+    }
+
+    /// Forgets what was told long ago.
+    pub(super) fn forget(&mut self, now: Duration) {
+        self.told.retain(|_, told| now.saturating_sub(told.seen) < MEMORY);
+    }
+
+    /// Forgets the event that was not seen for longest if there are too many, a written one if there is any. Answers how much of
+    /// it is lost.
+    pub(super) fn make_room(&mut self) -> u64 {
+        if self.waiting.len() + self.told.len() < REMEMBERED {
+            return 0;
+        }
+        if let Some(oldest) = self.told.iter().min_by_key(|(_, told)| told.seen).map(|(digest, _)| *digest) {
+            self.told.remove(&oldest);
+            return 0;
+        }
+        let oldest = self.waiting.iter().min_by_key(|(_, known)| known.seen).map(|(key, _)| key.clone());
+        let lost = oldest.and_then(|key| self.waiting.remove(&key));
+        lost.map_or(0, |known| known.count - known.written)
+    }
+
+    /// From when on a new event may be written, how long its first repetition waits, and the event like it that waits
+    /// already, if it is to wait: what says something else about one thing each time is as good as a repetition.
+    pub(super) fn patience(&self, key: &Key, now: Duration) -> (Duration, Duration, Option<Key>) {
+        let first = Key { message: String::new(), ..key.clone() };
+        let is_similar =
+            |other: &Key| other.object == key.object && other.kind == key.kind && other.reason == key.reason;
+        let (mut count, mut latest, mut waiting) = (0, (Duration::ZERO, REPEAT), None);
+        for (other, known) in self.waiting.range(first..).take_while(|(other, _)| is_similar(other)) {
+            count += 1;
+            latest = latest.max((known.not_before, known.pause));
+            if known.written == 0 && known.not_before > now {
+                waiting = Some(other.clone());
+            }
+        }
+        let about = Digest::of(key).about;
+        let like = Digest { about, message: 0 }..=Digest { about, message: u64::MAX };
+        for told in self.told.range(like).map(|(_, told)| told) {
+            count += 1;
+            latest = latest.max((told.not_before, told.pause));
+        }
+        if count < SIMILAR { (Duration::ZERO, REPEAT, None) } else { (latest.0, latest.1, waiting) }
+    }
+}
