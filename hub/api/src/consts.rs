@@ -702,6 +702,8 @@ pub mod event {
         FAILED_GET_EXTERNAL_METRIC = "FailedGetExternalMetric";
         /// FederatedHPA: a metric has a type that the hub does not know.
         INVALID_METRIC_SOURCE_TYPE = "InvalidMetricSourceType";
+        /// Template: a cluster reports more replicas than it can have, and the hub does not count them. Ours.
+        REPLICAS_REFUSED = "ReplicasRefused";
         /// Work: the hub refuses what an agent reports about a workload's usage. Ours.
         SAMPLES_REFUSED = "SamplesRefused";
         /// Work: the hub refuses what an agent reports about the endpoints of a Service. Ours.
@@ -783,6 +785,8 @@ pub mod component {
     pub const SERVICE_IMPORT: &str = "service-import-controller";
     /// What scales by what Pods use on all clusters.
     pub const FEDERATED_HPA: &str = "federatedHPA-controller";
+    /// What writes the replicas of members into templates.
+    pub const REPLICAS_SYNCER: &str = "deployment-replicas-syncer";
     /// What scales at certain times.
     pub const CRON_FEDERATED_HPA: &str = "cronfederatedhpa-controller";
     /// What tells members in whose names the hub may act there.
