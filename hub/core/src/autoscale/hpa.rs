@@ -189,8 +189,10 @@ pub struct Asks {
 /// What all metrics ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// The highest.
+    /// The highest; no fewer than there are while something is not known.
     pub replicas: i64,
+    /// The highest of those that can be had, whatever is not known.
+    pub highest: i64,
     /// Of the one that asks for most.
     pub title: String,
     /// As in `status.currentMetrics`.
@@ -338,8 +340,9 @@ pub fn propose(
     let held = failure.is_some() || silent || !unmeasured.is_empty();
     let replicas = if held { highest.replicas.max(current) } else { highest.replicas };
     let title = highest.title.clone();
+    let highest = highest.replicas;
     let current = asks.into_iter().map(|asked| asked.current).collect();
-    Ok(Wish { replicas, title, current, failure, unmeasured })
+    Ok(Wish { replicas, highest, title, current, failure, unmeasured })
 }
 
 fn ask(metric: &Metric, scale: &Scale, heard: &Heard<'_>) -> Result<Asks, String> {
