@@ -21,7 +21,8 @@ use super::{
     report::Report,
 };
 
-/// Of what a cluster's Pods use, so many times their target counts. What is above that counts when there are more Pods.
+/// Of what a cluster's Pods use, so many times their target counts where there are others. What is above that counts when there are
+/// more Pods.
 pub const USE: i64 = 4;
 /// A rollout's Pods beyond its replicas where its template does not say: 25 %, as in a Deployment.
 const SURGE: i64 = 25;
@@ -207,8 +208,9 @@ pub fn asked_at_once(clusters: usize) -> usize {
 }
 
 /// What counts of a cluster's sums. Where requests are what use is held against, each Pod weighs what its template asks for, and
-/// uses the part of that which it uses of what it asks for on the member. Use counts up to a multiple of the target.
-pub fn weighed(mut sums: Sums, target: Target, request: Option<i64>) -> Sums {
+/// uses the part of that which it uses of what it asks for on the member. Use counts up to a multiple of the target, unless the
+/// cluster is `alone`: it outweighs nobody.
+pub fn weighed(mut sums: Sums, target: Target, request: Option<i64>, alone: bool) -> Sums {
     let pods = sums.ready.pods;
     let of = match target {
         Target::Utilization(_) => {
@@ -220,7 +222,9 @@ pub fn weighed(mut sums: Sums, target: Target, request: Option<i64>) -> Sums {
         }
         Target::Average(_) => pods,
     };
-    sums.ready.usage = sums.ready.usage.min(most(target, of));
+    if !alone {
+        sums.ready.usage = sums.ready.usage.min(most(target, of));
+    }
     sums
 }
 
@@ -396,7 +400,10 @@ mod tests {
             ("requests that nobody makes", ready(2, 0, 80_000), half, Some(1000), ready(2, 0, 2000)),
         ];
         for (what, sums, target, request, want) in rows {
-            assert_eq!(weighed(sums, target, request), want, "{what}");
+            assert_eq!(weighed(sums, target, request, false), want, "{what}");
         }
+        let alone = |sums, request| weighed(sums, half, request, true);
+        assert_eq!(alone(ready(2, 9000, 2000), Some(1000)), ready(2, 9000, 2000), "nobody is outweighed");
+        assert_eq!(alone(ready(2, 9000, 2000), Some(500)), ready(2, 4500, 1000), "requests are the template's");
     }
 }
