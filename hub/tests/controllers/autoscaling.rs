@@ -288,6 +288,41 @@ async fn what_a_member_adds_is_counted_as_what_was_given() {
     world.stop().await;
 }
 
+/// A member that keeps replicas of its own counts for those that it was given, with the utilization that it has.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_keeps_its_replicas_weighs_what_it_was_given() {
+    let quick = json!({"maxReplicas": 40, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}});
+    let (world, one, two) = two(20, divided()).await;
+    world
+        .change(&deployments(), "default", "web", |web| {
+            object::set_label(web, "resourcetemplate.karmada.io/retain-replicas", "true");
+        })
+        .await;
+    let retains = |work: &Value| {
+        let manifest = &work["spec"]["workload"]["manifests"][0];
+        object::label(manifest, "resourcetemplate.karmada.io/retain-replicas") == Some("true")
+    };
+    world.until("m1 keeps its own", || async { one.work("Deployment", "web").await.filter(retains) }).await;
+    world.create(&FEDERATED_HPAS, hpa("web", quick)).await;
+    // Replicas and Pods on the first, which is idle; the other has 10 Pods that use 90 % of what they ask for.
+    for (what, there, pods) in
+        [("as given", 10, 10), ("four times as many", 40, 40), ("a million that are to come", 1_000_000, 10)]
+    {
+        let sums = json!({"ready": {"pods": pods, "usage": 0, "requests": pods * 1000}});
+        let report = json!({"specReplicas": there, "statusReplicas": pods, "metrics": [{"sums": sums}]});
+        tell(&world, &one, report).await;
+        answer(&world, &two, 10, 900).await;
+        pass(&[&one, &two], 31).await;
+        assert_eq!(replicas(&world).await, 20, "{what}");
+        assert!(condition(&read(&world).await, "ClustersSilent").is_null(), "{what}");
+    }
+    // What both use counts as ever.
+    answer(&world, &one, 40, 900).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(replicas(&world).await, 36);
+    world.stop().await;
+}
+
 /// Karmada's agent takes the place of ours: what ours has said stays there, and its Lease is renewed.
 #[tokio::test(start_paused = true)]
 async fn a_report_that_nobody_renews_scales_once() {
