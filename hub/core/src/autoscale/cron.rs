@@ -12,7 +12,10 @@
 //! due is done once, however many of a rule's times have passed, and not at all when the last of them is long ago; then that is
 //! said among the failures. A clock that is put back a little, or that of another hub which is behind, brings no time again.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use karmada_api::autoscaling::{
     self, CronFederatedHpaRule, CronFederatedHpaSpec, CronFederatedHpaStatus, CrossVersionObjectReference,
@@ -27,6 +30,8 @@ use super::schedule::{self, Schedule};
 
 /// A time that has passed longer ago is not made up for.
 pub const MISSED: Duration = Duration::from_secs(600);
+/// So many rules one may have: each has its history in the status, and is looked at whenever one of them is due.
+pub const RULES: usize = 100;
 
 /// A rule whose time has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,13 +75,14 @@ pub struct Done {
 
 /// Looks at the rules.
 pub fn look(spec: &CronFederatedHpaSpec, status: &CronFederatedHpaStatus, now: Time) -> Look {
-    let mut look = Look::default();
+    let (mut look, told_of) = (Look::default(), histories(status));
     for (at, rule) in spec.rules.iter().enumerate() {
         let mut next = None;
         if !rule.suspend {
             match Schedule::parse(&rule.schedule, rule.time_zone.as_deref()) {
                 Ok(schedule) => {
-                    let told = history(status, &rule.name).and_then(|history| history.next_execution_time);
+                    let history = told_of.get(rule.name.as_str()).copied();
+                    let told = history.and_then(|history| history.next_execution_time);
                     let due = told.filter(|told| *told <= now && schedule.has(*told));
                     if let Some(first) = due {
                         let last = schedule.last(first, now);
@@ -87,7 +93,7 @@ pub fn look(spec: &CronFederatedHpaSpec, status: &CronFederatedHpaStatus, now: T
                         // Of one that counts from when it began, the beginning stands in its next time.
                         (Some(told), None) if told > now && schedule.goes_on(told, now) => Some(told),
                         (_, Some(_)) => look.due.last().and_then(|due| schedule.after(due.at)),
-                        _ => schedule.after(done(status, &rule.name, now).unwrap_or(now)),
+                        _ => schedule.after(history.and_then(|history| done(history, now)).unwrap_or(now)),
                     };
                 }
                 Err(why) => look.wrong.push((at, why)),
@@ -101,8 +107,7 @@ pub fn look(spec: &CronFederatedHpaSpec, status: &CronFederatedHpaStatus, now: T
 
 /// A time of a rule that was done and is yet to come: this clock was put back, or is behind that of another hub. By so much as
 /// makes a time too late, it does not come again.
-fn done(status: &CronFederatedHpaStatus, rule: &str, now: Time) -> Option<Time> {
-    let history = history(status, rule)?;
+fn done(history: &ExecutionHistory, now: Time) -> Option<Time> {
     let successful = history.successful_executions.iter().map(|done| done.schedule_time);
     let failed = history.failed_executions.iter().map(|done| done.schedule_time);
     let newest = successful.chain(failed).max()?;
@@ -116,8 +121,9 @@ pub fn status(
     look: &Look,
     done: &[Done],
 ) -> CronFederatedHpaStatus {
+    let told_of = histories(status);
     let of_rule = |(at, rule): (usize, &CronFederatedHpaRule)| {
-        let mut history = history(status, &rule.name).cloned().unwrap_or_default();
+        let mut history = told_of.get(rule.name.as_str()).copied().cloned().unwrap_or_default();
         history.rule_name.clone_from(&rule.name);
         history.next_execution_time = look.next.get(at).copied().flatten();
         for done in done.iter().filter(|done| done.due.rule == at) {
@@ -149,8 +155,9 @@ pub fn status(
     CronFederatedHpaStatus { execution_histories: spec.rules.iter().enumerate().map(of_rule).collect() }
 }
 
-fn history<'a>(status: &'a CronFederatedHpaStatus, rule: &str) -> Option<&'a ExecutionHistory> {
-    status.execution_histories.iter().find(|history| history.rule_name == rule)
+/// What is remembered, by rule.
+fn histories(status: &CronFederatedHpaStatus) -> BTreeMap<&str, &ExecutionHistory> {
+    status.execution_histories.iter().map(|history| (history.rule_name.as_str(), history)).collect()
 }
 
 /// Whether a target has bounds that are set, and no replicas.
@@ -158,10 +165,14 @@ pub fn is_bounds(target: &CrossVersionObjectReference) -> bool {
     target.api_version == autoscaling::API_VERSION && target.kind == autoscaling::FEDERATED_HPA
 }
 
-/// What is wrong with a CronFederatedHPA.
-pub fn validate(spec: &CronFederatedHpaSpec) -> Vec<FieldError> {
+/// What is wrong with a CronFederatedHPA, which had so many rules before. One from before there was a limit may stay as long.
+pub fn validate(spec: &CronFederatedHpaSpec, before: usize) -> Vec<FieldError> {
     let path = Path::new("spec");
-    let mut errors = Vec::new();
+    let most = RULES.max(before);
+    if spec.rules.len() > most {
+        return vec![FieldError::too_many(&path.child("rules"), spec.rules.len(), most)];
+    }
+    let (mut errors, mut names) = (Vec::new(), BTreeSet::new());
     let target = &spec.scale_target_ref;
     let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
     if group == autoscaling::GROUP && target.kind != autoscaling::FEDERATED_HPA {
@@ -170,7 +181,7 @@ pub fn validate(spec: &CronFederatedHpaSpec) -> Vec<FieldError> {
     }
     for (i, rule) in spec.rules.iter().enumerate() {
         let path = path.child("rules").index(i);
-        if spec.rules[..i].iter().any(|before| before.name == rule.name) {
+        if !names.insert(rule.name.as_str()) {
             errors.push(FieldError::duplicate(&path.child("name"), rule.name.as_str()));
         }
         if let Some(Err(why)) = rule.time_zone.as_deref().map(schedule::zone) {
@@ -416,6 +427,21 @@ mod tests {
     }
 
     #[test]
+    fn there_is_a_most_of_rules() {
+        let rules = |count: usize| {
+            let rule = |n: usize| json!({"name": format!("r{n}"), "schedule": "* * * * *", "targetReplicas": 1});
+            spec((0..count).map(rule).collect())
+        };
+        let told = |count: usize, before: usize| -> Vec<String> {
+            validate(&rules(count), before).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(told(100, 0), [""; 0]);
+        assert_eq!(told(101, 0), ["spec.rules: Too many: 101: must have at most 100 items"]);
+        assert_eq!(told(150, 150), [""; 0], "it was there before");
+        assert_eq!(told(151, 150).len(), 1);
+    }
+
+    #[test]
     fn what_cannot_be_done_is_refused() {
         let hpa =
             json!({"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"});
@@ -468,7 +494,7 @@ mod tests {
         ];
         for (target, rules, want) in rows {
             let spec = serde_json::from_value(json!({"scaleTargetRef": target, "rules": rules})).unwrap();
-            let errors = validate(&spec);
+            let errors = validate(&spec, 0);
             let text = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             assert!(
                 if want.is_empty() { errors.is_empty() } else { text.contains(want) },
