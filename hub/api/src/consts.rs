@@ -285,6 +285,9 @@ pub mod extension {
     /// Condition of a FederatedHPA: some of its clusters are silent, or cannot measure something, so nothing is scaled down; which,
     /// and why.
     pub const CLUSTERS_SILENT: &str = "ClustersSilent";
+    /// On a CronFederatedHPA, by the hub: which times of its rules were begun lately, and what the target was like. So each is carried
+    /// out once, whatever becomes of the hub meanwhile.
+    pub const CRON_BEGUN: &str = "cronfederatedhpa.karmada.io/begun";
     /// Condition of a binding: whether the override policies exist that its policy depends on.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
     /// Condition of a Work that is being deleted: what keeps its Namespace on the member.
