@@ -6,6 +6,7 @@ use std::{
 };
 
 use karmada_client::{Patch, Resource};
+use karmada_hub::metrics;
 use karmada_meta::object;
 use karmada_objects::kinds::{CLUSTERS, FEDERATED_HPAS, OVERRIDE_POLICIES, PROPAGATION_POLICIES, WORKS};
 use serde_json::{Value, json};
@@ -505,6 +506,50 @@ async fn clusters_are_asked_while_the_workload_is_there() {
 }
 
 /// A thousand of them have their turns one after the other.
+/// A figure of the hub's.
+fn figure(world: &World, row: &str) -> Option<f64> {
+    let page = metrics::page(&world.figures).render();
+    page.lines().find_map(|line| line.strip_prefix(row)?.trim().parse().ok())
+}
+
+/// Samples are counted of what can be scaled, and are as old as they are.
+#[tokio::test(start_paused = true)]
+async fn figures_are_of_what_is_there() {
+    let (world, one, two) = two(4, divided()).await;
+    let samples = |world: &World| {
+        ["counted", "silent"].map(|state| figure(world, &format!("karmada_hub_samples{{state=\"{state}\"}}")))
+    };
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    let sums = json!({"ready": {"pods": 2, "usage": 1000, "requests": 2000}});
+    // It is 14:13:20 on that day.
+    let told = json!({"specReplicas": 2, "metrics": [{"sums": sums}], "at": "2026-09-21T14:00:00Z"});
+    tell(&world, &one, told).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(samples(&world), [Some(1.0), Some(1.0)]);
+    // Scaled by another one as well, neither does.
+    world.create(&FEDERATED_HPAS, hpa("other", json!({}))).await;
+    pass(&[&one, &two], 31).await;
+    assert_eq!(samples(&world), [Some(0.0), Some(0.0)]);
+    world.delete(&FEDERATED_HPAS, "default", "other").await.expect("deleted");
+    pass(&[&one, &two], 31).await;
+    assert_eq!(samples(&world), [Some(1.0), Some(1.0)]);
+    let age = |world: &World| figure(world, "karmada_hub_sample_age_seconds{member_cluster=\"m1\"}");
+    let before = age(&world).expect("it has told something");
+    assert!((60.0..120.0).contains(&before), "{before}");
+
+    let world = world.restart().await;
+    let found = age(&world).expect("it has told something once");
+    assert!((800.0..1000.0).contains(&found), "{found}");
+    assert_eq!(figure(&world, "karmada_hub_sample_age_seconds{member_cluster=\"m2\"}"), None);
+    let one = Member { rest: world.agent("m1"), name: "m1".to_owned() };
+    answer(&world, &one, 2, 900).await;
+    world.until("it is new", || async { age(&world).filter(|age| *age < 5.0) }).await;
+    world.delete(&deployments(), "default", "web").await.expect("deleted");
+    let none = || async { (samples(&world) == [Some(0.0), Some(0.0)]).then_some(()) };
+    world.within(Duration::from_secs(40), "there is nothing to scale", none).await;
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn turns_are_spread_and_an_answer_is_no_turn() {
     let (world, one, two) = two(4, divided()).await;
