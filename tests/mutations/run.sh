@@ -16,6 +16,8 @@
 #   absent-is-gone                         seed 154   a kind that is not served for a moment counts as gone
 #   two-agents-act                         seed 213   an agent that was replaced goes on
 #
+# No seed has been recorded yet for 6433-no-list-is-no-slices and silent-is-gone.
+#
 # Works on a copy of HEAD in a folder of its own, so that nothing else is touched, and takes it away however it ends. A
 # seed counts only if the code as it is passes it. SEEDS (0..1000) is where it looks; CARGO_TARGET_DIR may name a target
 # folder to build in, so that not everything is built again. Ends with 1 when something was not found, with 2 when

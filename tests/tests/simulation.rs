@@ -1,7 +1,7 @@
 //! Simulated fleets: see `karmada_tests::sim`. More seeds by hand: `cargo run -p karmada-tests --example simulate`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     process::Command,
     sync::{
@@ -13,7 +13,10 @@ use std::{
 
 use karmada_tests::{
     ground::Ground,
-    sim::{self, Failure, Outcome, found, plan::KINDS},
+    sim::{
+        self, Failure, Outcome, found,
+        plan::{Act, KINDS, Plan, Scaler},
+    },
 };
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -66,6 +69,39 @@ fn fleets_live_through_what_seeds_have_in_store() {
     }
     let longest = outcomes.iter().map(|outcome| outcome.agreed_after).max().unwrap_or_default();
     println!("{} seeds, agreement within {longest:?}, faults: {fired:?}", outcomes.len());
+}
+
+/// What is not in every plan is in enough of them.
+#[test]
+fn seeds_have_services_and_scalers_in_store() {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for plan in (0..SEEDS).map(Plan::of) {
+        let scalers = plan.wants.values().filter_map(|want| want.scaler).map(|scaler| match scaler {
+            Scaler::Federated => "what is scaled by its use",
+            Scaler::Cron { .. } => "what is scaled by the clock",
+            Scaler::Members { .. } => "what members scale",
+        });
+        let acts = plan.acts.iter().filter_map(|(_, act)| match act {
+            Act::Forge(_) => Some("an agent that tells of another's Service"),
+            Act::Load(100..) => Some("more use"),
+            Act::Load(_) => Some("less use"),
+            _ => None,
+        });
+        let services = plan.services.then_some("a Service of all members");
+        let has: BTreeSet<&str> = scalers.chain(acts).chain(services).collect();
+        has.into_iter().for_each(|what| *seen.entry(what).or_default() += 1);
+    }
+    for (what, least) in [
+        ("a Service of all members", 50),
+        ("an agent that tells of another's Service", 50),
+        ("what is scaled by its use", 25),
+        ("more use", 8),
+        ("less use", 8),
+        ("what is scaled by the clock", 25),
+        ("what members scale", 25),
+    ] {
+        assert!(seen.get(what).is_some_and(|times| *times >= least), "{what}: {seen:?}");
+    }
 }
 
 #[test]

@@ -286,6 +286,9 @@ pub mod extension {
     /// Condition of a FederatedHPA: some of its clusters are silent, or cannot measure something, so nothing is scaled down; which,
     /// and why.
     pub const CLUSTERS_SILENT: &str = "ClustersSilent";
+    /// On a CronFederatedHPA, by the hub: which times of its rules were begun lately, and what the target was like. So each is carried
+    /// out once, whatever becomes of the hub meanwhile.
+    pub const CRON_BEGUN: &str = "cronfederatedhpa.karmada.io/begun";
     /// Condition of a binding: whether the override policies exist that its policy depends on.
     pub const DEPENDENT_OVERRIDES_PRESENT: &str = "DependentOverridesPresent";
     /// Condition of a Work that is being deleted: what keeps its Namespace on the member.
@@ -703,6 +706,8 @@ pub mod event {
         FAILED_GET_EXTERNAL_METRIC = "FailedGetExternalMetric";
         /// FederatedHPA: a metric has a type that the hub does not know.
         INVALID_METRIC_SOURCE_TYPE = "InvalidMetricSourceType";
+        /// Template: a cluster reports more replicas than it can have, and the hub does not count them. Ours.
+        REPLICAS_REFUSED = "ReplicasRefused";
         /// Work: the hub refuses what an agent reports about a workload's usage. Ours.
         SAMPLES_REFUSED = "SamplesRefused";
         /// Work: the hub refuses what an agent reports about the endpoints of a Service. Ours.
@@ -784,6 +789,8 @@ pub mod component {
     pub const SERVICE_IMPORT: &str = "service-import-controller";
     /// What scales by what Pods use on all clusters.
     pub const FEDERATED_HPA: &str = "federatedHPA-controller";
+    /// What writes the replicas of members into templates.
+    pub const REPLICAS_SYNCER: &str = "deployment-replicas-syncer";
     /// What scales at certain times.
     pub const CRON_FEDERATED_HPA: &str = "cronfederatedhpa-controller";
     /// What tells members in whose names the hub may act there.

@@ -5,6 +5,9 @@
 //!   members' reports ─▶ sum ─▶ spec.replicas of a divided template, once the reports are about it as it is
 //! ```
 //!
+//! What one member reports decides what others are given as well. So no report counts that says more than its cluster can have by
+//! what stands on the hub, or that is about a template which the hub has not had yet.
+//!
 //! Karmada's controllers of the same names are hpa-scale-target-marker and deployment-replicas-syncer.
 
 use karmada_api::{
@@ -34,7 +37,7 @@ pub fn mark(template: &mut Value, scaled: bool) -> bool {
 }
 
 /// Whether the hub has put the mark there: who has set a field stands in the object.
-fn is_ours(template: &Value) -> bool {
+pub fn is_ours(template: &Value) -> bool {
     let owners = object::meta(template, "managedFields").and_then(Value::as_array).into_iter().flatten();
     let field = format!("f:{}", label::RETAIN_REPLICAS);
     owners
@@ -42,8 +45,17 @@ fn is_ours(template: &Value) -> bool {
         .any(|owner| owner["fieldsV1"]["f:metadata"]["f:labels"].get(&field).is_some())
 }
 
+/// How many replicas a HorizontalPodAutoscaler has at most.
+pub fn most(autoscaler: &Value) -> i64 {
+    // One that says nothing scales nothing: servers refuse it.
+    autoscaler["spec"]["maxReplicas"].as_i64().unwrap_or_default()
+}
+
+/// Where nobody on the hub says how far members may scale, no cluster has more Pods than Kubernetes is made for.
+pub const PODS: i64 = 150_000;
+
 /// What is known of the replicas of a template that is marked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replicas {
     /// Nothing is to be done until something is reported.
     Settled,
@@ -51,15 +63,25 @@ pub enum Replicas {
     NotPlaced,
     /// So many run, and the template does not say so.
     Are(i64),
+    /// A cluster reports more than so many, which is all that it can have. Its report does not count, nor can the sum.
+    Beyond {
+        /// Which cluster.
+        cluster: String,
+        /// The most that it can have.
+        most: i64,
+    },
 }
 
 /// How many replicas a template has by the reports of its members, which are those of a binding of this `generation`. A
-/// report that is about an older template says nothing, nor does one from the middle of a rollout, which has more Pods.
+/// report that is about an older template says nothing, nor does one from the middle of a rollout, which has more Pods; one
+/// about a newer template than there is cannot be. `most` is how far each cluster's autoscalers may go, by what stands on the
+/// hub; what a cluster was given, it may have in any case.
 pub fn replicas(
     template: &Value,
     generation: i64,
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
+    most: impl Fn(&str) -> i64,
 ) -> Replicas {
     let number = |value: &Value, field: &str| value[field].as_i64().unwrap_or_default();
     let scheduling = spec.placement.as_ref().and_then(|placement| placement.replica_scheduling.as_ref());
@@ -78,16 +100,22 @@ pub fn replicas(
     for target in &spec.clusters {
         let item = status.aggregated_status.iter().find(|item| item.cluster_name == target.name);
         let Some(report) = item.and_then(|item| item.status.as_ref()) else { return Replicas::Settled };
-        let current = number(report, "resourceTemplateGeneration") >= object::generation(template)
+        let current = number(report, "resourceTemplateGeneration") == object::generation(template)
             && number(report, "observedGeneration") >= number(report, "generation");
         let pods = number(report, "replicas");
         if !current || pods < 0 || number(report, "updatedReplicas") != pods {
             return Replicas::Settled;
         }
+        let most = i64::from(target.replicas).max(most(&target.name));
+        if pods > most {
+            return Replicas::Beyond { cluster: target.name.clone(), most };
+        }
         sum = i64::saturating_add(sum, pods);
     }
     let all = status.aggregated_status.len() == spec.clusters.len();
-    if all && sum == running { Replicas::Are(running) } else { Replicas::Settled }
+    // No template has more.
+    let can_be = sum <= i64::from(i32::MAX);
+    if all && can_be && sum == running { Replicas::Are(running) } else { Replicas::Settled }
 }
 
 #[cfg(test)]
@@ -143,7 +171,8 @@ mod tests {
                 json!({"schedulerObservedGeneration": seen, "aggregatedStatus": items}),
             )
             .unwrap();
-            replicas(template, 7, &spec, &status)
+            // On b they may go further, by an override.
+            replicas(template, 7, &spec, &status, |cluster| if cluster == "b" { 20 } else { 9 })
         };
         let grown = template(4, 6);
         assert_eq!(judge(&grown, &divided, 4, 7, two()), Replicas::Are(6));
@@ -172,12 +201,22 @@ mod tests {
         assert_eq!(judge(&grown, &divided, 4, 7, other), Replicas::Settled, "one where it is not");
         let negative = vec![item("a", 9, 9, 4), item("b", -3, -3, 4)];
         assert_eq!(judge(&grown, &divided, 4, 7, negative), Replicas::Settled, "fewer than none");
-        let most = vec![item("a", i64::MAX, i64::MAX, 4), item("b", 3, 3, 4)];
-        assert_eq!(
-            judge(&template(4, i64::MAX), &divided, 4, 7, most),
-            Replicas::Are(i64::MAX),
-            "no overflow"
-        );
+        // Nor more than it can have: its replicas, or what the hub lets autoscalers make of them.
+        let beyond = |cluster: &str, most: i64| Replicas::Beyond { cluster: cluster.to_owned(), most };
+        let rows = [
+            ("as far as they go", (9, 4), (20, 4), Replicas::Are(29)),
+            ("further", (10, 4), (3, 4), beyond("a", 9)),
+            ("further, the other one", (9, 4), (21, 4), beyond("b", 20)),
+            ("beyond everything", (2_000_000_000, 4), (3, 4), beyond("a", 9)),
+            ("without overflow", (i64::MAX, 4), (i64::MAX, 4), beyond("a", 9)),
+            ("of a template that is to come", (9, 1_000_000_000), (3, 4), Replicas::Settled),
+            ("of the next one", (9, 5), (3, 4), Replicas::Settled),
+        ];
+        for (what, (on_a, of_a), (on_b, of_b), want) in rows {
+            let items = vec![item("a", on_a, on_a, of_a), item("b", on_b, on_b, of_b)];
+            let grown = template(4, on_a.saturating_add(on_b));
+            assert_eq!(judge(&grown, &divided, 4, 7, items), want, "{what}");
+        }
         let mut blind = item("b", 3, 3, 4);
         blind["status"] = json!(null);
         assert_eq!(

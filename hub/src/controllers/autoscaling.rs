@@ -216,8 +216,10 @@ impl Autoscaling {
         context.known.works.listen(move |change| {
             let now = env.now();
             let cluster = names::cluster_of_namespace(&change.key.namespace);
-            if let Some(cluster) = cluster.filter(|cluster| answers.hear(cluster, change, now)) {
-                figures.scaling().told(cluster, now);
+            if let Some(cluster) = cluster
+                && let Some(age) = answers.hear(cluster, change, (now, env.wall()))
+            {
+                figures.scaling().told(cluster, now, age);
             }
         });
         let (ask, shared) = (asked.clone(), Arc::downgrade(context));
@@ -572,6 +574,7 @@ impl Autoscaling {
 
     /// Says that there is nothing to be scaled.
     async fn amiss(&self, live: &Value, amiss: Amiss) -> Result<(), Error> {
+        self.context.figures.scaling().gone(&Key::of(live));
         let status = &live["status"];
         let replicas = status["desiredReplicas"].as_i64().unwrap_or_default();
         let current = status["currentReplicas"].as_i64().unwrap_or_default();

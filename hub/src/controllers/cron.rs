@@ -1,8 +1,9 @@
 //! CronFederatedHPAs: at their times, workloads get other replicas and FederatedHPAs other bounds
 //! ([`karmada_core::autoscale::cron`]).
 //!
-//! The status says when each rule is due next, and is written after what was due is done. Who does not get so far does it again:
-//! that sets the same once more. Who meets another hub's write looks again.
+//! The status says when each rule is due next, and is written after each that was due. What a rule begins is written before that, and
+//! who finds it begun looks at the target first: each time is carried out once, wherever a hub is lost. Who meets another hub's
+//! write looks again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use karmada_api::{
     consts::{component, event},
 };
 use karmada_client::{Error, Resource, WorkQueue};
-use karmada_core::autoscale::cron::{self, Done, Due};
+use karmada_core::autoscale::cron::{self, Begun, Claim, Claims, Done, Due, Size};
 use karmada_meta::{gvk::GroupVersionKind, object, time::Time};
 use karmada_objects::{
     key::{self, Key},
@@ -66,13 +67,13 @@ impl CronScaling {
         let Some(head) = self.index().get(&key) else { return Ok(Next::Done) };
         let Some((spec, told)) = &head.says else { return Ok(Next::Done) };
         let now = Time::now(&self.context.env);
-        let look = cron::look(spec, told, now);
+        let look = cron::look(spec, told, &Claims::default(), now);
         if look.due.is_empty() && head.tells(&look.next) {
             return Ok(self.wait(look.again()));
         }
         let objects = &self.context.writer.objects;
         let Some(mut live) = objects.get(&CRON_FEDERATED_HPAS, &key).await? else { return Ok(Next::Done) };
-        let (Some(spec), Some(told)) = (
+        let (Some(spec), Some(mut told)) = (
             key::read::<CronFederatedHpaSpec>(&live, "spec"),
             key::read::<CronFederatedHpaStatus>(&live, "status"),
         ) else {
@@ -81,7 +82,7 @@ impl CronScaling {
         if object::deletion_timestamp(&live).is_some() {
             return Ok(Next::Done);
         }
-        let look = cron::look(&spec, &told, now);
+        let look = cron::look(&spec, &told, &Claims::of(&live), now);
         for (rule, why) in &look.wrong {
             let message = format!("rule {:?} does not run: {why}", spec.rules[*rule].name);
             self.context.writer.warning(
@@ -91,7 +92,6 @@ impl CronScaling {
                 message,
             );
         }
-        let mut done = Vec::new();
         for due in &look.due {
             let rule = &spec.rules[due.rule];
             let failure = match due.missed {
@@ -101,21 +101,47 @@ impl CronScaling {
                 )),
                 false => {
                     let timer = self.context.figures.timer();
-                    let scaled = self.scale(&key, &spec, rule).await;
+                    let scaled = self.scale(&mut live, &spec, (rule, due.at)).await;
                     let succeeded = matches!(scaled, Ok(None));
                     self.context.figures.scaling().ran_rule(succeeded, timer.took());
                     scaled?
                 }
             };
-            self.tell(&live, rule, due, failure.as_deref());
-            done.push(Done { due: due.clone(), at: Time::now(&self.context.env), failure });
+            if failure.is_some() && rule.failed_history_limit == 0 {
+                // Nothing else remembers it.
+                self.claim(&mut live, Claim { rule: rule.name.clone(), at: due.at, target: None }).await?;
+            }
+            let done = Done { due: due.clone(), at: Time::now(&self.context.env), failure };
+            told = cron::status(&spec, &told, &look, std::slice::from_ref(&done));
+            live["status"] = json!(told);
+            live = objects.replace_status(&CRON_FEDERATED_HPAS, &live).await?;
+            self.tell(&live, rule, due, done.failure.as_deref());
         }
-        let status = cron::status(&spec, &told, &look, &done);
-        if status != told {
-            live["status"] = json!(status);
-            objects.replace_status(&CRON_FEDERATED_HPAS, &live).await?;
+        if look.due.is_empty() {
+            let status = cron::status(&spec, &told, &look, &[]);
+            if status != told {
+                live["status"] = json!(status);
+                objects.replace_status(&CRON_FEDERATED_HPAS, &live).await?;
+            }
         }
         Ok(self.wait(look.again()))
+    }
+
+    /// Writes down what is begun, on the CronFederatedHPA as it was read.
+    async fn claim(&self, live: &mut Value, claim: Claim) -> Result<(), Error> {
+        let mut claimed = live.clone();
+        Claims::of(live).add(&mut claimed, claim);
+        match self.context.writer.objects.replace(&CRON_FEDERATED_HPAS, &claimed).await {
+            Ok(written) => *live = written,
+            Err(error) if error.is_transient() || error.is_conflict() || error.is_not_found() => {
+                return Err(error);
+            }
+            // One from before, that would not be taken today. It is scaled all the same.
+            Err(error) => {
+                tracing::warn!(cronfederatedhpa = %Key::of(live), %error, "what is begun cannot be written down");
+            }
+        }
+        Ok(())
     }
 
     fn tell(&self, live: &Value, rule: &CronFederatedHpaRule, due: &Due, failure: Option<&str>) {
@@ -142,12 +168,12 @@ impl CronScaling {
         Next::After(wait.min(LONGEST))
     }
 
-    /// Scales by a rule; answers why it cannot be done. What passes is an error.
+    /// Scales by a rule, for one of its times; answers why it cannot be done. What passes is an error.
     async fn scale(
         &self,
-        key: &Key,
+        live: &mut Value,
         spec: &CronFederatedHpaSpec,
-        rule: &CronFederatedHpaRule,
+        (rule, at): (&CronFederatedHpaRule, Time),
     ) -> Result<Option<String>, Error> {
         let (context, target) = (&self.context, &spec.scale_target_ref);
         let Some(kind) = GroupVersionKind::from_api_version(&target.api_version, target.kind.as_str()) else {
@@ -157,60 +183,79 @@ impl CronScaling {
         let Some(resource) = context.known.templates.resource(rest, &kind).await? else {
             return Ok(Some(format!("the hub has no kind {} in {}", target.kind, target.api_version)));
         };
-        let key = Key::new(key.namespace.as_str(), target.name.as_str());
+        let key = Key::new(object::namespace(live), target.name.as_str());
+        let failed = |error: Error| match error.is_transient() || error.is_conflict() {
+            true => Err(error),
+            false => Ok(Some(format!("{} {key} cannot be scaled: {error}", target.kind))),
+        };
         for attempt in 1.. {
-            let written = if cron::is_bounds(target) {
-                self.write(&resource, &key, "", |live| set_bounds(live, rule)).await
-            } else {
-                self.write(&resource, &key, "scale", |scale| set_replicas(scale, rule)).await
+            let mut found = match self.find(&resource, &key, cron::is_bounds(target)).await {
+                Ok(found) => found,
+                Err(error) => return failed(error),
             };
-            match written {
+            let now = found.begin(|size| cron::sized(rule, target, size));
+            let claims = Claims::of(live);
+            let begun = claims.begun(&rule.name, at);
+            if now.from == now.to || begun.is_some_and(|begun| begun.is_done(&now)) {
+                break;
+            }
+            found.set(&now);
+            if begun != Some(&now) {
+                self.claim(live, Claim { rule: rule.name.clone(), at, target: Some(now) }).await?;
+            }
+            match rest.put(&found.path, &found.scale).await {
+                Ok(_) => break,
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
-                Err(error) if error.is_transient() || error.is_conflict() => return Err(error),
-                Err(error) => return Ok(Some(format!("{} {key} cannot be scaled: {error}", target.kind))),
-                Ok(()) => break,
+                Err(error) => return failed(error),
             }
         }
         Ok(None)
     }
 
-    async fn write(
-        &self,
-        resource: &Resource,
-        key: &Key,
-        part: &str,
-        change: impl Fn(&mut Value) -> bool,
-    ) -> Result<(), Error> {
-        let path = match part {
-            "" => resource.object(Some(&key.namespace), &key.name),
-            part => resource.subresource(Some(&key.namespace), &key.name, part),
-        };
+    /// Reads a target.
+    async fn find(&self, resource: &Resource, key: &Key, is_bounds: bool) -> Result<Target, Error> {
         let rest = self.context.writer.objects.rest();
-        let mut live = rest.get(&path).await?;
-        if change(&mut live) {
-            rest.put(&path, &live).await?;
+        let path = resource.object(Some(&key.namespace), &key.name);
+        if is_bounds {
+            let live = rest.get(&path).await?;
+            let of = (object::uid(&live).to_owned(), object::generation(&live));
+            return Ok(Target { path, of, fields: &["minReplicas", "maxReplicas"], scale: live });
         }
-        Ok(())
+        let scaled = resource.subresource(Some(&key.namespace), &key.name, "scale");
+        let mut scale = rest.get(&scaled).await?;
+        // A scale does not say its generation. What is written is meant for the object that does.
+        let live = rest.get(&path).await?;
+        object::set_meta(&mut scale, "resourceVersion", object::resource_version(&live));
+        let of = (object::uid(&live).to_owned(), object::generation(&live));
+        Ok(Target { path: scaled, of, fields: &["replicas"], scale })
     }
 }
 
-fn set_replicas(scale: &mut Value, rule: &CronFederatedHpaRule) -> bool {
-    set(scale, "replicas", rule.target_replicas)
+/// A target as it stands.
+struct Target {
+    path: String,
+    /// Its uid and generation.
+    of: (String, i64),
+    /// What is scaled by.
+    fields: &'static [&'static str],
+    /// Its scale, or what has bounds.
+    scale: Value,
 }
 
-fn set_bounds(live: &mut Value, rule: &CronFederatedHpaRule) -> bool {
-    let min = set(live, "minReplicas", rule.target_min_replicas);
-    set(live, "maxReplicas", rule.target_max_replicas) || min
-}
-
-fn set(live: &mut Value, field: &str, to: Option<i32>) -> bool {
-    let Some(to) = to.map(|to| json!(to)) else { return false };
-    let spec = object::ensure_map(live, "spec");
-    // A scale leaves out a zero.
-    let is = spec.get(field).cloned().unwrap_or_else(|| json!(0));
-    let differs = is != to;
-    if differs {
-        spec.insert(field.to_owned(), to);
+impl Target {
+    /// What it is, and is to become.
+    fn begin(&self, sized: impl Fn(&Size) -> Size) -> Begun {
+        // A scale leaves out a zero.
+        let is =
+            |field: &&str| ((*field).to_owned(), self.scale["spec"][*field].as_i64().unwrap_or_default());
+        let from: Size = self.fields.iter().map(is).collect();
+        let (uid, generation) = self.of.clone();
+        Begun { uid, generation, to: sized(&from), from }
     }
-    differs
+
+    fn set(&mut self, begun: &Begun) {
+        let changed = begun.to.iter().filter(|(field, to)| begun.from.get(*field) != Some(*to));
+        let changed = changed.map(|(field, to)| (field.clone(), json!(to)));
+        object::ensure_map(&mut self.scale, "spec").extend(changed);
+    }
 }

@@ -102,8 +102,8 @@ impl Dependencies {
             }
             // An autoscaler that follows what it scales.
             for head in [change.old, change.new].into_iter().flatten().filter(|head| head.follows) {
-                if let Some(target) = head.scales.as_deref() {
-                    let TemplateKey { kind, key } = target;
+                if let Some(scales) = head.scales.as_deref() {
+                    let TemplateKey { kind, key } = &scales.target;
                     of_workloads.add(BindingKey::of_template(&kind.kind, &key.namespace, &key.name));
                 }
             }

@@ -1,22 +1,33 @@
 //! HorizontalPodAutoscalers on members: what they scale is marked, so that agents leave its replicas alone, and the
 //! replicas that they come to are written into a divided template ([`karmada_core::scaling`]).
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use karmada_api::work::{ResourceBindingSpec, ResourceBindingStatus};
+use karmada_api::{
+    consts::{component, event},
+    work::{ResourceBindingSpec, ResourceBindingStatus},
+};
 use karmada_client::{Error, WorkQueue};
-use karmada_core::scaling::{self, Replicas};
+use karmada_core::{
+    names,
+    scaling::{self, Replicas},
+};
 use karmada_meta::{gvk::GroupVersionKind, object};
 use karmada_objects::{
     Part, bindings,
-    key::{self, TemplateKey},
+    key::{self, Key, TemplateKey},
+    kinds::WORKS,
     scope::{BindingKey, Scope},
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, Next, work};
-use crate::known::{heads::TemplateHead, index::Change, templates::Watched};
+use crate::known::{
+    heads::{TemplateHead, WorkHead},
+    index::Change,
+    templates::Watched,
+};
 
 /// How many templates are worked on at a time.
 const WORKERS: usize = 2;
@@ -41,8 +52,18 @@ impl Scaling {
         context.known.templates.listen(move |kind, change| {
             let Some(context) = shared.upgrade() else { return };
             if differs_in_target(change) {
-                let heads = [change.old, change.new].into_iter().flatten();
-                heads.filter_map(|head| head.scales.as_deref()).for_each(|target| queue.add(target.clone()));
+                for scales in
+                    [change.old, change.new].into_iter().flatten().filter_map(|head| head.scales.as_deref())
+                {
+                    let TemplateKey { kind, key } = &scales.target;
+                    queue.add(scales.target.clone());
+                    // What did not count for being too much may count now.
+                    if is_deployment(kind)
+                        && let Some(to_scale) = &context.to_scale
+                    {
+                        to_scale.add(BindingKey::of_template(&kind.kind, &key.namespace, &key.name));
+                    }
+                }
             }
             let Some(new) = change.new else { return };
             let template = TemplateKey { kind: kind.clone(), key: change.key.clone() };
@@ -130,18 +151,46 @@ impl Scaling {
         ) else {
             return Ok(Next::Done);
         };
+        let autoscalers = autoscalers(context);
+        if autoscalers.iter().any(|watched| !watched.index.is_synced()) {
+            return Ok(Next::After(Duration::from_secs(1)));
+        }
+        let scaled_by = scaled_by(&autoscalers, &template);
+        let most = scaled_by.iter().map(|(_, most)| *most).max();
         let generation = object::generation(&binding);
-        let mut found = Replicas::Settled;
-        let write = |live: &mut Value| {
-            let same = object::uid(live) == spec.resource.uid && object::deletion_timestamp(live).is_none();
-            found =
-                if same { scaling::replicas(live, generation, &spec, &status) } else { Replicas::Settled };
-            if let Replicas::Are(replicas) = found {
-                object::ensure_map(live, "spec").insert("replicas".into(), json!(replicas));
+        let mut overridden = BTreeMap::new();
+        let (found, live) = loop {
+            let mut found = Replicas::Settled;
+            let write = |live: &mut Value| {
+                let same =
+                    object::uid(live) == spec.resource.uid && object::deletion_timestamp(live).is_none();
+                // Where nothing scales it any more, the hub's own mark goes in a moment.
+                let is_scaled = most.is_some() || !scaling::is_ours(live);
+                let of = |cluster: &str| {
+                    let most = most.unwrap_or(scaling::PODS);
+                    overridden.get(cluster).map_or(most, |more: &i64| most.max(*more))
+                };
+                found = match same && is_scaled {
+                    true => scaling::replicas(live, generation, &spec, &status, of),
+                    false => Replicas::Settled,
+                };
+                if let Replicas::Are(replicas) = found {
+                    object::ensure_map(live, "spec").insert("replicas".into(), json!(replicas));
+                }
+                matches!(found, Replicas::Are(_))
+            };
+            let live =
+                context.writer.objects.modify(&watched.resource, &template.key, Part::Main, write).await?;
+            match &found {
+                Replicas::Beyond { cluster, .. }
+                    if !scaled_by.is_empty() && !overridden.contains_key(cluster) =>
+                {
+                    let more = self.overridden(cluster, &scaled_by).await?;
+                    overridden.insert(cluster.clone(), more);
+                }
+                _ => break (found, live),
             }
-            matches!(found, Replicas::Are(_))
         };
-        context.writer.objects.modify(&watched.resource, &template.key, Part::Main, write).await?;
         if let Replicas::Are(replicas) = found {
             tracing::info!(
                 kind = %template.kind.kind,
@@ -151,7 +200,36 @@ impl Scaling {
                 "members have scaled it"
             );
         }
+        if let (Replicas::Beyond { cluster, most }, Some(live)) = (&found, live) {
+            let message = format!(
+                "cluster {cluster} reports more than {most} replicas, which it cannot have: it was given fewer, and \
+                 HorizontalPodAutoscalers may not go further there. The template keeps its replicas until the cluster \
+                 reports no more than that; if it may have more, raise maxReplicas"
+            );
+            let refused = event::REPLICAS_REFUSED;
+            context.writer.warning(component::REPLICAS_SYNCER, &live, refused, message);
+        }
         Ok(if found == Replicas::NotPlaced { Next::After(PATIENCE) } else { Next::Done })
+    }
+
+    /// How far a cluster's autoscalers may go by what it was given of them, after overrides.
+    async fn overridden(&self, cluster: &str, autoscalers: &[(Key, i64)]) -> Result<i64, Error> {
+        let (context, kind) = (&self.context, autoscaler().kind);
+        let mut most = 0;
+        for (key, _) in autoscalers {
+            let of = BindingKey::of_template(&kind, &key.namespace, &key.name);
+            let work = names::work_name(&kind, &key.namespace, &key.name);
+            let at = Key::new(names::execution_namespace(cluster), work);
+            // An agent may have made another one of that name.
+            let is_given = |head: Arc<WorkHead>| !head.deleting && head.binding.as_ref() == Some(&of);
+            if !context.known.works.get(&at).is_some_and(is_given) {
+                continue;
+            }
+            let work = context.writer.objects.get(&WORKS, &at).await?;
+            let manifest = work.as_ref().and_then(|work| work.pointer("/spec/workload/manifests/0"));
+            most = most.max(manifest.map_or(0, scaling::most));
+        }
+        Ok(most)
     }
 }
 
@@ -168,7 +246,7 @@ fn is_deployment(kind: &GroupVersionKind) -> bool {
     kind.group == "apps" && kind.kind == "Deployment"
 }
 
-/// Whether another template is scaled by an autoscaler than before.
+/// Whether an autoscaler scales another template than before, or further.
 fn differs_in_target(change: &Change<'_, TemplateHead>) -> bool {
     let scales = |head: &Arc<TemplateHead>| head.scaled().cloned();
     change.old.and_then(scales) != change.new.and_then(scales)
@@ -181,6 +259,12 @@ fn autoscalers(context: &Context) -> Vec<Watched> {
 
 /// Whether an autoscaler that goes to members scales a template.
 fn is_scaled(autoscalers: &[Watched], template: &TemplateKey) -> bool {
+    !scaled_by(autoscalers, template).is_empty()
+}
+
+/// The autoscalers that go to members and scale a template there, and how far each goes.
+fn scaled_by(autoscalers: &[Watched], template: &TemplateKey) -> Vec<(Key, i64)> {
     let group = TemplateHead::scaled_by(template);
-    autoscalers.iter().any(|w| w.index.group(&group).iter().any(|(_, head)| head.scaled().is_some()))
+    let all = autoscalers.iter().flat_map(|watched| watched.index.group(&group));
+    all.filter_map(|(key, head)| Some((key, head.scaled()?.most))).collect()
 }

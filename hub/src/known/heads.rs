@@ -225,6 +225,25 @@ impl RemedyHead {
     }
 }
 
+/// What a HorizontalPodAutoscaler scales.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scales {
+    /// The workload.
+    pub target: TemplateKey,
+    /// Its replicas on a cluster at most, unless an override says otherwise there.
+    pub most: i64,
+}
+
+impl Scales {
+    fn of(value: &Value) -> Option<Self> {
+        let target = value["spec"].get("scaleTargetRef")?;
+        let text = |field: &str| target[field].as_str().filter(|text| !text.is_empty());
+        let kind = GroupVersionKind::from_api_version(text("apiVersion")?, text("kind")?)?;
+        let target = TemplateKey { kind, key: Key::new(object::namespace(value), text("name")?) };
+        Some(Self { target, most: scaling::most(value) })
+    }
+}
+
 /// A template: an object of any kind that may be propagated, a Namespace among them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TemplateHead {
@@ -237,7 +256,7 @@ pub(crate) struct TemplateHead {
     /// A digest of everything but status and bookkeeping: what a user decides.
     pub content: u64,
     /// Of a HorizontalPodAutoscaler: what it scales.
-    pub scales: Option<Box<TemplateKey>>,
+    pub scales: Option<Box<Scales>>,
     /// Whether it goes where that goes.
     pub follows: bool,
     /// Whether its replicas are the members' to decide.
@@ -263,7 +282,7 @@ impl TemplateHead {
             deleting: object::deletion_timestamp(value).is_some(),
             labels: object::label_map(value),
             content: template_content(value),
-            scales: scale_target(value).filter(|_| scales).map(Box::new),
+            scales: if scales { Scales::of(value).map(Box::new) } else { None },
             follows: scales && object::annotation(value, extension::FOLLOW_WORKLOAD) == Some("true"),
             marked: scaling::is_marked(value),
         }
@@ -275,7 +294,7 @@ impl TemplateHead {
     }
 
     /// What it scales on members: what a policy has claimed goes there, and what follows its workload.
-    pub(crate) fn scaled(&self) -> Option<&TemplateKey> {
+    pub(crate) fn scaled(&self) -> Option<&Scales> {
         let is_claimed = || [Scope::Namespaced, Scope::Cluster].into_iter().any(|s| self.claim(s).is_some());
         let goes = !self.deleting && (self.follows || is_claimed());
         self.scales.as_deref().filter(|_| goes)
@@ -301,7 +320,7 @@ impl TemplateHead {
             .into_iter()
             .filter_map(|s| head.claim(s))
             .map(str::to_owned)
-            .chain(head.scales.as_deref().map(Self::scaled_by))
+            .chain(head.scales.as_deref().map(|scales| Self::scaled_by(&scales.target)))
             .collect()
     }
 
@@ -319,14 +338,6 @@ impl TemplateHead {
     pub(crate) fn of_uid(uid: &str) -> String {
         format!("uid {uid}")
     }
-}
-
-/// What a HorizontalPodAutoscaler scales.
-fn scale_target(value: &Value) -> Option<TemplateKey> {
-    let target = value["spec"].get("scaleTargetRef")?;
-    let text = |field: &str| target[field].as_str().filter(|text| !text.is_empty());
-    let kind = GroupVersionKind::from_api_version(text("apiVersion")?, text("kind")?)?;
-    Some(TemplateKey { kind, key: Key::new(object::namespace(value), text("name")?) })
 }
 
 /// A digest of an object without its status and without the metadata that servers keep.

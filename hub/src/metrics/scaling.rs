@@ -21,8 +21,8 @@ pub(crate) struct Scaling {
     rules: Timed,
     /// By FederatedHPA, how many clusters' words count, and how many do not.
     answers: Mutex<BTreeMap<Key, [usize; 2]>>,
-    /// By cluster, when it told last what anything uses there.
-    told: Mutex<BTreeMap<String, Duration>>,
+    /// By cluster, how old the last was that it told of what anything uses there, and when it was so old.
+    told: Mutex<BTreeMap<String, (Duration, Duration)>>,
 }
 
 impl Default for Scaling {
@@ -69,17 +69,18 @@ impl Scaling {
         self.answers.lock().insert(hpa.clone(), [counted, silent]);
     }
 
-    /// A FederatedHPA is gone, or has no clusters.
+    /// A FederatedHPA is gone, or has nothing to scale.
     pub(crate) fn gone(&self, hpa: &Key) {
         self.answers.lock().remove(hpa);
     }
 
-    /// A cluster tells something.
-    pub(crate) fn told(&self, cluster: &str, now: Duration) {
+    /// A cluster has told something so long ago.
+    pub(crate) fn told(&self, cluster: &str, now: Duration, age: Duration) {
         let mut told = self.told.lock();
         match told.get_mut(cluster) {
-            Some(last) => *last = now,
-            None => drop(told.insert(cluster.to_owned(), now)),
+            Some((last, at)) if now.saturating_sub(*at).saturating_add(*last) < age => {}
+            Some(last) => *last = (age, now),
+            None => drop(told.insert(cluster.to_owned(), (age, now))),
         }
     }
 
@@ -130,13 +131,14 @@ impl Scaling {
             return Ok(());
         }
         let told = self.told.lock();
-        let ages = told.iter().map(|(cluster, at)| {
-            ([(MEMBER_CLUSTER, cluster.as_str())], now.saturating_sub(*at).as_secs_f64())
+        let ages = told.iter().map(|(cluster, (age, at))| {
+            let age = now.saturating_sub(*at).saturating_add(*age);
+            ([(MEMBER_CLUSTER, cluster.as_str())], age.as_secs_f64())
         });
         sheet.gauge(
             "karmada_hub_sample_age_seconds",
-            "How long ago the cluster told last what any workload uses there. Agents tell what changes; one that says nothing is \
-             asked after ten minutes.",
+            "How long ago the cluster told last what any workload uses there: after a start of the hub, by the cluster's clock. \
+             Agents tell what changes; one that says nothing is asked after ten minutes.",
             ages,
         )
     }

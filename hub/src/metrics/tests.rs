@@ -123,7 +123,7 @@ async fn everything_on_the_page_is_documented_and_the_other_way_round() {
     hub.incoming(Incoming::Added);
     hub.scaling().looked(true, Duration::ZERO);
     hub.scaling().pulled("Resource", true, Duration::ZERO);
-    hub.scaling().told("m", Duration::ZERO);
+    hub.scaling().told("m", Duration::ZERO, Duration::ZERO);
     hub.visits("clusters", &Counter::default());
     let page = figures(&hub);
     let shown: BTreeMap<_, _> = page
@@ -329,7 +329,8 @@ fn what_scales_is_timed_and_how_new_its_samples_are_is_told() {
     scaling.answers(&web, 3, 1);
     scaling.answers(&api, 2, 0);
     scaling.answers(&web, 2, 2);
-    scaling.told("m", hub.0.env.now());
+    let told = |age: u64| scaling.told("m", hub.0.env.now(), Duration::from_secs(age));
+    told(0);
     clock.advance(Duration::from_secs(9));
     let value = |name: &str, labels: &[(&str, &str)]| figures(&hub).value(name, labels);
     let took = |name: &str, labels: &[(&str, &str)]| value(&format!("{name}_sum"), labels);
@@ -345,6 +346,10 @@ fn what_scales_is_timed_and_how_new_its_samples_are_is_told() {
     assert_eq!(samples(), [2.0, 0.0]);
     let age = || value("karmada_hub_sample_age_seconds", &[("member_cluster", "m")]);
     assert_eq!(age(), Some(9.0));
+    told(10);
+    assert_eq!(age(), Some(9.0), "it has told something since");
+    told(8);
+    assert_eq!(age(), Some(8.0));
     scaling.left("m");
     assert_eq!(age(), None);
 }

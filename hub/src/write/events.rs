@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Everything in the hub that reports events.
-const COMPONENTS: [&str; 28] = [
+const COMPONENTS: [&str; 29] = [
     component::CLUSTER,
     component::CSR_APPROVER,
     component::DETECTOR,
@@ -31,6 +31,7 @@ const COMPONENTS: [&str; 28] = [
     component::QUOTA_SYNC,
     component::QUOTA_STATUS,
     component::QUOTA_ENFORCEMENT,
+    component::REPLICAS_SYNCER,
     component::CRON_FEDERATED_HPA,
     component::FEDERATED_HPA,
     component::UNIFIED_AUTH,

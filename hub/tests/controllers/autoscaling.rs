@@ -6,6 +6,7 @@ use std::{
 };
 
 use karmada_client::{Patch, Resource};
+use karmada_hub::metrics;
 use karmada_meta::object;
 use karmada_objects::kinds::{CLUSTERS, FEDERATED_HPAS, OVERRIDE_POLICIES, PROPAGATION_POLICIES, WORKS};
 use serde_json::{Value, json};
@@ -288,6 +289,41 @@ async fn what_a_member_adds_is_counted_as_what_was_given() {
     world.stop().await;
 }
 
+/// A member that keeps replicas of its own counts for those that it was given, with the utilization that it has.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_keeps_its_replicas_weighs_what_it_was_given() {
+    let quick = json!({"maxReplicas": 40, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}});
+    let (world, one, two) = two(20, divided()).await;
+    world
+        .change(&deployments(), "default", "web", |web| {
+            object::set_label(web, "resourcetemplate.karmada.io/retain-replicas", "true");
+        })
+        .await;
+    let retains = |work: &Value| {
+        let manifest = &work["spec"]["workload"]["manifests"][0];
+        object::label(manifest, "resourcetemplate.karmada.io/retain-replicas") == Some("true")
+    };
+    world.until("m1 keeps its own", || async { one.work("Deployment", "web").await.filter(retains) }).await;
+    world.create(&FEDERATED_HPAS, hpa("web", quick)).await;
+    // Replicas and Pods on the first, which is idle; the other has 10 Pods that use 90 % of what they ask for.
+    for (what, there, pods) in
+        [("as given", 10, 10), ("four times as many", 40, 40), ("a million that are to come", 1_000_000, 10)]
+    {
+        let sums = json!({"ready": {"pods": pods, "usage": 0, "requests": pods * 1000}});
+        let report = json!({"specReplicas": there, "statusReplicas": pods, "metrics": [{"sums": sums}]});
+        tell(&world, &one, report).await;
+        answer(&world, &two, 10, 900).await;
+        pass(&[&one, &two], 31).await;
+        assert_eq!(replicas(&world).await, 20, "{what}");
+        assert!(condition(&read(&world).await, "ClustersSilent").is_null(), "{what}");
+    }
+    // What both use counts as ever.
+    answer(&world, &one, 40, 900).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(replicas(&world).await, 36);
+    world.stop().await;
+}
+
 /// Karmada's agent takes the place of ours: what ours has said stays there, and its Lease is renewed.
 #[tokio::test(start_paused = true)]
 async fn a_report_that_nobody_renews_scales_once() {
@@ -470,6 +506,50 @@ async fn clusters_are_asked_while_the_workload_is_there() {
 }
 
 /// A thousand of them have their turns one after the other.
+/// A figure of the hub's.
+fn figure(world: &World, row: &str) -> Option<f64> {
+    let page = metrics::page(&world.figures).render();
+    page.lines().find_map(|line| line.strip_prefix(row)?.trim().parse().ok())
+}
+
+/// Samples are counted of what can be scaled, and are as old as they are.
+#[tokio::test(start_paused = true)]
+async fn figures_are_of_what_is_there() {
+    let (world, one, two) = two(4, divided()).await;
+    let samples = |world: &World| {
+        ["counted", "silent"].map(|state| figure(world, &format!("karmada_hub_samples{{state=\"{state}\"}}")))
+    };
+    world.create(&FEDERATED_HPAS, hpa("web", json!({}))).await;
+    let sums = json!({"ready": {"pods": 2, "usage": 1000, "requests": 2000}});
+    // It is 14:13:20 on that day.
+    let told = json!({"specReplicas": 2, "metrics": [{"sums": sums}], "at": "2026-09-21T14:00:00Z"});
+    tell(&world, &one, told).await;
+    pass(&[&one, &two], 16).await;
+    assert_eq!(samples(&world), [Some(1.0), Some(1.0)]);
+    // Scaled by another one as well, neither does.
+    world.create(&FEDERATED_HPAS, hpa("other", json!({}))).await;
+    pass(&[&one, &two], 31).await;
+    assert_eq!(samples(&world), [Some(0.0), Some(0.0)]);
+    world.delete(&FEDERATED_HPAS, "default", "other").await.expect("deleted");
+    pass(&[&one, &two], 31).await;
+    assert_eq!(samples(&world), [Some(1.0), Some(1.0)]);
+    let age = |world: &World| figure(world, "karmada_hub_sample_age_seconds{member_cluster=\"m1\"}");
+    let before = age(&world).expect("it has told something");
+    assert!((60.0..120.0).contains(&before), "{before}");
+
+    let world = world.restart().await;
+    let found = age(&world).expect("it has told something once");
+    assert!((800.0..1000.0).contains(&found), "{found}");
+    assert_eq!(figure(&world, "karmada_hub_sample_age_seconds{member_cluster=\"m2\"}"), None);
+    let one = Member { rest: world.agent("m1"), name: "m1".to_owned() };
+    answer(&world, &one, 2, 900).await;
+    world.until("it is new", || async { age(&world).filter(|age| *age < 5.0) }).await;
+    world.delete(&deployments(), "default", "web").await.expect("deleted");
+    let none = || async { (samples(&world) == [Some(0.0), Some(0.0)]).then_some(()) };
+    world.within(Duration::from_secs(40), "there is nothing to scale", none).await;
+    world.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn turns_are_spread_and_an_answer_is_no_turn() {
     let (world, one, two) = two(4, divided()).await;

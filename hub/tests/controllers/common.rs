@@ -50,6 +50,7 @@ pub(crate) struct Asked(
     Arc<Mutex<Vec<(Method, String)>>>,
     Arc<Mutex<Option<(String, Duration)>>>,
     Arc<Mutex<Option<String>>>,
+    Arc<Mutex<Option<String>>>,
 );
 
 impl Asked {
@@ -66,10 +67,14 @@ impl Asked {
                 request.method() == Method::PUT && request.uri().path().ends_with(part.as_str())
             };
             let lost = asked.2.lock().take_if(ends);
+            let cut = asked.3.lock().as_mut().is_some_and(ends);
             let client = client.clone();
             async move {
                 if let Some((_, wait)) = held {
                     sleep(wait).await;
+                }
+                if cut {
+                    return Err(kube::Error::Service("it does not get there".into()));
                 }
                 let answer = client.send(request).await;
                 match lost {
@@ -89,6 +94,11 @@ impl Asked {
     /// The next write to a path that ends so is done, and nobody hears of it.
     pub(crate) fn lose(&self, part: &str) {
         *self.2.lock() = Some(part.to_owned());
+    }
+
+    /// No write gets to a path that ends so, from now on; or all do again.
+    pub(crate) fn cut(&self, part: Option<&str>) {
+        *self.3.lock() = part.map(str::to_owned);
     }
 
     /// The paths that were written to, in their order.

@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use http::Method;
-use karmada_client::Resource;
+use karmada_client::{Patch, Resource, Rest};
 use karmada_env::{Clock, Env};
 use karmada_hub::HubConfig;
+use karmada_meta::object;
 use karmada_objects::kinds::CRON_FEDERATED_HPAS;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -177,6 +178,113 @@ async fn each_time_is_done_once_while_two_hubs_lead() {
     assert_eq!(done["failedExecutions"], Value::Null, "{done}");
     stop.cancel();
     other.await.expect("it does not panic").expect("it ends when asked");
+    world.stop().await;
+}
+
+/// A world with a Deployment of one that is scaled to four at each full minute, and a second after the first of them, of which
+/// writes to a path that ends so were lost.
+async fn begun(lost: &str) -> World {
+    let begin = Instant::now();
+    let world = World::start().await;
+    world.create(&deployments(), deployment("web", 1)).await;
+    world.create(&CRON_FEDERATED_HPAS, cron("web", web(), json!([rule("up", "*/1 * * * *", 4)]))).await;
+    let told =
+        |cron: &Value| cron["status"]["executionHistories"][0]["nextExecutionTime"] == "2026-09-21T14:14:00Z";
+    world.becomes("it says when it is due", &CRON_FEDERATED_HPAS, "default", "web", told).await;
+    world.asked.cut(Some(lost));
+    sleep(Duration::from_secs(41).saturating_sub(begin.elapsed())).await;
+    world
+}
+
+async fn edit(rest: &Rest, change: Value) {
+    let path = deployments().object(Some("default"), "web");
+    rest.patch(&path, Patch::Merge, &change).await.expect("a user may edit it");
+}
+
+/// The hub has scaled, and is lost before it says so: what a user sets then is the last word.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_was_done_is_not_done_again_because_nobody_knows() {
+    for restarts in [false, true] {
+        let mut world = begun("cronfederatedhpas/web/status").await;
+        assert_eq!(replicas(&world).await, 4, "{restarts}");
+        let seven = json!({"spec": {"replicas": 7}});
+        if restarts {
+            world = world.restart_after(async |rest| edit(&rest, seven).await).await;
+        } else {
+            edit(&world.rest, seven).await;
+            sleep(Duration::from_secs(3)).await;
+            world.asked.cut(None);
+        }
+        let done = || async {
+            let done = history(&world, "web").await;
+            (times(&done, "successfulExecutions") == ["2026-09-21T14:14:00Z"]).then_some(())
+        };
+        world.within(Duration::from_secs(40), "it is known", done).await;
+        assert_eq!(replicas(&world).await, 7, "{restarts}");
+        // Until the next time.
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(replicas(&world).await, 4, "{restarts}");
+        world.stop().await;
+    }
+}
+
+/// The hub is lost when it has said what it begins, and has not scaled: the next one does, and once.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_was_begun_is_done() {
+    for edited in [json!({}), json!({"spec": {"minReadySeconds": 3}})] {
+        let world = begun("deployments/web/scale").await;
+        assert_eq!(replicas(&world).await, 1);
+        let told = world.get(&CRON_FEDERATED_HPAS, "default", "web").await.expect("it is there");
+        let begun = object::annotation(&told, "cronfederatedhpa.karmada.io/begun").expect("it says so");
+        assert!(begun.contains("2026-09-21T14:14:00Z"), "{begun}");
+        let world = world.restart_after(async |rest| edit(&rest, edited).await).await;
+        world.becomes("scaled", &deployments(), "default", "web", |web| web["spec"]["replicas"] == 4).await;
+        world.settle().await;
+        assert_eq!(times(&history(&world, "web").await, "successfulExecutions"), ["2026-09-21T14:14:00Z"]);
+        world.stop().await;
+    }
+}
+
+/// The history is limited to nothing, and another hub, which leads as well, is two seconds behind.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_failed_is_tried_once_also_where_nothing_is_remembered() {
+    let begin = Instant::now();
+    let world = World::start().await;
+    let mut every = rule("up", "*/1 * * * *", 4);
+    every["failedHistoryLimit"] = json!(0);
+    world.create(&CRON_FEDERATED_HPAS, cron("web", web(), json!([every]))).await;
+    let env = Env::seeded(Behind(Paused(begin)), 12);
+    let (other, stop) =
+        (world.embedded.hub(HubConfig::default(), &env).expect("usual settings"), CancellationToken::new());
+    let other = tokio::spawn(other.run(stop.clone()));
+    // Until 14:16:50.
+    sleep(Duration::from_secs(210).saturating_sub(begin.elapsed())).await;
+    let tried = world.asked.count(&Method::GET, &["deployments/web/scale"]);
+    assert_eq!(tried, 3, "at 14:14, 14:15 and 14:16");
+    assert_eq!(history(&world, "web").await["failedExecutions"], Value::Null);
+    world.event("web", "ScaleFailed", "2026-09-21T14:16:00Z").await;
+    stop.cancel();
+    other.await.expect("it does not panic").expect("it ends when asked");
+    world.stop().await;
+}
+
+/// Of rules that are due together each is said to be done before the next is begun.
+#[tokio::test(start_paused = true)]
+async fn what_is_due_together_is_done_one_after_the_other() {
+    let world = World::start().await;
+    world.create(&deployments(), deployment("web", 1)).await;
+    let rules = json!([rule("one", "15 14 * * *", 4), rule("two", "15 14 * * *", 5)]);
+    world.create(&CRON_FEDERATED_HPAS, cron("web", web(), rules)).await;
+    sleep(Duration::from_secs(90)).await;
+    world.asked.forget();
+    sleep(Duration::from_secs(20)).await;
+    let written = world.asked.written();
+    let ends = written.iter().filter_map(|path| {
+        ["web/scale", "web/status", "cronfederatedhpas/web"].into_iter().find(|end| path.ends_with(end))
+    });
+    let once = ["cronfederatedhpas/web", "web/scale", "web/status"];
+    assert_eq!(ends.collect::<Vec<_>>(), [once, once].concat(), "{written:?}");
+    assert_eq!(replicas(&world).await, 5);
     world.stop().await;
 }
 

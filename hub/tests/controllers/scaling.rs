@@ -1,11 +1,11 @@
 //! HorizontalPodAutoscalers that go to members with what they scale.
 
-use crate::common::{Member, World, deployment, deployments, policy};
+use crate::common::{Member, World, deployment, deployments, override_policy, policy};
 use karmada_apiserver::authn::UserInfo;
 use karmada_client::{Resource, Rest};
 use karmada_hub::HubConfig;
 use karmada_meta::object;
-use karmada_objects::kinds::{PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
+use karmada_objects::kinds::{OVERRIDE_POLICIES, PROPAGATION_POLICIES, RESOURCE_BINDINGS, WORKS};
 use serde_json::{Value, json};
 
 const MARK: &str = "resourcetemplate.karmada.io/retain-replicas";
@@ -81,10 +81,16 @@ async fn what_an_autoscaler_scales_is_marked_while_one_does() {
 
 /// What the agent of a member reports of the Deployment, which has so many replicas there.
 async fn report(world: &World, member: &Member, replicas: i64) {
+    report_of(world, member, replicas, 0).await;
+}
+
+/// The same, about a template that is so many generations ahead of the one that there is.
+async fn report_of(world: &World, member: &Member, replicas: i64, ahead: i64) {
     let work = world.until("a Work", || member.work("Deployment", "web")).await;
     let manifest = &work["spec"]["workload"]["manifests"][0];
     let of = object::annotation(manifest, "resourcetemplate.karmada.io/generation");
     let of: i64 = of.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let of = of + ahead;
     world
         .report(&WORKS, &member.namespace(), object::name(&work), |work| {
             work["status"] = json!({
@@ -142,6 +148,66 @@ async fn a_divided_template_follows_what_its_members_were_scaled_to() {
     world.becomes("m2 is silent", &deployments(), "default", "web", replicas(10)).await;
     report(&world, &members[1], 3).await;
     world.becomes("both have it", &deployments(), "default", "web", replicas(6)).await;
+    world.stop().await;
+}
+
+/// What one cluster reports is no more than its autoscalers may make of it: the others are given their part of the sum.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_decides_no_more_than_its_autoscalers_may() {
+    let world = world().await;
+    let (one, two) = (world.join("m1", json!({})).await, world.join("m2", json!({})).await);
+    let mut hpa = autoscaler("web", "web");
+    object::set_annotation(&mut hpa, "hpa.karmada.io/follow-workload", "true");
+    world.create(&autoscalers(), hpa).await;
+    let divided = json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}});
+    let mut p = policy("p", "apps/v1", "Deployment", "", divided);
+    p["spec"]["propagateDeps"] = json!(true);
+    world.create(&PROPAGATION_POLICIES, p).await;
+    world.create(&deployments(), deployment("web", 4)).await;
+    marked(&world, "an autoscaler scales it", "web", true).await;
+    let replicas = |n: i64| move |d: &Value| d["spec"]["replicas"] == n;
+    let scaled = async |on_one: i64, on_two: i64| {
+        let reported = || async {
+            report(&world, &one, on_one).await;
+            report(&world, &two, on_two).await;
+            world
+                .get(&deployments(), "default", "web")
+                .await
+                .filter(|d| d["spec"]["replicas"] == on_one + on_two)
+        };
+        world.until(&format!("{on_one} and {on_two}"), reported).await;
+    };
+    scaled(3, 3).await;
+    world.settle().await;
+    report(&world, &two, 3).await;
+    for ahead in [0, 1_000_000_000] {
+        report_of(&world, &one, 2_000_000_000, ahead).await;
+        world.settle().await;
+        world.becomes("as it was", &deployments(), "default", "web", replicas(6)).await;
+    }
+    world.event("web", "ReplicasRefused", "cluster m1 reports more than 9 replicas").await;
+    let asked = |work: &Value| work["spec"]["workload"]["manifests"][0]["spec"]["replicas"].clone();
+    assert_eq!(two.work("Deployment", "web").await.map(|work| asked(&work)), Some(json!(3)));
+    scaled(9, 3).await;
+
+    // It may go further where an override says so.
+    let mut more = override_policy("o", "m1", "/spec/maxReplicas", json!(30));
+    more["spec"]["resourceSelectors"] =
+        json!([{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}]);
+    world.create(&OVERRIDE_POLICIES, more).await;
+    let given = || async {
+        let work = one.work("HorizontalPodAutoscaler", "web").await?;
+        (work["spec"]["workload"]["manifests"][0]["spec"]["maxReplicas"] == 30).then_some(())
+    };
+    world.until("m1 may have 30", given).await;
+    scaled(30, 3).await;
+    // And once the hub lets it, without another word of the cluster's.
+    report(&world, &two, 18).await;
+    report(&world, &one, 30).await;
+    world.settle().await;
+    world.becomes("m2 may not", &deployments(), "default", "web", replicas(33)).await;
+    world.change(&autoscalers(), "default", "web", |hpa| hpa["spec"]["maxReplicas"] = json!(20)).await;
+    world.becomes("m2 may", &deployments(), "default", "web", replicas(48)).await;
     world.stop().await;
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use karmada_api::{consts::taint, policy::PurgeMode};
-use karmada_client::{Event, WatchConfig, Watcher};
+use karmada_client::{Event, Rest, WatchConfig, Watcher};
 use karmada_env::Env;
 use karmada_meta::object;
 use serde::Deserialize;
@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use super::{
     driver::LOST,
     ledger::{Cause, Ledger},
-    stranger,
+    scalers, stranger,
 };
 use crate::{fleet::condition, inprocess::World};
 
-/// Watches a hub until dropped.
+/// Watches a hub until dropped, as long as which a user sets back what its clock scales.
 pub(super) fn observe(client: &kube::Client, env: &Env, ledger: &Arc<Ledger>) -> JoinSet<()> {
     ledger.hub_is_gone();
     let mut tasks = JoinSet::new();
@@ -42,6 +42,9 @@ pub(super) fn observe(client: &kube::Client, env: &Env, ledger: &Arc<Ledger>) ->
                 }
             }
         });
+    }
+    if ledger.is_timed() {
+        tasks.spawn(scalers::edit(Rest::new(client.clone()), ledger.clone()));
     }
     tasks
 }

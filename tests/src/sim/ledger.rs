@@ -694,6 +694,12 @@ impl Ledger {
         self.state.lock().intent.wants.values().any(|want| want.scaler.is_some())
     }
 
+    /// Whether something is scaled by the clock.
+    pub(super) fn is_timed(&self) -> bool {
+        let is = |want: &Want| want.scaler == Some(Scaler::Cron { suspended: false });
+        self.state.lock().intent.wants.get(scalers::CRON).is_some_and(is)
+    }
+
     /// How much Pods use, in hundredths of what they are to use.
     pub(super) fn load(&self) -> u8 {
         self.state.lock().scaled.load

@@ -617,13 +617,16 @@ fn scaled(dice: &Dice, wants: &mut BTreeMap<String, Want>, acts: &mut Vec<(u64, 
         scaler: Some(scaler),
     };
     if dice.chance(13) {
-        let spread = dice.one_of(&[Spread::Weighted, Spread::Dynamic, Spread::Duplicated]);
+        let spread =
+            dice.one_of(&[Spread::Weighted, Spread::Dynamic, Spread::Duplicated, Spread::Aggregated]);
         wants.insert(scalers::FEDERATED.to_owned(), want(spread, 4, Scaler::Federated));
         let at = dice.between(1, STORM / 2);
-        match dice.below(3) {
+        match dice.below(4) {
             0 => {}
             1 => acts.push((at, Act::Load(200))),
-            _ => acts.push((at, Act::Load(10))),
+            2 => acts.push((at, Act::Load(10))),
+            // There is more to take away where silence may do it.
+            _ => acts.extend([(at, Act::Load(200)), (at + dice.between(40, 100), Act::Load(10))]),
         }
     }
     if dice.chance(13) {

@@ -5,7 +5,8 @@
 //!
 //! - a FederatedHPA takes nothing away while all Pods use what they are to use or more, nor while a cluster of its workload is
 //!   silent;
-//! - a CronFederatedHPA does what is due once for each of its times, whatever becomes of the hub;
+//! - a CronFederatedHPA does what is due once for each of its times, whatever becomes of the hub: a user sets back what it has
+//!   done, so that it is seen when it is done again;
 //! - the syncer lowers nothing while all clusters of a template have it, heard or not, and comes to rest.
 
 use std::{
@@ -48,6 +49,10 @@ const EACH: i64 = 3;
 const RULES: [(&str, &str, i64); 2] = [("even", "*/2 * * * *", 2), ("odd", "1-59/2 * * * *", 4)];
 /// What a user wants when rules are suspended.
 pub(super) const SUSPENDED: i64 = 5;
+/// What a user makes of that at other times.
+const EDITED: i64 = 3;
+/// How long what the clock has done stands, until a user does so.
+const STANDS: Duration = Duration::from_secs(4);
 
 /// How often members look at their Pods and autoscalers.
 const LOOK: Duration = Duration::from_secs(10);
@@ -196,8 +201,8 @@ impl Scaled {
             Scaler::Federated => Ok(()),
             Scaler::Cron { .. } => {
                 self.struck += 1;
-                // That it was done is written after it, for all rules that were due together.
-                let times = self.times.len() + RULES.len();
+                // That it was done is written after it.
+                let times = self.times.len() + 1;
                 let twice = self.struck > times;
                 if twice {
                     Err(format!("{how}, the {}th change in {times} times", self.struck))
@@ -362,6 +367,21 @@ pub(super) async fn pods(api: Rest, env: Env, ledger: Arc<Ledger>) {
             let _ = metrics::measure(&api, &env, (World::NAMESPACE, FEDERATED), |_| each).await;
         }
         sleep(LOOK).await;
+    }
+}
+
+/// A user who sets back what the clock has scaled, while it does.
+pub(super) async fn edit(api: Rest, ledger: Arc<Ledger>) {
+    let path = deployment_path(World::NAMESPACE, CRON);
+    let change = json!({"spec": {"replicas": EDITED}});
+    loop {
+        sleep(STANDS).await;
+        // What cannot be asked now is asked the next time.
+        let Ok(live) = api.get(&path).await else { continue };
+        if live["spec"]["replicas"] != EDITED && ledger.is_timed() {
+            ledger.scaled(|scaled, _| scaled.user_writes(CRON, EDITED));
+            let _ = api.patch(&path, Patch::Merge, &change).await;
+        }
     }
 }
 

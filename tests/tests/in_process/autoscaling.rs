@@ -171,6 +171,31 @@ async fn a_workload_that_is_divided_by_room_follows_its_load() {
     world.stop().await;
 }
 
+/// On as few clusters as will do there is one, whose use is all that there is.
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_aggregated_follows_its_load() {
+    let mut policy = samples::deployment_policy("web", &["member1", "member2"]);
+    policy["spec"]["placement"]["replicaScheduling"] =
+        json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"});
+    let world = world(175, policy).await;
+    under(&world, [100, 100], 20).await;
+    make(&world).await;
+    let placed = async || {
+        let path = samples::binding_path(World::NAMESPACE, "web-deployment");
+        samples::placed(&world.api().get(&path).await.expect("it is bound"))
+    };
+    let at = placed().await;
+    let [(cluster, 4)] = at.as_slice() else { panic!("{at:?}") };
+    let there = |load: i64| [0, 1].map(|n| if world.members[n].name == *cluster { load } else { 0 });
+    under(&world, there(2000), 60).await;
+    assert_eq!(replicas(&world).await, 8);
+    assert_eq!(placed().await, [(cluster.clone(), 8)]);
+    assert_eq!(condition(&world, "ClustersSilent").await, Value::Null);
+    under(&world, there(50), 200).await;
+    assert_eq!(replicas(&world).await, 2);
+    world.stop().await;
+}
+
 /// Bytes of a link on which nothing happens, with something to sample.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_change_costs_the_link_a_question_in_ten_minutes() {

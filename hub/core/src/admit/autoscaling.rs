@@ -40,7 +40,8 @@ struct Cron {
 }
 
 /// Checks a CronFederatedHPA.
-pub(super) fn validate_cron(object: &Value) -> Result<Vec<String>, Vec<FieldError>> {
-    let errors = cron::validate(&shape::read::<Cron>(object)?.spec);
+pub(super) fn validate_cron(old: Option<&Value>, object: &Value) -> Result<Vec<String>, Vec<FieldError>> {
+    let before = old.and_then(|old| old["spec"]["rules"].as_array()).map_or(0, Vec::len);
+    let errors = cron::validate(&shape::read::<Cron>(object)?.spec, before);
     if errors.is_empty() { Ok(Vec::new()) } else { Err(errors) }
 }

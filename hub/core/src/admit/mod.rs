@@ -257,7 +257,7 @@ impl Known {
             }
             Self::Work => shape::read::<Work>(obj).map(|_| work::warnings(obj)),
             Self::Cluster => cluster::validate(old, &shape::read(obj)?),
-            Self::CronFederatedHpa => autoscaling::validate_cron(obj),
+            Self::CronFederatedHpa => autoscaling::validate_cron(old, obj),
             Self::FederatedHpa => autoscaling::validate_hpa(obj),
             Self::MultiClusterService => networking::validate(old, obj),
             Self::MultiClusterIngress => ingress::validate(old, obj),

@@ -137,9 +137,19 @@ impl History {
         forget(list, now);
     }
 
-    fn ask(&mut self, now: Duration, replicas: i64) {
+    /// So many are asked for. Where nobody knows what metrics would ask for, that is what there is: so the window is not emptied
+    /// by a silence.
+    pub fn ask(&mut self, now: Duration, replicas: i64) {
         self.asked.push_back((now, replicas));
         forget(&mut self.asked, now);
+    }
+
+    /// Nobody has looked for longer than `pause`: what metrics asked for meanwhile is not known, and what there is counts as
+    /// asked for now.
+    pub fn resumes(&mut self, now: Duration, current: i64, pause: Duration) {
+        if self.asked.back().is_some_and(|(at, _)| now.saturating_sub(*at) > pause) {
+            self.ask(now, current);
+        }
     }
 
     fn lately(&self, now: Duration, window: Duration) -> impl Iterator<Item = i64> + '_ {

@@ -189,8 +189,10 @@ pub struct Asks {
 /// What all metrics ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// The highest.
+    /// The highest; no fewer than there are while something is not known.
     pub replicas: i64,
+    /// The highest of those that can be had, whatever is not known.
+    pub highest: i64,
     /// Of the one that asks for most.
     pub title: String,
     /// As in `status.currentMetrics`.
@@ -242,11 +244,14 @@ struct Heard<'a> {
     unknown: Vec<&'a Given>,
     /// Who cannot, by its place, and why.
     cannot: Vec<(usize, &'a str)>,
+    /// All replicas are on one cluster.
+    alone: bool,
 }
 
 impl<'a> Heard<'a> {
     fn of(clusters: &[Cluster<'a>], at: usize) -> Self {
-        let mut heard = Self::default();
+        let have = clusters.iter().filter(|cluster| cluster.given.replicas > 0).count();
+        let mut heard = Self { alone: have == 1, ..Self::default() };
         for (place, cluster) in clusters.iter().enumerate() {
             match cluster.report.and_then(|report| report.metrics.get(at)) {
                 None => heard.unknown.push(cluster.given),
@@ -270,7 +275,8 @@ impl<'a> Heard<'a> {
         let (mut counted, mut measured) = (Sums::default(), Sums::default());
         let request = |given: &Given| resource.and_then(|resource| given.request(resource));
         for (given, sums) in self.samples.iter().filter_map(|(given, sample)| Some((given, sample.sums?))) {
-            counted += trust::weighed(sums, target, request(given));
+            let alone = self.alone && given.replicas > 0;
+            counted += trust::weighed(sums, target, request(given), alone);
             measured += sums;
         }
         for given in &self.unknown {
@@ -338,8 +344,9 @@ pub fn propose(
     let held = failure.is_some() || silent || !unmeasured.is_empty();
     let replicas = if held { highest.replicas.max(current) } else { highest.replicas };
     let title = highest.title.clone();
+    let highest = highest.replicas;
     let current = asks.into_iter().map(|asked| asked.current).collect();
-    Ok(Wish { replicas, title, current, failure, unmeasured })
+    Ok(Wish { replicas, highest, title, current, failure, unmeasured })
 }
 
 fn ask(metric: &Metric, scale: &Scale, heard: &Heard<'_>) -> Result<Asks, String> {
@@ -657,6 +664,24 @@ mod tests {
         }
         let said = wish(&spec, 10, &[others(500), forged(1, 5000, 1000, 1)]).unwrap().current;
         assert_eq!(said[0]["resource"]["current"]["averageUtilization"], 95, "people read what was measured");
+    }
+
+    /// One that has all replicas outweighs nobody: what comes of it is Karmada's.
+    #[test]
+    fn a_cluster_that_is_alone_counts_with_all_that_it_uses() {
+        let spec = spec(json!([cpu(60)]));
+        let ask = |clusters: &[(i64, Option<Report>)]| wish(&spec, 1, clusters).unwrap().replicas;
+        let (six_times, idle) = (Some(report(1, 6000)), Some(report(0, 0)));
+        let rows = [
+            ("one", vec![(1, six_times.clone())], 10),
+            ("the others have none", vec![(1, six_times.clone()), (0, idle), (0, None)], 10),
+            ("another has some", vec![(1, six_times), (1, Some(report(1, 600)))], 3),
+            // Pods that it was not given are no reason to believe it more.
+            ("one that has none says so", vec![(1, Some(report(1, 600))), (0, Some(report(1, 1 << 40)))], 5),
+        ];
+        for (what, clusters, want) in rows {
+            assert_eq!(ask(&clusters), want, "{what}");
+        }
     }
 
     /// One without a metrics-server is for that metric as one that is silent.

@@ -86,6 +86,9 @@ pub struct Outcome {
     pub warnings: Vec<(&'static str, String)>,
 }
 
+/// When so many looks have failed altogether, what was asked for meanwhile is not known.
+const LOOKS: u32 = 4;
+
 /// Looks at a FederatedHPA at a moment of a clock that only goes forward.
 pub fn look(view: View<'_>, history: &mut History, settings: &Settings, now: Duration) -> Outcome {
     let View { spec, current, settling, clusters } = view;
@@ -109,6 +112,7 @@ pub fn look(view: View<'_>, history: &mut History, settings: &Settings, now: Dur
     if let Some((replicas, why)) = bound {
         return Outcome { replicas, rescale: Some(why.to_owned()), said: vec![got], ..Outcome::default() };
     }
+    history.resumes(now, current, settings.sampling.every * LOOKS);
     let scaled = Scaled { current, settling, tolerance: spec.tolerance(settings.tolerance) };
     let wish = propose(spec, scaled, clusters);
     let none_runs =
@@ -117,10 +121,13 @@ pub fn look(view: View<'_>, history: &mut History, settings: &Settings, now: Dur
         Ok(wish) => wish,
         Err((reason, why)) => {
             let why = if none_runs { NONE.to_owned() } else { why };
+            history.ask(now, current);
             return unable(current, got, None, reason, why);
         }
     };
-    if let Some((reason, why)) = wish.failure.clone().filter(|_| wish.replicas <= current) {
+    // As Kubernetes has it: one that asks for what there is does so although another fails.
+    if let Some((reason, why)) = wish.failure.clone().filter(|_| wish.highest < current) {
+        history.ask(now, current);
         let (invalid, all) = (spec.metrics.len() - wish.current.len(), spec.metrics.len());
         let why = format!("invalid metrics ({invalid} invalid out of {all}), first error is: {why}");
         let unable = unable(current, got, Some(wish.current), reason, why);
@@ -365,6 +372,63 @@ mod tests {
             (8, (true, "ValidMetricFound")),
             "up all the same"
         );
+    }
+
+    /// What is not known for a while empties no window.
+    #[test]
+    fn a_silence_takes_nothing_away_sooner() {
+        let spec = spec(json!({"metrics": [
+            {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
+            {"type": "Pods", "pods": {"metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "10"}}},
+        ]}));
+        let both = |each: i64, hits: Option<i64>| {
+            let mut report = report(10, each);
+            let mut second = report.metrics[0].clone();
+            match hits {
+                Some(each) => {
+                    second.sums.as_mut().unwrap().ready = Pods { pods: 10, usage: 10 * each, requests: 0 }
+                }
+                None => second = Sample::failed("no such metric"),
+            }
+            report.metrics.push(second);
+            report
+        };
+        let (idle, busy, fails) = (both(100, Some(1000)), both(500, Some(1000)), both(500, None));
+        let (falls, silent) = (both(100, None), None);
+        let ten = Given { replicas: 10, ..four() };
+        // What is heard from second 15 to 330, and whether metrics say something then; nothing where nobody looks.
+        let rows = [
+            ("all clusters are silent", Some(silent), false),
+            ("one metric fails, the other asks for what there is", Some(Some(&fails)), true),
+            ("one metric fails, the other asks for fewer", Some(Some(&falls)), false),
+            ("it cannot be looked at", None, false),
+        ];
+        for (what, meanwhile, counts) in rows {
+            let (mut history, settings) = (History::default(), Settings::default());
+            let mut look = |seconds: u64, report: Option<&Report>| {
+                let clusters = [Cluster { given: &ten, replicas: 10, report }];
+                let view = View { spec: &spec, current: 10, settling: None, clusters: &clusters };
+                let outcome = look(view, &mut history, &settings, at(seconds));
+                (outcome.replicas, word(&outcome, ACTIVE).0)
+            };
+            assert_eq!(look(0, Some(&busy)), (10, true), "{what}");
+            if let Some(heard) = meanwhile {
+                for seconds in (15..=330).step_by(15) {
+                    assert_eq!(look(seconds, heard), (10, counts), "{what}, at {seconds}");
+                }
+            }
+            assert_eq!(
+                look(345, Some(&idle)),
+                (10, true),
+                "{what}: the window begins when something is known"
+            );
+            let (last, then) =
+                (if meanwhile.is_some() { 615 } else { 630 }, if meanwhile.is_some() { 630 } else { 645 });
+            for seconds in (360..=last).step_by(15) {
+                assert_eq!(look(seconds, Some(&idle)), (10, true), "{what}, at {seconds}");
+            }
+            assert_eq!(look(then, Some(&idle)), (2, true), "{what}: after the window");
+        }
     }
 
     #[test]

@@ -14,8 +14,8 @@
 
 use jiff::{
     SignedDuration, Timestamp,
-    civil::{Date, Time as Clock},
-    tz::{AmbiguousOffset, TimeZone},
+    civil::Date,
+    tz::{AmbiguousOffset, Offset, TimeZone},
 };
 use karmada_meta::{duration, time::Time};
 
@@ -89,7 +89,7 @@ impl Schedule {
         day = day.yesterday().unwrap_or(day);
         for _ in 0..FAR {
             if fields.fits(day)
-                && let Some(first) = fields.times(day, &self.zone).filter(|at| *at > after).min()
+                && let Some(first) = fields.first(&Day::of(day, &self.zone), after)
             {
                 return Some(Time::from_timestamp(first));
             }
@@ -137,7 +137,7 @@ impl Schedule {
         day = day.tomorrow().unwrap_or(day);
         for _ in 0..FAR {
             if fields.fits(day)
-                && let Some(last) = fields.times(day, &self.zone).filter(|at| *at <= until).max()
+                && let Some(last) = fields.last(&Day::of(day, &self.zone), until)
             {
                 return Some(Time::from_timestamp(last));
             }
@@ -200,18 +200,102 @@ impl Fields {
         has(self.months, day.month()) && days
     }
 
-    /// All times of a day, in whatever order.
-    fn times(&self, day: Date, zone: &TimeZone) -> impl Iterator<Item = Timestamp> {
-        let every_hour = self.hours == (1 << 24) - 1;
-        let set = |bits: u64| (0..60_i8).filter(move |at| bits >> at & 1 == 1);
-        let minutes = self.minutes;
-        let clocks = set(self.hours).flat_map(move |hour| set(minutes).map(move |minute| (hour, minute)));
-        clocks.filter_map(|(hour, minute)| Clock::new(hour, minute, 0, 0).ok()).flat_map(move |clock| {
-            let shown = zone.to_ambiguous_timestamp(day.to_datetime(clock));
-            let twice = every_hour && matches!(shown.offset(), AmbiguousOffset::Fold { .. });
-            let second = if twice { shown.later().ok() } else { None };
-            shown.compatible().into_iter().chain(second)
-        })
+    /// The first of a day's times that is after another.
+    fn first(&self, day: &Day<'_>, after: Timestamp) -> Option<Timestamp> {
+        let seconds = after.as_second();
+        let mut best: Option<Timestamp> = None;
+        for hour in set(self.hours) {
+            if day.latest(hour, 59) <= seconds {
+                continue;
+            }
+            for minute in set(self.minutes).filter(|minute| day.latest(hour, *minute) > seconds) {
+                if best.is_some_and(|best| best.as_second() <= day.earliest(hour, minute)) {
+                    return best;
+                }
+                let times = day.times(hour, minute, self.every_hour()).filter(|at| *at > after);
+                best = times.chain(best).min();
+            }
+        }
+        best
+    }
+
+    /// The last of a day's times that is not after another.
+    fn last(&self, day: &Day<'_>, until: Timestamp) -> Option<Timestamp> {
+        let seconds = until.as_second();
+        let mut best: Option<Timestamp> = None;
+        for hour in set(self.hours).rev() {
+            if day.earliest(hour, 0) > seconds {
+                continue;
+            }
+            for minute in set(self.minutes).rev().filter(|minute| day.earliest(hour, *minute) <= seconds) {
+                if best.is_some_and(|best| best.as_second() >= day.latest(hour, minute)) {
+                    return best;
+                }
+                let times = day.times(hour, minute, self.every_hour()).filter(|at| *at <= until);
+                best = times.chain(best).max();
+            }
+        }
+        best
+    }
+
+    fn every_hour(&self) -> bool {
+        self.hours == (1 << 24) - 1
+    }
+}
+
+/// The values that bits mean.
+fn set(bits: u64) -> impl DoubleEndedIterator<Item = i8> {
+    (0..60_i8).filter(move |at| bits >> at & 1 == 1)
+}
+
+/// A day in a time zone. What its clocks show is turned into times only where that is asked for: it is looked up, and a schedule
+/// may have 1,440 times in a day.
+struct Day<'a> {
+    date: Date,
+    zone: &'a TimeZone,
+    /// Its midnight as if it were one of UTC, in seconds since 1970.
+    midnight: i64,
+    /// How far its clocks are ahead of UTC at least and at most, in seconds.
+    ahead: (i64, i64),
+}
+
+impl<'a> Day<'a> {
+    fn of(date: Date, zone: &'a TimeZone) -> Self {
+        let offsets = [(0, 0), (12, 0), (23, 59)].map(|(hour, minute)| {
+            let shown = zone.to_ambiguous_timestamp(date.at(hour, minute, 0, 0));
+            match shown.offset() {
+                AmbiguousOffset::Unambiguous { offset } => [offset, offset],
+                AmbiguousOffset::Gap { before, after } | AmbiguousOffset::Fold { before, after } => {
+                    [before, after]
+                }
+            }
+        });
+        let seconds = || offsets.iter().flatten().map(|offset| i64::from(offset.seconds()));
+        let ahead = (seconds().min().unwrap_or_default(), seconds().max().unwrap_or_default());
+        let midnight = Offset::UTC.to_timestamp(date.at(0, 0, 0, 0)).map_or(0, Timestamp::as_second);
+        Self { date, zone, midnight, ahead }
+    }
+
+    /// No time at which its clocks show this is before this one.
+    fn earliest(&self, hour: i8, minute: i8) -> i64 {
+        self.shown(hour, minute) - self.ahead.1
+    }
+
+    /// Nor after this one.
+    fn latest(&self, hour: i8, minute: i8) -> i64 {
+        self.shown(hour, minute) - self.ahead.0
+    }
+
+    fn shown(&self, hour: i8, minute: i8) -> i64 {
+        self.midnight + i64::from(hour) * 3600 + i64::from(minute) * 60
+    }
+
+    /// The times that are meant by what its clocks show: one, or two where they show it `twice` and both are.
+    fn times(&self, hour: i8, minute: i8, twice: bool) -> impl Iterator<Item = Timestamp> {
+        let shown = self.zone.to_ambiguous_timestamp(self.date.at(hour, minute, 0, 0));
+        let twice = twice && matches!(shown.offset(), AmbiguousOffset::Fold { .. });
+        let second = if twice { shown.later().ok() } else { None };
+        shown.compatible().into_iter().chain(second)
     }
 }
 
@@ -435,6 +519,54 @@ mod tests {
             "2024-02-29T00:00:00Z"
         );
         assert_eq!(last("@every 1h", "2026-11-20T10:00:07Z", "2026-11-23T10:12:00Z"), "2026-11-23T10:00:07Z");
+    }
+
+    /// All times of a day, the way that takes longest.
+    fn all(fields: &Fields, date: Date, zone: &TimeZone) -> Vec<Timestamp> {
+        let day = Day::of(date, zone);
+        let clocks = set(fields.hours).flat_map(|hour| set(fields.minutes).map(move |minute| (hour, minute)));
+        clocks.flat_map(|(hour, minute)| day.times(hour, minute, fields.every_hour())).collect()
+    }
+
+    /// A day has up to 1,440 times, and few of them are looked up.
+    #[test]
+    fn the_nearest_time_is_that_of_all() {
+        // Clocks skip an hour or show one twice, half an hour, two hours, over midnight; a whole day is left out.
+        let zones = [
+            ("UTC", "2026-03-28"),
+            ("Europe/Berlin", "2026-03-28"),
+            ("Europe/Berlin", "2026-10-24"),
+            ("Australia/Lord_Howe", "2026-04-04"),
+            ("Australia/Lord_Howe", "2026-10-03"),
+            ("Antarctica/Troll", "2026-03-28"),
+            ("Antarctica/Troll", "2026-10-24"),
+            ("America/Santiago", "2026-04-03"),
+            ("America/Santiago", "2026-09-04"),
+            ("Pacific/Apia", "2011-12-28"),
+        ];
+        for (zone, first) in zones {
+            let first: Date = first.parse().unwrap();
+            for text in ["* * * * *", "*/7 * * * *", "0,30 0-4,23 * * *", "30 2 * * *", "59 23 * * *"] {
+                let schedule = Schedule::parse(text, Some(zone)).unwrap();
+                let When::At(fields) = &schedule.when else { panic!("{text} has fields") };
+                let days = std::iter::successors(Some(first), |day| day.tomorrow().ok()).take(4);
+                let mut times: Vec<Timestamp> =
+                    days.flat_map(|day| all(fields, day, &schedule.zone)).collect();
+                times.sort_unstable();
+                times.dedup();
+                let begin = Offset::UTC.to_timestamp(first.at(12, 0, 0, 0)).unwrap();
+                for minute in (0..48 * 60).step_by(11) {
+                    let now = begin.checked_add(SignedDuration::from_mins(minute)).unwrap();
+                    let next = times.iter().find(|at| **at > now).copied().map(Time::from_timestamp);
+                    let last = times.iter().rfind(|at| **at <= now).copied().map(Time::from_timestamp);
+                    let now = Time::from_timestamp(now);
+                    assert_eq!(schedule.after(now), next, "{text} in {zone} after {now}");
+                    if last.is_some() {
+                        assert_eq!(schedule.before(now), last, "{text} in {zone} before {now}");
+                    }
+                }
+            }
+        }
     }
 
     proptest! {

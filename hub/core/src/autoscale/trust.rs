@@ -21,7 +21,8 @@ use super::{
     report::Report,
 };
 
-/// Of what a cluster's Pods use, so many times their target counts. What is above that counts when there are more Pods.
+/// Of what a cluster's Pods use, so many times their target counts where there are others. What is above that counts when there are
+/// more Pods.
 pub const USE: i64 = 4;
 /// A rollout's Pods beyond its replicas where its template does not say: 25 %, as in a Deployment.
 const SURGE: i64 = 25;
@@ -37,7 +38,7 @@ pub struct Given {
     pub surge: i64,
     /// What each Pod asks for of each resource, in thousandths.
     pub requests: Arc<BTreeMap<String, i64>>,
-    /// The member keeps replicas of its own, whatever it is given.
+    /// The member keeps replicas of its own, whatever it is given. It counts for what it was given all the same.
     pub retains: bool,
 }
 
@@ -53,9 +54,10 @@ impl Given {
         self.requests.get(resource).copied().filter(|request| *request > 0)
     }
 
-    /// The most Pods that there may be.
+    /// The most Pods that count: its replicas, and those of a rollout. Of a member that keeps replicas of its own there may be any
+    /// number.
     pub fn pods(&self) -> i64 {
-        self.replicas.saturating_add(self.surge)
+        if self.retains { self.replicas } else { self.replicas.saturating_add(self.surge) }
     }
 }
 
@@ -112,7 +114,8 @@ impl Evidence {
         settles: Duration,
     ) -> Option<i64> {
         if given.retains {
-            return Some(report.spec_replicas);
+            // Its replicas say nothing about how new its report is.
+            return Some(report.spec_replicas.min(given.replicas));
         }
         if self.told.as_ref().is_none_or(|(told, _)| !Arc::ptr_eq(told, report) && told != report) {
             (self.told, self.expired) = (Some((Arc::clone(report), now)), false);
@@ -207,8 +210,9 @@ pub fn asked_at_once(clusters: usize) -> usize {
 }
 
 /// What counts of a cluster's sums. Where requests are what use is held against, each Pod weighs what its template asks for, and
-/// uses the part of that which it uses of what it asks for on the member. Use counts up to a multiple of the target.
-pub fn weighed(mut sums: Sums, target: Target, request: Option<i64>) -> Sums {
+/// uses the part of that which it uses of what it asks for on the member. Use counts up to a multiple of the target, unless the
+/// cluster is `alone`: it outweighs nobody.
+pub fn weighed(mut sums: Sums, target: Target, request: Option<i64>, alone: bool) -> Sums {
     let pods = sums.ready.pods;
     let of = match target {
         Target::Utilization(_) => {
@@ -220,7 +224,9 @@ pub fn weighed(mut sums: Sums, target: Target, request: Option<i64>) -> Sums {
         }
         Target::Average(_) => pods,
     };
-    sums.ready.usage = sums.ready.usage.min(most(target, of));
+    if !alone {
+        sums.ready.usage = sums.ready.usage.min(most(target, of));
+    }
     sums
 }
 
@@ -280,6 +286,7 @@ mod tests {
         let retained =
             json!({"metadata": {"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}}});
         assert!(Given::of(&retained, 1, Arc::default()).retains && !given(&Value::Null, 1).retains);
+        assert_eq!(Given::of(&retained, 10, Arc::default()).pods(), 10, "it keeps its own");
     }
 
     #[test]
@@ -325,7 +332,9 @@ mod tests {
             assert_eq!(evidence.weigh(&of(reported, at), &given, s(now), s(120)), want, "{what}");
         }
         let keeps = Given { retains: true, ..given(&Value::Null, 2) };
-        assert_eq!(evidence.weigh(&of(9, "f"), &keeps, s(99_999), s(120)), Some(9));
+        let weigh =
+            |evidence: &mut Evidence, replicas| evidence.weigh(&of(replicas, "f"), &keeps, s(99_999), s(120));
+        assert_eq!([9, 2, 1].map(|replicas| weigh(&mut evidence, replicas)), [Some(2), Some(2), Some(1)]);
     }
 
     /// One that says nothing new is asked, and silent when it does not answer; any word is an answer.
@@ -396,7 +405,14 @@ mod tests {
             ("requests that nobody makes", ready(2, 0, 80_000), half, Some(1000), ready(2, 0, 2000)),
         ];
         for (what, sums, target, request, want) in rows {
-            assert_eq!(weighed(sums, target, request), want, "{what}");
+            assert_eq!(weighed(sums, target, request, false), want, "{what}");
         }
+        let alone = |sums, request| weighed(sums, half, request, true);
+        assert_eq!(alone(ready(2, 9000, 2000), Some(1000)), ready(2, 9000, 2000), "nobody is outweighed");
+        assert_eq!(
+            alone(ready(2, 9000, 2000), Some(500)),
+            ready(2, 4500, 1000),
+            "requests are the template's"
+        );
     }
 }

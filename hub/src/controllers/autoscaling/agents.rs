@@ -1,6 +1,10 @@
 //! Of the agents that are asked: since when each is heard, and whether it samples.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use karmada_core::autoscale::trust::{Beat, Pulse};
 use karmada_meta::time::Time;
@@ -48,19 +52,24 @@ impl Agents {
         true
     }
 
-    /// A Work changes. Whether it brings an answer.
-    pub(super) fn hear(&self, cluster: &str, change: &Change<'_, WorkHead>, now: Duration) -> bool {
+    /// A Work changes. How old the answer is that it brings, if it does. Of one that was found that is what its agent says, if it
+    /// can be read.
+    pub(super) fn hear(
+        &self,
+        cluster: &str,
+        change: &Change<'_, WorkHead>,
+        (now, wall): (Duration, SystemTime),
+    ) -> Option<Duration> {
         let told = |work: Option<&Arc<WorkHead>>| work?.sample.as_ref()?.told.clone();
-        let answer = told(change.new);
-        if answer.is_none() || answer == told(change.old) {
-            return false;
-        }
+        let answer = told(change.new).filter(|answer| Some(answer) != told(change.old).as_ref())?;
         let mut all = self.0.lock();
         let pulse = all.entry(cluster.to_owned()).or_default().pulse.get_or_insert_with(|| Pulse::found(now));
         if change.old.is_some() {
             pulse.told(now);
+            return Some(Duration::ZERO);
         }
-        true
+        let at: Time = answer.ok()?.at.parse().ok()?;
+        Some(at.elapsed(wall))
     }
 
     /// Since when a cluster is heard.

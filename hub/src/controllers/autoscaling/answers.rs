@@ -189,11 +189,7 @@ impl Autoscaling {
             return Err("it was asked once more and has not answered: its agent may be Karmada's, or older"
                 .to_owned());
         }
-        let pods = match given.retains {
-            true => given.pods().max(i64::from(spec.max_replicas).saturating_mul(2)),
-            false => given.pods(),
-        };
-        let most = witness.lately.most(pods, now, SETTLES);
+        let most = witness.lately.most(given.pods(), now, SETTLES);
         if let Err(why) = report.check(spec.metrics.len()) {
             self.refuse(witness, &at, (&report, &why));
             return Err(why);
