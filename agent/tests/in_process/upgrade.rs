@@ -54,8 +54,12 @@ async fn installed_and_active() -> (World, Running) {
 }
 
 async fn offer(world: &World) {
-    let offer = json!({"version": "0.1.1", "begun": BEGUN}).to_string();
-    let patch = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": offer}}});
+    say(world, json!({"version": "0.1.1", "begun": BEGUN})).await;
+}
+
+/// What the hub offers, or takes back.
+async fn say(world: &World, offer: Value) {
+    let patch = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": offer.to_string()}}});
     world.hub.patch(CLUSTER, Patch::Merge, &patch).await.unwrap();
 }
 
@@ -373,7 +377,7 @@ async fn the_installed_program_makes_way_for_one_that_can_be_read_again() {
 #[tokio::test(start_paused = true)]
 async fn what_was_before_does_not_end_again_and_again_for_a_start_that_cannot_be_kept() {
     let (world, state) = (World::new().await, tempfile::tempdir().unwrap());
-    let (folder, digest) = with_trial(state.path());
+    let (_, digest) = with_trial(state.path());
     // No start was kept: each time the old one runs.
     for minutes in [0, 30, 60] {
         let (config, aside) = program(&world, state.path(), "0.1.0");
