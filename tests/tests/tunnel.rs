@@ -225,7 +225,7 @@ async fn a_watch_breaks_off_with_the_link_and_an_unused_tunnel_costs_nothing() {
     let sum = |(up, down): (u64, u64)| up + down;
     let span = Duration::from_secs(20);
     let before = sum(link.bytes());
-    tokio::time::sleep(span).await;
+    sleep(span).await;
     let idle = sum(link.bytes()) - before;
     // First bytes, through the tunnel when it is there, and directly.
     let version = format!("{}/version", proxy(&fleet));
@@ -288,7 +288,7 @@ async fn a_watch_breaks_off_with_the_link_and_an_unused_tunnel_costs_nothing() {
     })
     .await;
     let before = sum(link.bytes());
-    tokio::time::sleep(span).await;
+    sleep(span).await;
     let after = sum(link.bytes()) - before;
     println!("idle: {idle} bytes in {span:?} before the tunnel was used, {after} after");
     assert!(after <= idle + idle / 2 + 2000, "{after} bytes where it was {idle}");

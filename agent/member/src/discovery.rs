@@ -482,9 +482,10 @@ mod tests {
         let mut apis = Apis::default();
         aggregated(&mut apis, answer.items);
         let apis = apis.finish();
-        let versions: Vec<_> = apis.enablements().iter().map(|e| e.group_version.as_str()).collect();
+        let enablements = apis.enablements();
+        let versions: Vec<_> = enablements.iter().map(|e| e.group_version.as_str()).collect();
         assert_eq!(versions, ["apps/v1", "v1"]);
-        let names: Vec<_> = apis.enablements()[0].resources.iter().map(|r| r.name.as_str()).collect();
+        let names: Vec<_> = enablements[0].resources.iter().map(|r| r.name.as_str()).collect();
         assert_eq!(names, ["daemonsets", "deployments"]);
         assert!(apis.missing.contains("metrics.k8s.io/v1beta1"));
         let namespaces = apis.resource("", "v1", "Namespace").unwrap();
