@@ -12,7 +12,7 @@ use karmada_api::{
     consts::{component, event},
 };
 use karmada_client::{Error, Resource, WorkQueue};
-use karmada_core::autoscale::cron::{self, Begun, Claim, Claims, Done, Due, Size};
+use karmada_core::autoscale::cron::{self, Became, Begun, Claim, Claims, Done, Due, Size};
 use karmada_meta::{gvk::GroupVersionKind, object, time::Time};
 use karmada_objects::{
     key::{self, Key},
@@ -30,6 +30,9 @@ const WORKERS: usize = 4;
 const LONGEST: Duration = Duration::from_secs(60);
 /// How often what is scaled is read anew after another writer was faster.
 const ATTEMPTS: usize = 5;
+/// Why it is not known whether a target was scaled.
+const UNCLEAR: &str = "the hub was lost in the middle of it; whoever has changed it several times since may have scaled it back, so it \
+                       is left as it is";
 
 /// Scales at certain times.
 pub(crate) struct CronScaling {
@@ -107,7 +110,11 @@ impl CronScaling {
                     scaled?
                 }
             };
-            if failure.is_some() && rule.failed_history_limit == 0 {
+            let limit = match failure {
+                Some(_) => rule.failed_history_limit,
+                None => rule.successful_history_limit,
+            };
+            if limit == 0 && !Claims::of(&live).has(&rule.name, due.at) {
                 // Nothing else remembers it.
                 self.claim(&mut live, Claim { rule: rule.name.clone(), at: due.at, target: None }).await?;
             }
@@ -195,9 +202,13 @@ impl CronScaling {
             };
             let now = found.begin(|size| cron::sized(rule, target, size));
             let claims = Claims::of(live);
-            let begun = claims.begun(&rule.name, at);
-            if now.from == now.to || begun.is_some_and(|begun| begun.is_done(&now)) {
-                break;
+            // What was refused in this look was not done.
+            let begun = claims.begun(&rule.name, at).filter(|_| attempt == 1);
+            match begun.map_or(Became::Open, |begun| begun.became(&now)) {
+                _ if now.from == now.to => break,
+                Became::Done => break,
+                Became::Unclear => return Ok(Some(format!("{} {key}: {UNCLEAR}", target.kind))),
+                Became::Open => {}
             }
             found.set(&now);
             if begun != Some(&now) {
@@ -206,7 +217,13 @@ impl CronScaling {
             match rest.put(&found.path, &found.scale).await {
                 Ok(_) => break,
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
-                Err(error) => return failed(error),
+                Err(error) => {
+                    if error.code().is_some_and(|code| code < 500) {
+                        // It was not done, whatever the target is like when it is tried again.
+                        self.claim(live, Claim { rule: rule.name.clone(), at, target: None }).await?;
+                    }
+                    return failed(error);
+                }
             }
         }
         Ok(None)

@@ -202,12 +202,12 @@ impl Scaling {
         }
         if let (Replicas::Beyond { cluster, most }, Some(live)) = (&found, live) {
             let message = format!(
-                "cluster {cluster} reports more than {most} replicas, which it cannot have: it was given fewer, and \
-                 HorizontalPodAutoscalers may not go further there. The template keeps its replicas until the cluster \
-                 reports no more than that; if it may have more, raise maxReplicas"
+                "cluster {cluster} reports more than {most} replicas: it was given fewer, and no HorizontalPodAutoscaler may go \
+                 further there now. The template keeps its replicas until the cluster reports no more than that, as it will \
+                 soon if maxReplicas was lowered; if it may have more, raise maxReplicas"
             );
-            let refused = event::REPLICAS_REFUSED;
-            context.writer.warning(component::REPLICAS_SYNCER, &live, refused, message);
+            let reason = event::REPLICAS_REFUSED;
+            context.writer.warning(component::REPLICAS_SYNCER, &live, reason, message);
         }
         Ok(if found == Replicas::NotPlaced { Next::After(PATIENCE) } else { Next::Done })
     }

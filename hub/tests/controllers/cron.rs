@@ -245,6 +245,29 @@ async fn a_time_that_was_begun_is_done() {
     }
 }
 
+/// The hub is lost when it has said what it begins, and the target is changed twice before the next one looks: nobody can tell
+/// whether it was scaled and set back.
+#[tokio::test(start_paused = true)]
+async fn a_time_of_which_nobody_knows_what_became_is_said_to_be_so() {
+    let world = begun("deployments/web/scale").await;
+    let edits = [json!({"spec": {"minReadySeconds": 3}}), json!({"spec": {"minReadySeconds": 4}})];
+    let world = world
+        .restart_after(async |rest| {
+            for edited in edits {
+                edit(&rest, edited).await;
+            }
+        })
+        .await;
+    let told = || async {
+        let history = history(&world, "web").await;
+        let failed = times(&history, "failedExecutions") == ["2026-09-21T14:14:00Z"];
+        (failed && times(&history, "successfulExecutions").is_empty()).then_some(())
+    };
+    world.within(Duration::from_secs(40), "it is told", told).await;
+    assert_eq!(replicas(&world).await, 1);
+    world.stop().await;
+}
+
 /// The history is limited to nothing, and another hub, which leads as well, is two seconds behind.
 #[tokio::test(start_paused = true)]
 async fn a_time_that_failed_is_tried_once_also_where_nothing_is_remembered() {

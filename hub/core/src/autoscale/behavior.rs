@@ -68,6 +68,8 @@ pub type Why = (&'static str, &'static str);
 #[derive(Clone, Debug, Default)]
 pub struct History {
     asked: VecDeque<(Duration, i64)>,
+    /// What there was while nobody knew what to ask for.
+    held: VecDeque<(Duration, i64)>,
     /// When, and by how much.
     up: VecDeque<(Duration, i64)>,
     down: VecDeque<(Duration, i64)>,
@@ -137,26 +139,43 @@ impl History {
         forget(list, now);
     }
 
-    /// So many are asked for. Where nobody knows what metrics would ask for, that is what there is: so the window is not emptied
-    /// by a silence.
+    /// So many are asked for.
     pub fn ask(&mut self, now: Duration, replicas: i64) {
         self.asked.push_back((now, replicas));
         forget(&mut self.asked, now);
     }
 
-    /// Nobody has looked for longer than `pause`: what metrics asked for meanwhile is not known, and what there is counts as
-    /// asked for now.
+    /// Nobody knows what metrics would ask for, and so many there are. Fewer are not asked for by that, so a silence does not empty
+    /// the window of scaling down; nor does it hold up what metrics ask for before and after it.
+    pub fn hold(&mut self, now: Duration, current: i64) {
+        self.held.push_back((now, current));
+        forget(&mut self.held, now);
+    }
+
+    /// Nobody has looked for longer than `pause`: what metrics asked for meanwhile is not known.
     pub fn resumes(&mut self, now: Duration, current: i64, pause: Duration) {
-        if self.asked.back().is_some_and(|(at, _)| now.saturating_sub(*at) > pause) {
-            self.ask(now, current);
+        let last = [&self.asked, &self.held].into_iter().filter_map(VecDeque::back).map(|(at, _)| *at).max();
+        if last.is_some_and(|at| now.saturating_sub(at) > pause) {
+            self.hold(now, current);
         }
     }
 
-    fn lately(&self, now: Duration, window: Duration) -> impl Iterator<Item = i64> + '_ {
-        self.asked
-            .iter()
-            .filter(move |(at, _)| now.saturating_sub(*at) < window || *at == now)
-            .map(|(_, n)| *n)
+    fn lately(
+        list: &VecDeque<(Duration, i64)>,
+        now: Duration,
+        window: Duration,
+    ) -> impl Iterator<Item = i64> + '_ {
+        list.iter().filter(move |(at, _)| now.saturating_sub(*at) < window || *at == now).map(|(_, n)| *n)
+    }
+
+    /// The fewest that were asked for within a window.
+    fn lowest(&self, now: Duration, window: Duration) -> Option<i64> {
+        Self::lately(&self.asked, now, window).min()
+    }
+
+    /// The most that were asked for within a window, or were there.
+    fn highest(&self, now: Duration, window: Duration) -> Option<i64> {
+        Self::lately(&self.asked, now, window).chain(Self::lately(&self.held, now, window)).max()
     }
 
     fn within(list: &VecDeque<(Duration, i64)>, now: Duration, period: i32) -> i64 {
@@ -190,7 +209,7 @@ impl History {
         current: i64,
         desired: i64,
     ) -> Outcome {
-        let highest = self.lately(now, window).max().unwrap_or(desired).max(desired);
+        let highest = self.highest(now, window).unwrap_or(desired).max(desired);
         let able = match highest != desired {
             true => (
                 "ScaleDownStabilized",
@@ -224,8 +243,8 @@ impl History {
             (behavior.scale_up.as_ref().unwrap_or(&none), behavior.scale_down.as_ref().unwrap_or(&none));
         let window_of =
             |rules: &Rules, default: Duration| rules.stabilization_window_seconds.map_or(default, seconds);
-        let lowest = self.lately(now, window_of(up, Duration::ZERO)).min().unwrap_or(desired).min(desired);
-        let highest = self.lately(now, window_of(down, window)).max().unwrap_or(desired).max(desired);
+        let lowest = self.lowest(now, window_of(up, Duration::ZERO)).unwrap_or(desired).min(desired);
+        let highest = self.highest(now, window_of(down, window)).unwrap_or(desired).max(desired);
         let stable = current.max(lowest).min(highest);
         let able = if stable == desired {
             READY
@@ -328,6 +347,27 @@ mod tests {
 
     fn behavior(value: Value) -> Behavior {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_silence_holds_up_nothing_that_is_asked_for_before_and_after_it() {
+        let at = Duration::from_secs;
+        let behavior: Behavior =
+            serde_json::from_value(serde_json::json!({"scaleUp": {"stabilizationWindowSeconds": 300}}))
+                .unwrap();
+        for (what, asked, replicas) in [("known", true, 10), ("silent", false, 20)] {
+            let mut history = History::default();
+            for seconds in (0..300).step_by(15) {
+                match (seconds, asked) {
+                    (150, false) => history.hold(at(seconds), 10),
+                    (150, true) => history.ask(at(seconds), 10),
+                    _ => history.ask(at(seconds), 20),
+                }
+            }
+            let bounds = Bounds { min: 1, max: 100 };
+            let outcome = history.decide(at(300), Some(&behavior), at(300), bounds, (10, 20));
+            assert_eq!(outcome.replicas, replicas, "{what}");
+        }
     }
 
     #[test]

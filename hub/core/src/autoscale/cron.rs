@@ -15,7 +15,7 @@
 //! said among the failures. A clock that is put back a little, or that of another hub which is behind, brings no time again.
 //!
 //! A target and the status are written one after the other, and the hub may be lost in between. So it says first, on the
-//! CronFederatedHPA, what it begins: by that the next one sees whether the target was written ([`Begun::is_done`]).
+//! CronFederatedHPA, what it begins: by that the next one sees whether the target was written ([`Begun::became`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -111,19 +111,30 @@ pub struct Begun {
     pub to: Size,
 }
 
+/// What became of something that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// It was not done.
+    Open,
+    /// It was, or somebody has scaled it since, after the rule's time, and has the last word.
+    Done,
+    /// Its size is as it was, and it was changed several times: it may have been set back.
+    Unclear,
+}
+
 impl Begun {
-    /// Whether it was done, now that the target is so: nobody has to do it any more. Whoever has scaled it since did so after
-    /// the rule's time, and has the last word.
-    pub fn is_done(&self, now: &Self) -> bool {
+    /// What became of it, now that the target is so.
+    pub fn became(&self, now: &Self) -> Became {
         if self.uid != now.uid {
-            return false;
+            return Became::Open;
         }
-        match now.generation - self.generation {
-            0 => now.from == self.to,
+        match now.generation.saturating_sub(self.generation) {
+            0 if now.from == self.to => Became::Done,
             // One change. It was something else if the size is what it was.
-            1 => now.from != self.from,
-            // What is of the same size after two was most likely scaled and set back.
-            changes => changes > 1,
+            1 if now.from != self.from => Became::Done,
+            2.. if now.from == self.from => Became::Unclear,
+            2.. => Became::Done,
+            _ => Became::Open,
         }
     }
 }
@@ -154,6 +165,11 @@ impl Claims {
     /// What a time of a rule found when it was begun.
     pub fn begun(&self, rule: &str, at: Time) -> Option<&Begun> {
         self.0.iter().find(|claim| claim.rule == rule && claim.at == at)?.target.as_ref()
+    }
+
+    /// Whether a time of a rule was begun.
+    pub fn has(&self, rule: &str, at: Time) -> bool {
+        self.0.iter().any(|claim| claim.rule == rule && claim.at == at)
     }
 
     /// Puts another one on a CronFederatedHPA. Older ones of its rule go, and such as no clock brings back.
@@ -565,22 +581,25 @@ mod tests {
         };
         let begun = is("u", 7, 1);
         let rows = [
-            ("as it was", is("u", 7, 1), false),
-            ("scaled", is("u", 8, 4), true),
-            ("scaled by a user instead, or then by one", is("u", 8, 6), true),
-            ("another image", is("u", 8, 1), false),
-            ("scaled, and then by a user", is("u", 9, 6), true),
-            ("scaled, and set back by a user", is("u", 9, 1), true),
-            ("scaled, with another image", is("u", 9, 4), true),
-            ("another object", is("v", 9, 4), false),
-            ("an older one, of a hub that was restored", is("u", 6, 4), false),
-            ("one that counts no generations", Begun { generation: 0, ..is("u", 0, 1) }, false),
+            ("as it was", is("u", 7, 1), Became::Open),
+            ("scaled", is("u", 8, 4), Became::Done),
+            ("scaled by a user instead, or then by one", is("u", 8, 6), Became::Done),
+            ("another image", is("u", 8, 1), Became::Open),
+            ("scaled, and then by a user", is("u", 9, 6), Became::Done),
+            ("several changes, and the size as it was", is("u", 9, 1), Became::Unclear),
+            ("scaled, with another image", is("u", 9, 4), Became::Done),
+            ("another object", is("v", 9, 4), Became::Open),
+            ("an older one, of a hub that was restored", is("u", 6, 4), Became::Open),
+            ("one that counts no generations", Begun { generation: 0, ..is("u", 0, 1) }, Became::Open),
         ];
         for (what, now, want) in rows {
-            assert_eq!(begun.is_done(&now), want, "{what}");
+            assert_eq!(begun.became(&now), want, "{what}");
         }
         let uncounted = is("u", 0, 1);
-        assert_eq!([1, 4].map(|replicas| uncounted.is_done(&is("u", 0, replicas))), [false, true]);
+        assert_eq!(
+            [1, 4].map(|replicas| uncounted.became(&is("u", 0, replicas))),
+            [Became::Open, Became::Done]
+        );
     }
 
     #[test]

@@ -121,13 +121,13 @@ pub fn look(view: View<'_>, history: &mut History, settings: &Settings, now: Dur
         Ok(wish) => wish,
         Err((reason, why)) => {
             let why = if none_runs { NONE.to_owned() } else { why };
-            history.ask(now, current);
+            history.hold(now, current);
             return unable(current, got, None, reason, why);
         }
     };
     // As Kubernetes has it: one that asks for what there is does so although another fails.
     if let Some((reason, why)) = wish.failure.clone().filter(|_| wish.highest < current) {
-        history.ask(now, current);
+        history.hold(now, current);
         let (invalid, all) = (spec.metrics.len() - wish.current.len(), spec.metrics.len());
         let why = format!("invalid metrics ({invalid} invalid out of {all}), first error is: {why}");
         let unable = unable(current, got, Some(wish.current), reason, why);

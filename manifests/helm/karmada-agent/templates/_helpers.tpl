@@ -48,7 +48,7 @@ configMap:
 {{- fail (printf "tunnel.mode %v: off, read-only or full, in quotes" .Values.tunnel.mode) }}
 {{- end }}
 {{- with .Values.tunnel }}
-{{- $cas := compact (list .ca.pem .ca.configMap .ca.secret) }}
+{{- $cas := compact (list (.ca).pem (.ca).configMap (.ca).secret) }}
 {{- if gt (len $cas) 1 }}
 {{- fail "tunnel.ca: one of pem, configMap and secret" }}
 {{- end }}
