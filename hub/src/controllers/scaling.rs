@@ -143,7 +143,11 @@ impl Scaling {
         };
         let Some(watched) = context.known.templates.find(&template.kind) else { return Ok(Next::Done) };
         let marked = watched.index.get(&template.key).is_some_and(|head| *head.marked());
-        let binding = if marked { context.binding(&key).await? } else { None };
+        if !marked {
+            return Ok(Next::Done);
+        }
+        // Read, since what brings us here was written just now: the watch may not have brought it, and nothing else comes.
+        let binding = context.writer.objects.get(bindings::resource(key.scope), &key.key).await?;
         let Some(binding) = binding else { return Ok(Next::Done) };
         let (Some(spec), Some(status)) = (
             key::read::<ResourceBindingSpec>(&binding, "spec"),
