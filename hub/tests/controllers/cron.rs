@@ -5,11 +5,14 @@ use std::time::{Duration, SystemTime};
 use http::Method;
 use karmada_client::{Patch, Resource, Rest};
 use karmada_env::{Clock, Env};
-use karmada_hub::HubConfig;
+use karmada_hub::{HubConfig, HubError};
 use karmada_meta::object;
 use karmada_objects::kinds::CRON_FEDERATED_HPAS;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::common::{Paused, World, deployment, deployments};
@@ -148,6 +151,26 @@ impl Clock for Behind {
     }
 }
 
+/// Another hub that leads as well, whose clock is two seconds behind.
+struct Other {
+    runs: JoinHandle<Result<(), HubError>>,
+    stop: CancellationToken,
+}
+
+impl Other {
+    fn start(world: &World, begin: Instant) -> Self {
+        let env = Env::seeded(Behind(Paused(begin)), 12);
+        let hub = world.embedded.hub(HubConfig::default(), &env).expect("usual settings");
+        let stop = CancellationToken::new();
+        Self { runs: tokio::spawn(hub.run(stop.clone())), stop }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.runs.await.expect("it does not panic").expect("it ends when asked");
+    }
+}
+
 /// One that has not heard yet that another leads, whose clock is not quite the same.
 #[tokio::test(start_paused = true)]
 async fn each_time_is_done_once_while_two_hubs_lead() {
@@ -157,10 +180,7 @@ async fn each_time_is_done_once_while_two_hubs_lead() {
     let mut every = rule("up", "*/1 * * * *", 4);
     every["successfulHistoryLimit"] = json!(32);
     world.create(&CRON_FEDERATED_HPAS, cron("web", web(), json!([every]))).await;
-    let env = Env::seeded(Behind(Paused(begin)), 12);
-    let (other, stop) =
-        (world.embedded.hub(HubConfig::default(), &env).expect("usual settings"), CancellationToken::new());
-    let other = tokio::spawn(other.run(stop.clone()));
+    let other = Other::start(&world, begin);
     // It is 14:14:01, and a second before 14:14 by the other's clock.
     sleep(Duration::from_secs(41).saturating_sub(begin.elapsed())).await;
     for _ in 0..3 {
@@ -176,8 +196,7 @@ async fn each_time_is_done_once_while_two_hubs_lead() {
         ["2026-09-21T14:17:00Z", "2026-09-21T14:16:00Z", "2026-09-21T14:15:00Z", "2026-09-21T14:14:00Z"];
     assert_eq!(times, want);
     assert_eq!(done["failedExecutions"], Value::Null, "{done}");
-    stop.cancel();
-    other.await.expect("it does not panic").expect("it ends when asked");
+    other.stop().await;
     world.stop().await;
 }
 
@@ -276,18 +295,14 @@ async fn a_time_that_failed_is_tried_once_also_where_nothing_is_remembered() {
     let mut every = rule("up", "*/1 * * * *", 4);
     every["failedHistoryLimit"] = json!(0);
     world.create(&CRON_FEDERATED_HPAS, cron("web", web(), json!([every]))).await;
-    let env = Env::seeded(Behind(Paused(begin)), 12);
-    let (other, stop) =
-        (world.embedded.hub(HubConfig::default(), &env).expect("usual settings"), CancellationToken::new());
-    let other = tokio::spawn(other.run(stop.clone()));
+    let other = Other::start(&world, begin);
     // Until 14:16:50.
     sleep(Duration::from_secs(210).saturating_sub(begin.elapsed())).await;
     let tried = world.asked.count(&Method::GET, &["deployments/web/scale"]);
     assert_eq!(tried, 3, "at 14:14, 14:15 and 14:16");
     assert_eq!(history(&world, "web").await["failedExecutions"], Value::Null);
     world.event("web", "ScaleFailed", "2026-09-21T14:16:00Z").await;
-    stop.cancel();
-    other.await.expect("it does not panic").expect("it ends when asked");
+    other.stop().await;
     world.stop().await;
 }
 
