@@ -14,7 +14,7 @@ use karmada_client::{
 use karmada_meta::object;
 use serde_json::Value;
 
-use super::discovery::Apis;
+use super::discovery::apis::Apis;
 
 /// Objects per page.
 const PAGE: usize = 500;
