@@ -43,7 +43,7 @@ use super::{
     sights::{Sight, sight},
 };
 use crate::{
-    state::{Applied, Dirty},
+    applied::{Applied, Dirty},
     tasks::until,
     works::{
         desired::{Desired, Manifest, ObjectId},

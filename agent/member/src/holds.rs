@@ -28,7 +28,7 @@ use karmada_meta::{object, time::Time};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::{state::Dirty, works::desired::DesiredWork};
+use crate::{applied::Dirty, works::desired::DesiredWork};
 
 /// How often it is looked whether changes may be made that wait for something that tells nothing: a clock that was set.
 const LOOK: Duration = Duration::from_secs(60);

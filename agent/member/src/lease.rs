@@ -37,6 +37,7 @@ use crate::{
     IDENTITY,
     claim::{Rival, bare, may_take, on_member, patience, promised_seconds},
     holds::Holds,
+    namespace::make_namespace,
     note::{NONE, Note},
     rights::{Rights, is_over, moment},
 };
@@ -434,15 +435,6 @@ fn is_later(process: &str, ours: &str) -> bool {
     match (process.parse::<MicroTime>(), ours.parse::<MicroTime>()) {
         (Ok(process), Ok(ours)) => process > ours,
         _ => process != ours,
-    }
-}
-
-/// Makes a Namespace on the member if there is none.
-pub(crate) async fn make_namespace(member: &Rest, name: &str) -> Result<(), Error> {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    match member.post("/api/v1/namespaces", &namespace).await {
-        Err(error) if !error.is_already_exists() => Err(error),
-        _ => Ok(()),
     }
 }
 

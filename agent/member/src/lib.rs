@@ -19,6 +19,7 @@
 //!
 //! [`Member`] has no statics, reads no environment and handles no signals: a hub may host many.
 
+mod applied;
 mod apply;
 pub mod claim;
 mod config;
@@ -32,6 +33,7 @@ mod ground;
 pub mod health;
 mod holds;
 mod lease;
+mod namespace;
 mod note;
 mod observe;
 mod occupants;
@@ -53,6 +55,7 @@ pub mod summary;
 mod tasks;
 pub mod tunnel;
 pub mod upstream;
+mod workers;
 mod works;
 
 use std::{sync::Arc, time::Duration};
@@ -74,6 +77,7 @@ pub use tasks::{Tasks, until};
 pub use upstream::Upstream;
 pub use works::desired::{Asking, Desired, DesiredWork, Essence};
 
+use applied::Dirty;
 use apply::{Applier, Site};
 use discovery::Discovery;
 use ground::Ground;
@@ -84,7 +88,7 @@ use removals::Removals;
 use rights::Rights;
 use rules::Heard;
 use sampling::Sampler;
-use state::{Dirty, State};
+use state::State;
 use works::sync::Executor;
 
 /// By whose uid a member is known.
@@ -195,7 +199,7 @@ impl Member {
             Arc::clone(&discovery),
             move |work| met.add(work),
         ));
-        let (dirty, rules) = (Arc::new(Dirty::new(&parts.place)), Arc::<Heard>::default());
+        let (dirty, rules) = (Arc::new(Dirty::new(parts.place != Place::Nowhere)), Arc::<Heard>::default());
         let note = Note::default();
         let holds = Arc::new(Holds::new(env.clone(), Arc::clone(&dirty)));
         let removals = Arc::new(Removals::new(
@@ -451,12 +455,12 @@ impl Member {
             let last = tasks.last.clone();
             async move { keeper.run(&last).await }
         });
-        tasks.loops.spawn(tasks::follow_versions(Arc::clone(executor)));
+        tasks.loops.spawn(workers::follow_versions(Arc::clone(executor)));
         tasks.loops.spawn({
             let executor = Arc::clone(executor);
             async move { executor.observer.run().await }
         });
-        tasks.loops.spawn(tasks::hurry(self.back.clone(), self.queue.clone()));
+        tasks.loops.spawn(workers::hurry(self.back.clone(), self.queue.clone()));
         tasks.loops.spawn({
             let executor = Arc::clone(executor);
             async move { executor.ground.run().await }
@@ -483,7 +487,7 @@ impl Member {
         });
         for _ in 0..self.work_syncs.max(1) {
             let state = Arc::clone(&self.state);
-            tasks.drains.spawn(tasks::carry_out(Arc::clone(executor), state, self.queue.clone()));
+            tasks.drains.spawn(workers::carry_out(Arc::clone(executor), state, self.queue.clone()));
         }
     }
 

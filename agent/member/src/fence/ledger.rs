@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Fence, Guarded};
-use crate::{lease::make_namespace, works::desired::ObjectId};
+use crate::{namespace::make_namespace, works::desired::ObjectId};
 
 /// The key in the ConfigMap.
 const KEY: &str = "fenced.json";

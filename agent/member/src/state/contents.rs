@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Entries, Trouble};
 use crate::{
+    applied::Applied,
     removals::Record,
     rules::Heard,
     works::desired::{DesiredWork, ObjectId},
@@ -156,25 +157,6 @@ impl About {
             return Err((OUT_OF_DATE, why));
         }
         Ok(())
-    }
-}
-
-/// What was applied of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Applied {
-    pub(crate) work: String,
-    /// Of the manifest.
-    pub(crate) manifest: u64,
-    pub(crate) uid: String,
-    /// Of the member's answer.
-    pub(crate) fingerprint: u64,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) by_put: bool,
-}
-
-impl Applied {
-    pub(super) fn text(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("invariant: texts and numbers are JSON")
     }
 }
 

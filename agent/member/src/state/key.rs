@@ -11,7 +11,7 @@ use super::{
     Place,
     seal::{self, Seal},
 };
-use crate::{IDENTITY, lease::make_namespace};
+use crate::{IDENTITY, namespace::make_namespace};
 
 /// The Secret of the member with the key of what lies in a folder.
 pub(super) fn key_name(cluster: &str) -> String {

@@ -82,8 +82,6 @@ pub use contents::Sort;
 pub use disk::Disk;
 pub use engine::Memory;
 
-pub(crate) use contents::Applied;
-
 use contents::work_key;
 use engine::{Engine, Folder};
 use key::{Site, key_name};
@@ -92,6 +90,7 @@ use secrets::Secrets;
 use stage::{Open, Staged, staged};
 
 use crate::{
+    applied::Dirty,
     apply::Applier,
     claim::patience,
     holds::Holds,
@@ -100,7 +99,7 @@ use crate::{
     rights::Rights,
     rules::Heard,
     works::{
-        desired::{Desired, DesiredWork, ObjectId, is_another},
+        desired::{Desired, DesiredWork, is_another},
         sync::Executor,
     },
 };
@@ -173,39 +172,6 @@ pub fn remains(cluster: &str) -> ([&'static str; 3], Vec<String>) {
 /// The words: `NotKept` and `NotRead` (its place does not answer, or refuses), `TooLarge` (there is no room for all of it),
 /// `Damaged` (all or a part is not as it was written), `Sealed` (by another key), `AnotherMember`, and `AnotherVersion`.
 pub type Trouble = (&'static str, String);
-
-/// Objects of which other things are known than is kept.
-#[derive(Debug)]
-pub(crate) struct Dirty {
-    /// Something is kept.
-    counts: bool,
-    objects: Mutex<BTreeSet<ObjectId>>,
-    wake: Wake,
-}
-
-impl Dirty {
-    pub(crate) fn new(place: &Place) -> Self {
-        Self { counts: *place != Place::Nowhere, objects: Mutex::default(), wake: Wake::new() }
-    }
-
-    /// Something else is known otherwise than it is kept.
-    pub(crate) fn touch(&self) {
-        if self.counts {
-            self.wake.wake();
-        }
-    }
-
-    pub(crate) fn mark(&self, id: &ObjectId) {
-        if self.counts {
-            self.objects.lock().insert(id.clone());
-            self.wake.wake();
-        }
-    }
-
-    fn take(&self) -> BTreeSet<ObjectId> {
-        std::mem::take(&mut *self.objects.lock())
-    }
-}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -322,7 +288,7 @@ impl State {
     /// Keeps the state, while this agent acts on the member. For ever.
     pub(crate) async fn keep(&self, executor: &Executor) {
         let Parts { rights, note, .. } = &self.parts;
-        let mut dirty = self.parts.dirty.wake.listen();
+        let mut dirty = self.parts.dirty.listen();
         let mut anew = self.anew.listen();
         let mut pace = Pace::default();
         let mut last: Option<Option<Tenure>> = None;
@@ -669,25 +635,5 @@ async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_kept_nowhere_is_not_remembered() {
-        let id = |n: usize| ObjectId {
-            group: String::new(),
-            kind: "Job".into(),
-            namespace: "n".into(),
-            name: format!("j{n}"),
-        };
-        for (place, held) in [(Place::Nowhere, 0), (Place::Secrets, 5)] {
-            let dirty = Dirty::new(&place);
-            (0..5).for_each(|n| dirty.mark(&id(n)));
-            assert_eq!(dirty.objects.lock().len(), held, "{place:?}");
-        }
     }
 }

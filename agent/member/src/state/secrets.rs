@@ -23,7 +23,7 @@ use super::{
     seal::{LONGEST, pack, unpack_within},
     stamp::{Found, Stamp},
 };
-use crate::lease::make_namespace;
+use crate::namespace::make_namespace;
 
 /// How many Secrets there are at most.
 const SHARES: usize = 16;
