@@ -16,7 +16,7 @@ use karmada_member::{Place, RemovalRule, Scope, tunnel::Limits};
 use parking_lot::Mutex;
 
 pub use crate::hub::spending::Spending;
-use crate::{tunnel::Dials, upgrade::Upgrade};
+use crate::{tunnel::Dials, upgrade::given::Upgrade};
 
 /// What a member says of itself when it registers. An empty field says nothing: what stands on the hub stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

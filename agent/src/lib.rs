@@ -39,9 +39,9 @@ pub use karmada_member::{
     rights::Phase,
 };
 pub use upgrade::{
-    Installed, Upgrade,
     ask::{SLOT, TRIAL},
     folder::Folder,
+    given::{Installed, Upgrade},
     guard::{Guard, Outcome},
     programs::Programs,
 };

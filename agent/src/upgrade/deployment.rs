@@ -13,7 +13,7 @@ use karmada_core::upgrade::{
 use karmada_meta::{object, time::Time};
 use serde_json::{Map, Value, json};
 
-use super::Trouble;
+use super::trouble::Trouble;
 
 /// For how long the old Pod stays beside a ready one, in seconds: a week is longer than links are down.
 const BESIDE: i64 = 7 * 24 * 3600;

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use rustix::fs::StatVfsMountFlags;
 
-use super::Trouble;
+use super::trouble::Trouble;
 
 /// What is kept of them.
 const KEPT: &str = "slots.json";

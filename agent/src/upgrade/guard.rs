@@ -8,8 +8,8 @@ use karmada_env::Env;
 use serde_json::Value;
 
 use super::{
-    Trouble,
     deployment::{self, Deployment},
+    trouble::Trouble,
 };
 
 /// How often it looks.

@@ -18,13 +18,15 @@
 pub(crate) mod ask;
 pub(crate) mod deployment;
 pub(crate) mod folder;
+pub(crate) mod given;
 pub(crate) mod guard;
 pub(crate) mod programs;
+mod trouble;
 
 use std::{sync::Arc, time::Duration};
 
 use karmada_api::consts::extension;
-use karmada_client::{Error, Rest};
+use karmada_client::Rest;
 use karmada_core::upgrade::{
     About, Mode, Offer, Report, Stands, Version, Way,
     agent::{Act, Go, Own, another_go, decide, gave_way, remembered},
@@ -43,7 +45,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hub::cluster::{ClusterView, Kept};
 use deployment::Deployment;
+use given::{Installed, Upgrade};
 use programs::Programs;
+use trouble::Trouble;
 
 /// How often it is looked while nothing is on trial: windows open, and holds end.
 const LOOK: Duration = Duration::from_secs(30);
@@ -57,26 +61,6 @@ const UNHEARD: Duration = Duration::from_secs(60);
 const HEALS: Duration = Duration::from_secs(3600);
 /// A program that cannot be had is asked for again after a time that doubles up to this.
 const FETCH_AGAIN: Duration = Duration::from_secs(6 * 3600);
-
-/// What the owner of an agent lets be done with it.
-#[derive(Clone, Debug)]
-pub struct Upgrade {
-    /// When it takes new versions.
-    pub mode: Mode,
-    /// How it is replaced.
-    pub installed: Installed,
-    /// Cancelled when another version is to act: this process looks after it, or ends.
-    pub aside: CancellationToken,
-}
-
-/// How an agent is installed.
-#[derive(Clone, Debug)]
-pub enum Installed {
-    /// It is a Pod of a Deployment, of this namespace and name.
-    Deployment(String, String),
-    /// It is a program on a machine.
-    Program(Programs),
-}
 
 /// What is reported, for whoever reports.
 #[derive(Clone, Debug, Default)]
@@ -98,26 +82,6 @@ impl Told {
     /// What a condition of the Cluster says, if there is something to say.
     pub(crate) fn gave_way(&self) -> Option<String> {
         self.0.lock().gave_way.clone()
-    }
-}
-
-/// What is wrong with the place where the agent is installed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
-    /// It is tried again.
-    #[error(transparent)]
-    Passing(#[from] Error),
-    /// Somebody has to do something.
-    #[error("{0}")]
-    Lasting(String),
-    /// A program cannot be had now: that is tried again, and whoever offered it hears why.
-    #[error("{0}")]
-    Fetch(String),
-}
-
-impl Trouble {
-    fn disk(error: &std::io::Error) -> Self {
-        Self::Fetch(format!("the agent's folder cannot be written: {error}"))
     }
 }
 

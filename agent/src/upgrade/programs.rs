@@ -22,9 +22,9 @@ use karmada_meta::time::Time;
 use parking_lot::Mutex;
 
 use super::{
-    Trouble,
     ask::{Unfit, asked},
     folder::{Folder, LARGEST, gone},
+    trouble::Trouble,
 };
 
 /// A program is fetched within this time, over whatever link.
