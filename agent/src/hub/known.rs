@@ -14,7 +14,6 @@
 use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
-use bytes::Bytes;
 use karmada_client::{
     Error, Rest,
     rest::query_value,
@@ -26,7 +25,11 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{heard::Heard, outlines, slices::OTHERS};
+use super::{
+    heard::Heard,
+    outlines::{self, asked},
+    slices::OTHERS,
+};
 
 const SUMS: &str = "application/json;as=Sums;g=hub.karmada.io;v=v1alpha1";
 
@@ -44,19 +47,10 @@ struct SumsIn {
 }
 
 #[derive(Deserialize)]
-struct ListIn<'a> {
-    metadata: ListMeta,
-    #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListMeta {
     #[serde(default)]
     resource_version: String,
-    #[serde(default, rename = "continue")]
-    token: Option<String>,
 }
 
 /// So often a hub may be too busy for sums until it is asked for its list.
@@ -220,15 +214,6 @@ fn hexadecimal(buckets: &[u32]) -> String {
     buckets.iter().map(|bucket| format!("{bucket:x}")).collect::<Vec<_>>().join(",")
 }
 
-/// An answer; none where the server does not give such answers.
-pub(super) fn asked(answer: Result<Bytes, Error>) -> Result<Option<Bytes>, Error> {
-    match answer {
-        Ok(answer) => Ok(Some(answer)),
-        Err(error) if error.is_transient() => Err(error),
-        Err(_) => Ok(None),
-    }
-}
-
 /// The revision and the sums of an answer, if it is one to what was asked.
 fn read(answer: &[u8], among: &[u32]) -> Option<(String, Buckets)> {
     let answer: SumsIn = serde_json::from_slice(answer).ok()?;
@@ -249,26 +234,18 @@ fn read(answer: &[u8], among: &[u32]) -> Option<(String, Buckets)> {
 async fn within(hub: &Rest, path: &str, partial: &mut Partial) -> Result<bool, Error> {
     let Differing { depth, buckets, .. } = &partial.differing;
     let selector = query_value(OTHERS);
-    let query =
-        format!("{path}?limit={PAGE}&depth={depth}&within={}&labelSelector={selector}", hexadecimal(buckets));
+    let query = format!("{path}?depth={depth}&within={}&labelSelector={selector}", hexadecimal(buckets));
+    let mut pages = hub.pages(query, PAGE).after(partial.token.as_str());
     loop {
-        let page = if partial.token.is_empty() {
-            query.clone()
-        } else {
-            format!("{query}&continue={}", query_value(&partial.token))
-        };
-        let Some(answer) = asked(hub.get_bytes(&page, "application/json").await)? else { return Ok(false) };
-        let Ok(list) = serde_json::from_slice::<ListIn<'_>>(&answer) else { return Ok(false) };
-        for item in list.items {
+        let Some(page) = asked(pages.next::<Box<RawValue>>().await)? else { return Ok(false) };
+        let Some(page) = page else { return Ok(true) };
+        for item in page.items {
             match Heard::parse(item.get()) {
                 Ok(work) => partial.works.push(work),
                 Err(error) => tracing::warn!(path, %error, "skipped an object that cannot be read"),
             }
         }
-        match list.metadata.token.filter(|token| !token.is_empty()) {
-            Some(next) => partial.token = next,
-            None => return Ok(true),
-        }
+        pages.token().clone_into(&mut partial.token);
     }
 }
 

@@ -5,35 +5,16 @@ use std::{
     time::Duration,
 };
 
-use karmada_client::{Rest, rest::query_value};
+use karmada_client::Rest;
 use karmada_core::search::{
     Followed,
     told::{self, KEPT},
 };
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 /// Objects that are asked for at a time.
-const PAGE: u32 = 100;
-/// Where so many are too much for one answer, this part of them.
-const SMALLER: u32 = 5;
-
-/// Some objects of a kind.
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMeta,
-    #[serde(default)]
-    items: Vec<Box<RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMeta {
-    /// What comes after them.
-    #[serde(default, rename = "continue")]
-    next: String,
-}
+const PAGE: usize = 100;
 
 /// How many bytes there are of a kind at least: as many as are counted in this time, and before the member answers no more. What is
 /// more than a hub keeps is not counted to its end.
@@ -55,28 +36,16 @@ async fn count(
     collection: &str,
     counted: &AtomicUsize,
 ) -> Result<(), String> {
-    let (mut size, mut next) = (PAGE, String::new());
-    loop {
-        let path = match next.is_empty() {
-            true => format!("{collection}?limit={size}"),
-            false => format!("{collection}?limit={size}&continue={}", query_value(&next)),
-        };
-        let page = match member.get_bytes(&path, "application/json").await {
-            Err(error) if error.is_too_much() && size > 1 => {
-                size = (size / SMALLER).max(1);
-                continue;
-            }
-            page => page.map_err(|error| error.to_string())?,
-        };
-        let page: Page = serde_json::from_slice(&page).map_err(|error| error.to_string())?;
+    let mut pages = member.pages(collection, PAGE);
+    while let Some(page) = pages.next::<Box<RawValue>>().await.map_err(|error| error.to_string())? {
         let read = page.items.iter().filter_map(|item| told::essence(item.get(), what).ok());
         let bytes: usize = read.map(|(named, text)| told::size(&named, &text)).sum();
         let all = counted.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        next = page.metadata.next;
-        if next.is_empty() || all > KEPT {
-            return Ok(());
+        if all > KEPT {
+            break;
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ use serde::Deserialize;
 
 use super::{
     heard::{Heard, MetaIn},
-    known::asked,
     slices::OTHERS,
 };
 
@@ -36,23 +35,6 @@ const FEW: usize = 8;
 
 /// How many are read at a time.
 const AT_ONCE: usize = 4;
-
-#[derive(Deserialize)]
-struct ListIn {
-    kind: String,
-    metadata: ListMeta,
-    #[serde(default)]
-    items: Vec<ItemIn>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMeta {
-    #[serde(default)]
-    resource_version: String,
-    #[serde(default, rename = "continue")]
-    token: Option<String>,
-}
 
 #[derive(Deserialize)]
 struct ItemIn {
@@ -73,21 +55,17 @@ pub(super) async fn list(hub: &Rest, path: &str, desired: &Desired) -> Result<Op
     let known: BTreeMap<&str, &Arc<DesiredWork>> =
         known.iter().map(|work| (work.name.as_str(), work)).collect();
     let most = (known.len() / PART).max(FEW);
-    let query = format!("{path}?limit={PAGE}&labelSelector={}", query_value(OTHERS));
-    let (mut same, mut others) = (Vec::new(), Vec::new());
-    let (mut revision, mut token) = (None, None::<String>);
+    let (mut same, mut others, mut revision) = (Vec::new(), Vec::new(), None);
+    let query = format!("{path}?labelSelector={}", query_value(OTHERS));
+    let mut pages = hub.pages(query, PAGE).accept(METADATA_LIST);
     loop {
-        let page = match &token {
-            None => query.clone(),
-            Some(token) => format!("{query}&continue={}", query_value(token)),
-        };
-        let Some(answer) = asked(hub.get_bytes(&page, METADATA_LIST).await)? else { return Ok(None) };
-        let Ok(list) = serde_json::from_slice::<ListIn>(&answer) else { return Ok(None) };
-        if list.kind != "PartialObjectMetadataList" || list.metadata.resource_version.is_empty() {
+        let Some(page) = asked(pages.next::<ItemIn>().await)? else { return Ok(None) };
+        let Some(page) = page else { break };
+        if page.kind != "PartialObjectMetadataList" || page.revision.is_empty() {
             return Ok(None);
         }
-        revision.get_or_insert(list.metadata.resource_version);
-        for ItemIn { metadata } in list.items {
+        revision.get_or_insert(page.revision);
+        for ItemIn { metadata } in page.items {
             match known.get(metadata.name.as_str()).filter(|work| metadata.is(work)) {
                 Some(work) => same.push(Arc::clone(work)),
                 None => others.push(metadata.name),
@@ -95,10 +73,6 @@ pub(super) async fn list(hub: &Rest, path: &str, desired: &Desired) -> Result<Op
         }
         if others.len() > most {
             return Ok(None);
-        }
-        token = list.metadata.token.filter(|token| !token.is_empty());
-        if token.is_none() {
-            break;
         }
     }
     let revision = revision.unwrap_or_default();
@@ -120,4 +94,13 @@ pub(super) async fn list(hub: &Rest, path: &str, desired: &Desired) -> Result<Op
     }
     tracing::debug!(known = same.len(), listed = items.len(), "listed by metadata");
     Ok(Some(Listed { revision, items }))
+}
+
+/// An answer; none where the server does not give such answers.
+pub(super) fn asked<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.is_transient() => Err(error),
+        Err(_) => Ok(None),
+    }
 }

@@ -272,22 +272,20 @@ impl Collecting<'_> {
     }
 
     async fn list(&self) -> Result<BTreeMap<SliceKey, Held>, Error> {
-        let path =
-            format!("{}?labelSelector={}&limit={PAGE}", self.collector.collection(), query_value(COLLECTED));
-        let (mut held, mut token) = (BTreeMap::new(), String::new());
-        loop {
-            let page = if token.is_empty() {
-                path.clone()
-            } else {
-                format!("{path}&continue={}", query_value(&token))
-            };
-            let list = self.collector.hub.get(&page).await?;
-            held.extend(list["items"].as_array().into_iter().flatten().filter_map(Held::of));
-            match list.pointer("/metadata/continue").and_then(Value::as_str) {
-                Some(next) if !next.is_empty() => token = next.to_owned(),
-                _ => return Ok(held),
+        let mut pages = self.collector.hub.pages(self.collected(), PAGE).or_anew();
+        let mut held = BTreeMap::new();
+        while let Some(page) = pages.next::<Value>().await? {
+            if page.is_first {
+                held.clear();
             }
+            held.extend(page.items.iter().filter_map(Held::of));
         }
+        Ok(held)
+    }
+
+    /// The list of what the hub has of it.
+    fn collected(&self) -> String {
+        format!("{}?labelSelector={}", self.collector.collection(), query_value(COLLECTED))
     }
 
     /// Other Services are asked for, or by others.

@@ -7,35 +7,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use karmada_client::{
-    Backoff, Error,
-    rest::{METADATA_LIST, query_value},
-};
+use karmada_client::{Backoff, Error, rest::METADATA_LIST};
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::{COLLECTED, Collecting, Held, RETRY, SliceKey};
+use super::{Collecting, Held, RETRY, SliceKey};
 
 /// So often at least, and by so much of that later.
 const EVERY: Duration = Duration::from_secs(600);
 const LATER: f64 = 0.5;
 /// Works per page.
 const PAGE: usize = 500;
-
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    metadata: Position,
-    #[serde(default)]
-    items: Vec<Item>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Position {
-    #[serde(rename = "continue")]
-    token: String,
-}
 
 #[derive(Deserialize)]
 struct Item {
@@ -120,27 +102,15 @@ impl Collecting<'_> {
 
     /// The Works that the hub has of it, with their revisions.
     async fn list_metadata(&self) -> Result<BTreeMap<String, String>, Error> {
-        let path =
-            format!("{}?labelSelector={}&limit={PAGE}", self.collector.collection(), query_value(COLLECTED));
-        let (mut there, mut token) = (BTreeMap::new(), String::new());
-        loop {
-            let page = match token.is_empty() {
-                true => path.clone(),
-                false => format!("{path}&continue={}", query_value(&token)),
-            };
-            let answer = self.collector.hub.get_bytes(&page, METADATA_LIST).await?;
-            let list: List = serde_json::from_slice(&answer).map_err(|error| Error::Answer {
-                method: http::Method::GET,
-                path: page,
-                cause: error.to_string(),
-            })?;
-            there.extend(
-                list.items.into_iter().map(|item| (item.metadata.name, item.metadata.resource_version)),
-            );
-            match list.metadata.token {
-                next if next.is_empty() => return Ok(there),
-                next => token = next,
+        let mut pages = self.collector.hub.pages(self.collected(), PAGE).accept(METADATA_LIST).or_anew();
+        let mut there = BTreeMap::new();
+        while let Some(page) = pages.next::<Item>().await? {
+            if page.is_first {
+                there.clear();
             }
+            let known = page.items.into_iter().map(|item| item.metadata);
+            there.extend(known.map(|known| (known.name, known.resource_version)));
         }
+        Ok(there)
     }
 }

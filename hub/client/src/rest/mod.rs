@@ -4,6 +4,7 @@
 //! [`Resource`], so that nothing else concatenates them.
 
 mod error;
+mod pages;
 mod path;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -22,6 +23,7 @@ pub(crate) use self::error::chain;
 use self::error::failure;
 pub use self::{
     error::Error,
+    pages::{Page, Pages},
     path::{Resource, path_segment, query_value},
 };
 use crate::{
