@@ -1,9 +1,6 @@
 //! What lives in a Namespace of the member: asked before the Namespace is deleted.
 
-use karmada_client::{
-    Error, Rest,
-    rest::{METADATA_LIST, query_value},
-};
+use karmada_client::{Error, Rest, rest::METADATA_LIST};
 use karmada_core::vacancy::{self, Occupants, Ours, Vacancy};
 use serde_json::Value;
 
@@ -38,44 +35,31 @@ pub(crate) async fn vacancy(
     }
     let mut found = Occupants::default();
     for resource in apis.namespaced().filter(|r| vacancy::counts(&r.group, &r.kind)) {
-        let collection = resource.collection(Some(namespace));
-        let mut next = String::new();
+        let kind = &resource.kind;
+        let mut pages = member.pages(resource.collection(Some(namespace)), PAGE).accept(METADATA_LIST);
         loop {
-            let mut path = format!("{collection}?limit={PAGE}");
-            if !next.is_empty() {
-                path.push_str("&continue=");
-                path.push_str(&query_value(&next));
-            }
-            let bytes = match member.get_bytes(&path, METADATA_LIST).await {
-                Ok(bytes) => bytes,
+            let page = match pages.next::<Value>().await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
                 // Not every kind can be listed.
                 Err(error) if error.code() == Some(405) => break,
                 // One that has gone is not named the next time.
                 Err(error) if error.is_not_found() => {
-                    let kind = &resource.kind;
                     return Ok(Vacancy::Emptying(format!(
                         "{kind} is not served for now, and may have objects"
                     )));
                 }
                 Err(error) if error.is_forbidden() => {
-                    let kind = &resource.kind;
                     return Ok(Vacancy::Occupied(format!("what the agent may not list: {kind}")));
+                }
+                Err(Error::Answer { .. }) => {
+                    return Ok(Vacancy::Emptying(format!("the list of {kind} cannot be read")));
                 }
                 Err(error) => return Err(error),
             };
-            let Ok(list) = serde_json::from_slice::<Value>(&bytes) else {
-                let kind = &resource.kind;
-                return Ok(Vacancy::Emptying(format!("the list of {kind} cannot be read")));
-            };
-            for object in list["items"].as_array().into_iter().flatten() {
-                found.see(&resource.kind, object, ours);
-            }
+            page.items.iter().for_each(|object| found.see(kind, object, ours));
             if found.occupied() {
                 return Ok(found.judge());
-            }
-            next = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-            if next.is_empty() {
-                break;
             }
         }
     }

@@ -134,17 +134,13 @@ impl Sampler {
         if usize::try_from(expected).unwrap_or_default() <= PAGE {
             return self.rest.get(&format!("{path}&resourceVersion=0")).await.map(items);
         }
-        let (mut all, mut token) = (Vec::new(), String::new());
-        loop {
-            let next =
-                if token.is_empty() { String::new() } else { format!("&continue={}", query_value(&token)) };
-            let list = self.rest.get(&format!("{path}&limit={PAGE}{next}")).await?;
-            token = list.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
-            all.extend(items(list).iter().map(essence));
-            if token.is_empty() || all.len() >= PODS {
-                return Ok(all);
-            }
+        let (mut pages, mut all) = (self.rest.pages(path, PAGE), Vec::new());
+        while all.len() < PODS
+            && let Some(page) = pages.next::<Value>().await?
+        {
+            all.extend(page.items.iter().map(essence));
         }
+        Ok(all)
     }
 
     async fn metric(

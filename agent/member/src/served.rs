@@ -7,10 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use karmada_client::{
-    Error, Resource, Rest,
-    rest::{METADATA_LIST, query_value},
-};
+use karmada_client::{Error, Resource, Rest, rest::METADATA_LIST};
 use karmada_meta::object;
 use serde_json::Value;
 
@@ -113,29 +110,21 @@ pub(crate) fn judge(
 async fn list(
     member: &Rest,
     resource: &Resource,
-    accept: &str,
+    accept: &'static str,
     mut see: impl FnMut(&Value),
 ) -> Result<Result<(), String>, Error> {
-    let mut next = String::new();
+    let mut pages = member.pages(resource.collection(None), PAGE).accept(accept);
     loop {
-        let mut path = format!("{}?limit={PAGE}", resource.collection(None));
-        if !next.is_empty() {
-            path.push_str(&format!("&continue={}", query_value(&next)));
-        }
-        let bytes = match member.get_bytes(&path, accept).await {
-            Ok(bytes) => bytes,
+        match pages.next::<Value>().await {
+            Ok(Some(page)) => page.items.iter().for_each(&mut see),
+            Ok(None) => return Ok(Ok(())),
             Err(error) if error.is_not_found() || error.is_forbidden() => {
                 return Ok(Err(format!("the member does not list {resource}: {error}")));
             }
+            Err(Error::Answer { cause, .. }) => {
+                return Ok(Err(format!("the list of {resource} cannot be read: {cause}")));
+            }
             Err(error) => return Err(error),
-        };
-        let Ok(page) = serde_json::from_slice::<Value>(&bytes) else {
-            return Ok(Err(format!("the list of {resource} cannot be read")));
-        };
-        page["items"].as_array().into_iter().flatten().for_each(&mut see);
-        next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-        if next.is_empty() {
-            return Ok(Ok(()));
         }
     }
 }
