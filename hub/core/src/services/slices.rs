@@ -1,6 +1,9 @@
 //! EndpointSlices on their way from a provider.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use karmada_api::{
     KarmadaKind,
@@ -49,10 +52,13 @@ pub fn service(slice: &Value) -> Option<ServiceName> {
     native.then(|| ServiceName::new(object::namespace(slice), name))
 }
 
-/// A digest of where a slice says that its Service is.
+/// A digest of where a slice says that its Service is, for comparisons within one process.
 pub fn digest(slice: &Value) -> u64 {
-    let content = CONTENT.map(|field| &slice[field]);
-    names::fnv64a(json!([content, object::label(slice, SERVICE_NAME)]).to_string().as_bytes())
+    let mut hasher = DefaultHasher::new();
+    // Values, unlike their texts, are the same in whatever order a server has their fields.
+    CONTENT.map(|field| &slice[field]).hash(&mut hasher);
+    object::label(slice, SERVICE_NAME).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The addresses at which a slice's endpoints take requests.
@@ -553,6 +559,18 @@ mod tests {
         object::set_annotation(&mut other, "endpoints.kubernetes.io/last-change-trigger-time", "later");
         other["metadata"]["resourceVersion"] = json!("8");
         assert_eq!(digest(&slice()), digest(&other));
+        let mut turned = slice();
+        turned["endpoints"][0] = json!({
+            "zone": "z", "hints": {"forZones": []}, "targetRef": {"name": "web-1", "kind": "Pod"}, "nodeName": "node-0",
+            "conditions": {"terminating": false, "serving": true, "ready": true}, "addresses": ["10.244.0.4"],
+        });
+        turned["ports"] = json!([{"protocol": "TCP", "port": 80, "name": "http"}]);
+        assert_ne!(turned.to_string(), slice().to_string(), "its text is another");
+        assert_eq!(digest(&slice()), digest(&turned));
+        let mut swapped = slice();
+        swapped["endpoints"] =
+            json!([slice()["endpoints"][1], slice()["endpoints"][0], slice()["endpoints"][2]]);
+        assert_ne!(digest(&slice()), digest(&swapped), "of a list the order counts");
         assert_eq!(ready(&slice()), BTreeSet::from(["10.244.0.4".to_owned(), "10.244.0.6".to_owned()]));
         other["endpoints"][0]["conditions"]["ready"] = json!(false);
         assert_ne!(digest(&slice()), digest(&other));
