@@ -1,6 +1,6 @@
 //! PropagationPolicy and ClusterPropagationPolicy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karmada_api::policy::{
     ApplicationFailoverBehavior, ClusterAffinity, ClusterAffinityTerm, DEFAULT_SCHEDULER, Placement,
@@ -287,7 +287,7 @@ fn toleration_errors(toleration: &Toleration, path: &Path) -> Vec<FieldError> {
 
 fn spread_errors(constraints: &[SpreadConstraint], path: &Path) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let mut fields = BTreeSet::new();
+    let mut fields = BTreeMap::new();
     for (i, constraint) in constraints.iter().enumerate() {
         let at = path.index(i);
         let mut wrong = |detail: &str| errors.push(FieldError::invalid(&at, shown(constraint), detail));
@@ -303,14 +303,17 @@ fn spread_errors(constraints: &[SpreadConstraint], path: &Path) -> Vec<FieldErro
         if constraint.max_groups > 0 && constraint.max_groups < constraint.min_groups {
             wrong("maxGroups lower than minGroups is not allowed");
         }
-        if let Some(field) = constraint.spread_by_field
-            && !fields.insert(field)
-        {
-            let detail = format!("multiple {field} spread constraints are not allowed");
-            errors.push(FieldError::invalid(path, shown(&constraints), detail));
+        if let Some(field) = constraint.spread_by_field {
+            let seen = fields.entry(field).or_insert(0_usize);
+            *seen += 1;
+            // Said once of each, since all constraints are shown with it.
+            if *seen == 2 {
+                let detail = format!("multiple {field} spread constraints are not allowed");
+                errors.push(FieldError::invalid(path, shown(&constraints), detail));
+            }
         }
     }
-    if !fields.is_empty() && !fields.contains(&SpreadFieldValue::Cluster) {
+    if !fields.is_empty() && !fields.contains_key(&SpreadFieldValue::Cluster) {
         let detail = "the cluster spread constraint must be enabled in one of the constraints in case of \
                       SpreadByField is enabled";
         errors.push(FieldError::invalid(path, shown(&constraints), detail));

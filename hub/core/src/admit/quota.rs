@@ -82,13 +82,12 @@ pub(super) fn validate(
         }
         errors.extend(list_errors(&assignment.hard, &path.child("hard")));
     }
+    let mut assigned = ResourceList::new();
+    for (resource, amount) in spec.static_assignments.iter().flat_map(|assignment| &assignment.hard) {
+        *assigned.entry(resource.clone()).or_default() += *amount;
+    }
     for (resource, limit) in &spec.overall {
-        let assigned: Quantity = spec
-            .static_assignments
-            .iter()
-            .filter_map(|assignment| assignment.hard.get(resource).copied())
-            .sum();
-        if *limit < assigned {
+        if *limit < assigned.get(resource).copied().unwrap_or_default() {
             let path = path.child("overall").key(resource);
             errors.push(FieldError::invalid(&path, limit.to_string(), "overall is less than assignments"));
         }

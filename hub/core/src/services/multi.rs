@@ -95,13 +95,14 @@ pub fn validate(name: &str, spec: &Spec, old: Option<&Spec>) -> Vec<FieldError> 
     for why in syntax::dns1035_label_errors(name) {
         errors.push(FieldError::invalid(&Path::new("metadata").child("name"), name, why));
     }
+    let mut names = BTreeSet::new();
     for (i, port) in spec.ports.iter().enumerate() {
         let path = path.child("ports").index(i);
         if !port.name.is_empty() {
             for why in syntax::dns1123_label_errors(&port.name) {
                 errors.push(FieldError::invalid(&path.child("name"), port.name.as_str(), why));
             }
-            if spec.ports[..i].iter().any(|before| before.name == port.name) {
+            if !names.insert(port.name.as_str()) {
                 errors.push(FieldError::duplicate(&path.child("name"), port.name.as_str()));
             }
         }

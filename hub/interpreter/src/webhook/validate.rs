@@ -1,5 +1,7 @@
 //! What is wrong with a configuration of services, by field, as Karmada's webhook says it.
 
+use std::collections::BTreeSet;
+
 use karmada_api::config::webhook::{ResourceInterpreterWebhook, RuleWithOperations};
 use karmada_meta::{
     path::{FieldError, Path},
@@ -11,11 +13,11 @@ use crate::rules::Operation;
 
 /// Everything that is wrong with the webhooks of a configuration.
 pub fn validate(webhooks: &[ResourceInterpreterWebhook]) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let (mut errors, mut names) = (Vec::new(), BTreeSet::new());
     for (i, webhook) in webhooks.iter().enumerate() {
         let path = Path::new("webhooks").index(i);
         one(webhook, &path, &mut errors);
-        if webhooks[..i].iter().any(|other| other.name == webhook.name) {
+        if !names.insert(webhook.name.as_str()) {
             errors.push(FieldError::duplicate(&path.child("name"), webhook.name.as_str()));
         }
     }
