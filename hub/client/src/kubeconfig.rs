@@ -11,17 +11,15 @@ use std::{
     hash::{Hash as _, Hasher as _},
     path::{Path, PathBuf},
     str::FromStr,
-    sync::Arc,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
-use rustls::{ClientConfig, pki_types::ServerName};
-use rustls_pki_types::CertificateDer;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub use self::stamps::Stamps;
+pub use crate::tls::Tls;
 use crate::{
     link::proxy::Proxy,
     tls::{Trust, tls},
@@ -261,23 +259,6 @@ impl fmt::Debug for Endpoint {
             .field("server", &self.server)
             .field("credentials", &self.credentials)
             .finish_non_exhaustive()
-    }
-}
-
-/// TLS towards one server.
-#[derive(Clone)]
-pub struct Tls {
-    /// Roots, client certificate, ALPN.
-    pub config: Arc<ClientConfig>,
-    /// The name that the server's certificate must have.
-    pub server_name: ServerName<'static>,
-    /// Our own certificate, if there is one.
-    pub certificate: Option<CertificateDer<'static>>,
-}
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
     }
 }
 
@@ -573,6 +554,8 @@ pub fn in_cluster(host: &str, port: &str, account: &Path) -> Result<Endpoint, Ku
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::ServerName;
+
     use super::*;
 
     fn config(cluster: &str, user: &str) -> Result<Endpoint, String> {

@@ -1,6 +1,7 @@
 //! TLS towards one server: whom to believe, and who we are.
 
 use std::{
+    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -14,7 +15,22 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-use crate::kubeconfig::Tls;
+/// TLS towards one server.
+#[derive(Clone)]
+pub struct Tls {
+    /// Roots, client certificate, ALPN.
+    pub config: Arc<ClientConfig>,
+    /// The name that the server's certificate must have.
+    pub server_name: ServerName<'static>,
+    /// Our own certificate, if there is one.
+    pub certificate: Option<CertificateDer<'static>>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
 
 /// Whom to believe.
 pub(crate) enum Trust {
@@ -156,7 +172,7 @@ impl Shown {
     /// # Errors
     /// Why not.
     pub fn is_certified_by(&self, ca: &[u8], name: Option<&str>, now: SystemTime) -> Result<(), Unproved> {
-        let other = |text: &dyn std::fmt::Display| Unproved::Other(text.to_string());
+        let other = |text: &dyn fmt::Display| Unproved::Other(text.to_string());
         let mut roots = RootCertStore::empty();
         for certificate in certificates(ca).map_err(|e| other(&e))? {
             roots.add(certificate).map_err(|e| other(&e))?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, uri::PathAndQuery};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header, uri::PathAndQuery};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use tokio::time::timeout;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::{
     ATTEMPT_LIMIT, Counters, LinkConfig, LinkError,
     dial::{self, Established, Sender},
-    service::{LinkBody, relative},
+    service::{LinkBody, date, relative},
     zip,
 };
 use crate::rest::chain;
@@ -48,13 +48,6 @@ pub struct Answered {
     pub date: Option<SystemTime>,
     /// The body.
     pub body: Bytes,
-}
-
-/// The time that an answer tells.
-pub(super) fn date(headers: &HeaderMap) -> Option<SystemTime> {
-    static PARSER: jiff::fmt::rfc2822::DateTimeParser = jiff::fmt::rfc2822::DateTimeParser::new();
-    let text = headers.get(header::DATE)?.to_str().ok()?;
-    PARSER.parse_timestamp(text).ok().map(SystemTime::from)
 }
 
 impl Contact {

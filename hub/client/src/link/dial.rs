@@ -25,7 +25,7 @@ use super::{
     io::{Counted, Counters, Io},
     pace,
 };
-use crate::{kubeconfig::Tls, names::Names, rest::chain};
+use crate::{names::Names, rest::chain, tls::Tls};
 use karmada_env::Env;
 
 /// The next address is tried beside the first after this long (RFC 8305 recommends 250 ms).

@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -39,6 +39,13 @@ const CLOCK_WITHIN: Duration = Duration::from_secs(5);
 
 /// HTTP/1.1 connections kept for a next request.
 const IDLE_CONNECTIONS: usize = 4;
+
+/// The time that an answer tells.
+pub(super) fn date(headers: &HeaderMap) -> Option<SystemTime> {
+    static PARSER: jiff::fmt::rfc2822::DateTimeParser = jiff::fmt::rfc2822::DateTimeParser::new();
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    PARSER.parse_timestamp(text).ok().map(SystemTime::from)
+}
 
 /// Why a request did not get an answer.
 #[derive(Debug, thiserror::Error)]
@@ -233,7 +240,7 @@ impl Shared {
     fn read_clock(&self, headers: &HeaderMap, sent: Duration) {
         let took = self.env.now().saturating_sub(sent);
         if took < CLOCK_WITHIN
-            && let Some(date) = super::contact::date(headers)
+            && let Some(date) = date(headers)
         {
             self.counters.tells_time(date, self.env.wall(), took);
         }
