@@ -13,6 +13,7 @@ pub mod redb;
 mod anew;
 pub(crate) mod codec;
 mod journal;
+mod opening;
 mod place;
 mod probe;
 pub(crate) mod sealed;

@@ -18,7 +18,7 @@ use redb::{Database, StorageBackend};
 
 use super::{
     Batch, EngineError, Forget, Image, LogRecord, Marks, Stored,
-    redb::beside,
+    opening::beside,
     sealed,
     tables::{self, Mark},
     trust::Trust,

@@ -18,8 +18,9 @@ use redb::{Database, StorageBackend};
 
 use super::{
     Batch, Engine, EngineError, Found, Image, Keep,
+    opening::{format_tables, open_tables},
     place::Place,
-    redb::{Redb, format_tables, open_tables},
+    redb::Redb,
     trust::Trust,
 };
 

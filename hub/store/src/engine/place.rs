@@ -8,10 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::redb::{Database, StorageBackend, backends::FileBackend};
+use redb::{Database, StorageBackend, backends::FileBackend};
 
 use super::{
-    EngineError, redb,
+    EngineError, opening,
     trust::{Trust, read_anew},
 };
 use crate::error::OpenError;
@@ -75,7 +75,7 @@ impl Dir {
 
 impl Place for Dir {
     fn tables(&self, trust: &Trust) -> Result<Database, EngineError> {
-        redb::open_checked(&self.0.join(FILE), trust)
+        opening::open_checked(&self.0.join(FILE), trust)
     }
 
     fn journal(&self, needed: bool) -> Result<(Box<dyn StorageBackend>, usize), EngineError> {
