@@ -195,6 +195,27 @@ fn a_release_is_the_same_bytes_and_can_be_installed() {
     assert!(unlicensed.is_empty(), "{unlicensed:?}");
 }
 
+/// Up to version 256, systemd does not count mounts of a unit's own to what `NoExecPaths=/` names.
+#[test]
+fn units_run_nothing_that_they_can_write() {
+    for unit in [
+        include_str!("../../manifests/systemd/karmada-agent@.service"),
+        include_str!("../../manifests/systemd/karmada-hub.service"),
+    ] {
+        let words = |key: &str| -> BTreeSet<&str> {
+            let values = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+            values.flat_map(str::split_whitespace).map(|word| word.trim_start_matches('-')).collect()
+        };
+        let (forbidden, allowed) = (words("NoExecPaths"), words("ExecPaths"));
+        let states = words("StateDirectory");
+        assert_eq!((words("DynamicUser"), states.len()), (BTreeSet::from(["yes"]), 1), "{unit}");
+        let state = format!("/var/lib/private/{}", states.first().unwrap());
+        for path in ["/", "/tmp", "/var/tmp", "/dev/shm", &state] {
+            assert!(forbidden.contains(path) && !allowed.contains(path), "{path}: {unit}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_released_is_refused() {
     if !there_is("refusals", "python3") {

@@ -124,8 +124,9 @@ impl Programs {
 
     fn cannot_run(&self, why: &str) -> Trouble {
         Trouble::Fetch(format!(
-            "programs cannot be run here: {why}. Under systemd ExecPaths has to name {}, and the agent has to be started again then",
-            self.folder.parent().display()
+            "programs cannot be run here: {why}. Under systemd ExecPaths has to name {dir} and NoExecPaths must not (hub/docs/upgrades.md#agents-under-systemd), and then the \
+             agent has to be started again",
+            dir = self.folder.parent().display()
         ))
     }
 
