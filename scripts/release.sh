@@ -183,6 +183,10 @@ for page in "$texts"/man/*.1; do gzip -9n <"$page" >"$page.gz" && rm "$page"; do
 # --- what a package of one program holds ---------------------------------------------------------------------------
 
 unit_of() { [ "$1" = karmada-hub ] && echo karmada-hub.service || echo karmada-agent@.service; }
+stop_of() { # PROGRAM: what stops its services before it is removed
+    # disable takes no patterns: of a template it forgets all instances.
+    printf "systemctl stop '%s' || true; systemctl disable %s || true" "$(unit_of "$1" | sed 's/@\.service/@*.service/')" "$(unit_of "$1")"
+}
 about() { [ "$1" = karmada-hub ] && echo "Hub of many Kubernetes clusters" || echo "Agent of a Kubernetes cluster for its hub"; }
 
 layout() { # PROGRAM ARCH TO: the file system of a .deb or .rpm
@@ -232,10 +236,17 @@ SCRIPT
 #!/bin/sh
 set -e
 if [ "\$1" = remove ] && [ -d /run/systemd/system ]; then
-    systemctl disable --now '$(unit_of "$program" | sed 's/@\.service/@*.service/')' || true
+    $(stop_of "$program")
 fi
 SCRIPT
-    chmod 0755 "$to/DEBIAN/postinst" "$to/DEBIAN/prerm"
+    cat >"$to/DEBIAN/postrm" <<'SCRIPT'
+#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || true
+fi
+SCRIPT
+    chmod 0755 "$to/DEBIAN/postinst" "$to/DEBIAN/prerm" "$to/DEBIAN/postrm"
     (cd "$to" && find . -type f ! -path './DEBIAN/*' -printf '%P\n' | sort | xargs md5sum >DEBIAN/md5sums)
     find "$to" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
     dpkg-deb --root-owner-group -Zgzip -z9 --build "$to" "$out/${program}_${version}_$arch.deb" >/dev/null
@@ -261,7 +272,11 @@ cp -a "$tree/root/." "%{buildroot}/"
 %post
 [ ! -d /run/systemd/system ] || systemctl daemon-reload || :
 %preun
-[ "\$1" != 0 ] || [ ! -d /run/systemd/system ] || systemctl disable --now '$(unit_of "$program" | sed 's/@\.service/@*.service/')' || :
+if [ "\$1" = 0 ] && [ -d /run/systemd/system ]; then
+    $(stop_of "$program")
+fi
+%postun
+[ ! -d /run/systemd/system ] || systemctl daemon-reload || :
 %files
 %dir /etc/karmada
 /usr/bin/$program

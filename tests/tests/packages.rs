@@ -143,9 +143,14 @@ fn a_release_is_the_same_bytes_and_can_be_installed() {
         // Nothing starts by itself, and nobody's data goes.
         let scripts = out.join("control");
         run("dpkg-deb", &["--control", &file, scripts.to_str().unwrap()], out);
-        for name in ["postinst", "prerm"] {
+        for name in ["postinst", "prerm", "postrm"] {
             let text = fs::read_to_string(scripts.join(name)).unwrap();
             assert!(!text.contains("/var/lib") && !text.contains("start "), "{name}: {text}");
+        }
+        // Agents end with their program. systemctl takes patterns to stop, and none to disable.
+        let removes = fs::read_to_string(scripts.join("prerm")).unwrap();
+        for line in ["systemctl stop 'karmada-agent@*.service'", "systemctl disable karmada-agent@.service"] {
+            assert!(removes.contains(line), "{removes}");
         }
     }
     if rpm {
