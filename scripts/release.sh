@@ -138,7 +138,10 @@ build() { # ARCH: static programs under target/TARGET/shipped
     programs[$arch]=$built/shipped
 }
 
+no_host="none of the programs runs on this machine: name a karmada-hub of this version that does with --host-hub"
 if [ ${#programs[@]} -eq 0 ]; then
+    # Before minutes are spent.
+    [ -n "$host_hub" ] || [[ " ${arches[*]} " == *" $host "* ]] || fail "$no_host"
     for arch in "${arches[@]}"; do
         why=$(missing "$arch")
         [ -z "$why" ] || [ -z "$asked" ] || fail "$arch: $why. Or build elsewhere and use --programs"
@@ -167,7 +170,7 @@ out=$(cd "$out" && pwd)
 
 # Completions and manual pages, of a program that runs here.
 if [ -z "$host_hub" ]; then
-    [ -n "${programs[$host]:-}" ] || fail "none of the programs runs on this machine: name a karmada-hub that does with --host-hub"
+    [ -n "${programs[$host]:-}" ] || fail "$no_host"
     host_hub=${programs[$host]}/karmada-hub
 fi
 texts=$work/texts
