@@ -273,12 +273,14 @@ async fn run(args: Args) -> Result<(), Failure> {
         let (credential, (hub, hub_link, identity)) = match beginning {
             Beginning::With(credential, _) => {
                 let hub = ways.endpoint(&credential)?;
-                tracing::info!(cluster = %args.config.cluster, hub = %hub.server, %member, "starting");
+                let (cluster, version) = (&args.config.cluster, &args.config.version);
+                tracing::info!(%cluster, %version, hub = %hub.server, %member, "starting");
                 let client = renewable_client_for(hub, USER_AGENT, env.clone(), manner);
                 (std::future::ready(*credential).boxed(), client)
             }
             Beginning::Alone(coming) => {
-                tracing::info!(cluster = %args.config.cluster, %member, "starting");
+                let (cluster, version) = (&args.config.cluster, &args.config.version);
+                tracing::info!(%cluster, %version, %member, "starting");
                 let client = alone::client(&ways, manner, env.clone());
                 let identity = client.2.clone();
                 let arrives = async move {

@@ -17,7 +17,8 @@ use std::{
 
 use karmada_core::upgrade::{
     Version, is_digest,
-    slots::{Found, Runs, Slots, has_room},
+    slots::{Found, GOES, Runs, Slots, has_room},
+    trial::Trial,
 };
 use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
@@ -142,8 +143,20 @@ impl Folder {
             true => Found::Unknown,
             false => self.find(digest),
         };
-        self.change(|slots| slots.start(installed, tries, find)).unwrap_or_else(|error| {
-            // It is before there is a log.
+        let start = |slots: &mut Slots| {
+            let before = slots.trial.clone();
+            let runs = slots.start(installed, tries, find);
+            let said = told(before.as_ref(), slots, &runs);
+            (runs, said)
+        };
+        // It is before there is a log.
+        let started = self.change(start).map(|(runs, said)| {
+            if let Some(said) = said {
+                eprintln!("karmada-agent: {said}");
+            }
+            runs
+        });
+        started.unwrap_or_else(|error| {
             eprintln!(
                 "karmada-agent: {}: which program runs cannot be kept, and nothing is tried: {error}",
                 self.dir.display()
@@ -231,6 +244,27 @@ impl Folder {
     }
 }
 
+/// What whoever reads the log is told of a start: what is tried, and what became of what was. The processes that a trial goes through
+/// end without a word, or with one of their own.
+fn told(before: Option<&Trial>, slots: &Slots, runs: &Runs) -> Option<String> {
+    let trial = slots.trial.as_ref()?;
+    let (version, was, goes) = (&trial.version, &trial.was, slots.goes);
+    if !trial.is_open() {
+        let ends = before.is_none_or(|before| (before.ended, &before.why) != (trial.ended, &trial.why));
+        return ends.then(|| format!("the upgrade to {version} is over: {}", trial.why));
+    }
+    Some(match runs {
+        Runs::Trial(_) => format!("version {version} is on trial: start {goes} of {GOES}"),
+        _ if slots.rests => format!(
+            "version {version} has not proven itself in {goes} of {GOES} starts: {was} runs, and when that hears the hub, {version} is \
+             started again"
+        ),
+        _ => format!(
+            "version {version} is on trial, and its program cannot be read or run now: start {goes} of {GOES}"
+        ),
+    })
+}
+
 /// A file that is gone when this is, whatever became of it.
 struct Draft {
     path: PathBuf,
@@ -311,7 +345,7 @@ pub(super) fn gone(path: &Path) -> io::Result<()> {
 mod tests {
     use std::sync::{Arc, atomic::AtomicUsize};
 
-    use karmada_core::upgrade::trial::Trial;
+    use karmada_core::upgrade::trial::Ended;
 
     use super::*;
 
@@ -509,5 +543,64 @@ mod tests {
         assert!(full.has_room(0).unwrap_err().starts_with("0 MiB are free"));
         let nowhere = Folder { dir: "/nowhere".into(), cuts: Cuts::default() };
         assert!(nowhere.has_room(0).unwrap_err().starts_with("/nowhere: "));
+    }
+
+    #[test]
+    fn a_start_says_what_is_tried_and_what_became_of_it() {
+        let open = |goes, rests| Slots {
+            installed: "0.5.0".into(),
+            current: Some("a".into()),
+            trial: Some(trial("a", "b")),
+            goes,
+            rests,
+            ..Slots::default()
+        };
+        let ended = |how, why: &str| {
+            let mut slots = open(3, false);
+            slots.trial.as_mut().unwrap().end(how, why);
+            slots
+        };
+        let all = [Found::Whole, Found::Whole];
+        // What was kept, what is installed, how the old and the new one are found; what is said.
+        let rows = [
+            (open(0, false), "0.5.0", all, "version 0.6.0 is on trial: start 1 of 3"),
+            (open(2, false), "0.5.0", all, "version 0.6.0 is on trial: start 3 of 3"),
+            (
+                open(1, true),
+                "0.5.0",
+                all,
+                "has not proven itself in 1 of 3 starts: 0.5.0 runs, and when that hears",
+            ),
+            (
+                open(1, false),
+                "0.5.0",
+                [Found::Whole, Found::Unknown],
+                "its program cannot be read or run now: start 2 of 3",
+            ),
+            (
+                open(3, false),
+                "0.5.0",
+                all,
+                "the upgrade to 0.6.0 is over: 0.6.0 was started 3 times, and ended",
+            ),
+            (
+                open(1, false),
+                "0.5.0",
+                [Found::Whole, Found::Damaged],
+                "the upgrade to 0.6.0 is over: the program of 0.6.0 is damaged",
+            ),
+            (open(1, false), "0.5.1", all, "over: Somebody installed version 0.5.1 while 0.6.0 was on trial"),
+            // It was said when it ended.
+            (ended(Ended::Returned, "why"), "0.5.0", all, ""),
+            (ended(Ended::Committed, ""), "0.5.0", all, ""),
+            (Slots::default(), "0.5.0", all, ""),
+        ];
+        for (mut slots, installed, [old, new], want) in rows {
+            let (kept, before) = (format!("{slots:?}"), slots.trial.clone());
+            let find = |program: &str| if program == "a" { old } else { new };
+            let runs = slots.start(&installed.parse().unwrap(), true, find);
+            let said = told(before.as_ref(), &slots, &runs).unwrap_or_default();
+            assert!(said.contains(want) && said.is_empty() == want.is_empty(), "{kept}: {said}");
+        }
     }
 }

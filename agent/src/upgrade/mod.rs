@@ -297,7 +297,7 @@ impl Upgrader {
                     }
                 }
                 Err(Trouble::Fetch(why)) => {
-                    tracing::warn!(%why, "an offered version of the agent cannot be had now");
+                    tracing::warn!(%why, "the upgrade of the agent does not go on now");
                     self.is_about_to(offer.as_ref(), why);
                 }
                 Err(Trouble::Lasting(why)) => {
