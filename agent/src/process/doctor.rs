@@ -38,7 +38,7 @@ Check everything that the agent needs: clock, DNS, proxy, TLS, rights, disk, ver
 Usage: karmada-agent doctor [--output json] [ARGUMENTS OF THE AGENT]
 
 Takes the arguments of the agent that you want to check. Without arguments, doctor uses those of the agent that runs on
-this machine, if it may read them from the process.
+this machine, if it may read them from the process. If several run here, name one of them: --cluster-name NAME.
 
 Each line is the result of one check. For a problem it says what was found, what is wanted, what to do, and where
 hub/docs/doctor.md explains it. The output contains no secrets.
@@ -52,6 +52,8 @@ Exit codes: 0 no problem, 1 a problem, 2 the arguments cannot be used.
 
 /// Processes that are looked at for one of ours, and bytes of the arguments of each.
 const PROCESSES: usize = 10_000;
+/// Names of agents that are said.
+const NAMES: usize = 10;
 /// Files of the state directory that are looked at.
 const FILES: usize = 64;
 /// What to do about a credential that the hub does not take.
@@ -75,11 +77,11 @@ pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
         Ok(None) => return refused("karmada-agent doctor", Refusal::Help(HELP.to_owned())),
         Err(line) => return wrong(&line),
     };
-    let own = match own.is_empty() {
+    let own = match own.is_empty() || only_name(&own).is_some() {
         false => own,
-        true => match running(Path::new("/proc")) {
-            Some(own) => own,
-            None => return wrong("which agent? None runs here whose arguments could be read: give them"),
+        true => match meant(own, running(Path::new("/proc"))) {
+            Ok(own) => own,
+            Err(line) => return wrong(&line),
         },
     };
     let line = [OsString::from("karmada-agent"), OsString::from("doctor")].into_iter().chain(own);
@@ -127,10 +129,10 @@ fn split(arguments: Vec<OsString>) -> Result<Option<(bool, Vec<OsString>)>, Stri
     Ok(Some((json, own)))
 }
 
-/// The arguments of the one agent among the processes that may be looked at.
-fn running(proc: &Path) -> Option<Vec<OsString>> {
+/// The arguments of each agent among the processes that may be looked at.
+fn running(proc: &Path) -> Vec<Vec<OsString>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(proc).ok()?.take(PROCESSES).flatten() {
+    for entry in fs::read_dir(proc).into_iter().flatten().take(PROCESSES).flatten() {
         let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
         let words: Vec<OsString> = line
             .split(|byte| *byte == 0)
@@ -147,8 +149,53 @@ fn running(proc: &Path) -> Option<Vec<OsString>> {
             _ => {}
         }
     }
-    // Of several nobody knows which is meant.
-    if found.len() == 1 { found.pop() } else { None }
+    found
+}
+
+/// The arguments of the running agent that is meant by these, of which there are none, or a cluster's name alone.
+fn meant(own: Vec<OsString>, mut running: Vec<Vec<OsString>>) -> Result<Vec<OsString>, String> {
+    match only_name(&own) {
+        Some(name) => {
+            let is_it = |agent: &Vec<OsString>| cluster(agent).as_ref() == Some(&name);
+            Ok(running.into_iter().find(is_it).unwrap_or(own))
+        }
+        None if running.len() > 1 => {
+            let mut names: Vec<String> = running.iter().filter_map(|agent| cluster(agent)).collect();
+            names.sort_unstable();
+            names.truncate(NAMES);
+            let agents = running.len();
+            Err(format!(
+                "which agent? {agents} run here: name one with --cluster-name, such as {}",
+                names.join(", ")
+            ))
+        }
+        None => running
+            .pop()
+            .ok_or_else(|| "which agent? None runs here whose arguments could be read: give them".to_owned()),
+    }
+}
+
+/// The cluster that an agent's arguments name.
+fn cluster(words: &[OsString]) -> Option<String> {
+    let mut words = words.iter().map(|word| word.to_string_lossy());
+    while let Some(word) = words.next() {
+        match word.strip_prefix("--cluster-name") {
+            Some("") => return words.next().map(String::from),
+            Some(rest) if rest.starts_with('=') => return Some(rest[1..].to_owned()),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The same where they say nothing else.
+fn only_name(words: &[OsString]) -> Option<String> {
+    let is_alone = match words {
+        [word] => word.to_string_lossy().starts_with("--cluster-name="),
+        [word, _] => word == "--cluster-name",
+        _ => false,
+    };
+    is_alone.then(|| cluster(words)).flatten()
 }
 
 /// Everything, in the order in which an agent needs it.
@@ -469,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_the_one_agent_that_runs_are_found() {
+    fn the_arguments_of_the_agent_that_is_meant_are_found() {
         let proc = tempfile::tempdir().unwrap();
         let process = |pid: &str, line: &str| {
             fs::create_dir_all(proc.path().join(pid)).unwrap();
@@ -480,12 +527,31 @@ mod tests {
         process("2", "/usr/local/bin/karmada-agent doctor");
         process("3", "karmada-agent status");
         fs::create_dir_all(proc.path().join("net")).unwrap();
-        assert_eq!(running(proc.path()), None);
+        let meant = |own: &str| meant(words(own), running(proc.path()));
+        assert!(meant("").unwrap_err().contains("None runs here"));
+        assert_eq!(meant("--cluster-name=m1"), Ok(words("--cluster-name=m1")), "as without one that runs");
         process("4", "/usr/local/bin/karmada-agent --cluster-name=m1 --state-dir /var/lib/a");
-        assert_eq!(running(proc.path()), Some(words("--cluster-name=m1 --state-dir /var/lib/a")));
-        process("5", "/bin/karmada-agent join --cluster-name=m2");
-        assert_eq!(running(proc.path()), None, "which of the two?");
+        let first = words("--cluster-name=m1 --state-dir /var/lib/a");
+        assert_eq!(meant(""), Ok(first.clone()));
+        process("5", "/bin/karmada-agent join --link lan --cluster-name m2");
+        let which = meant("").unwrap_err();
+        assert!(which.contains("2 run here") && which.ends_with("such as m1, m2"), "{which}");
+        for name in ["--cluster-name=m1", "--cluster-name m1"] {
+            assert_eq!(meant(name), Ok(first.clone()), "{name}");
+        }
+        assert_eq!(meant("--cluster-name=m2"), Ok(words("--link lan --cluster-name m2")));
+        assert_eq!(meant("--cluster-name=m3"), Ok(words("--cluster-name=m3")));
         fs::remove_dir_all(proc.path().join("4")).unwrap();
-        assert_eq!(running(proc.path()), Some(words("--cluster-name=m2")));
+        assert_eq!(meant(""), Ok(words("--link lan --cluster-name m2")));
+        for (line, want) in [
+            ("--cluster-name=a", Some("a")),
+            ("--cluster-name a", Some("a")),
+            ("--cluster-name a --link lan", None),
+            ("--cluster-names=a", None),
+            ("--link lan", None),
+            ("", None),
+        ] {
+            assert_eq!(only_name(&words(line)).as_deref(), want, "{line}");
+        }
     }
 }

@@ -104,7 +104,8 @@ pub(in crate::process) fn get(address: &str, path: &str) -> Result<String, Strin
     let nobody = |error: &std::io::Error| {
         format!(
             "no agent answers at {address}: {error}. Either it does not run here (systemctl status 'karmada-agent@*'), or it \
-             serves its health elsewhere: give its --health-probe-bind-address as --address"
+             serves its health elsewhere: give its --health-probe-bind-address as --address. Under systemd it serves it nowhere unless \
+             ENDPOINTS in agent.env and SocketBindAllow name a port"
         )
     };
     let at: Vec<SocketAddr> = address.to_socket_addrs().map_err(|error| nobody(&error))?.collect();
