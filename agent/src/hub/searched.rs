@@ -427,7 +427,9 @@ impl Course {
         loop {
             match self.searched.half.discovery().resource(group, version, &what.kind).await {
                 Ok(Some(found)) if what.is(&found.group, &found.version, &found.plural) => return found,
-                Ok(Some(found)) => tracing::debug!(?what, found.plural, "a kind of this name is not told of"),
+                Ok(Some(found)) => {
+                    tracing::debug!(?what, resource = found.plural, "a kind of this name is not told of")
+                }
                 Ok(None) => {}
                 Err(error) => tracing::debug!(?what, %error, "the member does not tell what kinds it has"),
             }

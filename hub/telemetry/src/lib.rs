@@ -2,8 +2,9 @@
 //! it tells systemd ([`supervisor`]); and how a command says what it did ([`told`]).
 //!
 //! Both are set up once, by the program; whatever is a library gets handles and emits events. Field names of log
-//! lines are one set for hub and agent, see [`logs`].
+//! lines are one set for hub and agent, see [`fields`].
 
+pub mod fields;
 pub mod logs;
 pub mod metrics;
 pub mod recent;

@@ -1,16 +1,6 @@
 //! Logs: to standard error, as text for people or as one JSON object a line.
 //!
-//! A line says what happened in its message and about what in fields, whose names are the same everywhere:
-//!
-//! | field | is |
-//! |---|---|
-//! | `cluster` | the member cluster |
-//! | `kind`, `namespace`, `name` | the object, as it is called on the hub |
-//! | `work` | the Work, by its name in its cluster's namespace |
-//! | `clusters` | where something is placed |
-//! | `duration_ms` | how long it took, in milliseconds |
-//! | `error` | why it did not work out |
-//! | `failures` | how often in a row it did not |
+//! A line says what happened in its message and about what in fields, whose names are the same everywhere ([`fields`](crate::fields)).
 //!
 //! At info there is one line for what a user made happen (a policy applied, a binding scheduled, Works written, a
 //! Work carried out, a cluster that changes its state), and none for what happens by itself every few seconds.

@@ -7,6 +7,7 @@
 //!   commands   commands of ours in blocks: the programs take them
 //!   reference  pages that are written from the code (UPDATE_DOCS=1), and compared with it otherwise
 //!   metrics    the part of them that takes processes
+//!   logs       the part of them that the fields of log lines are, as the code has them
 //!   runnable   blocks that are run in order, with what they are to print
 //!   recording  what they have printed, as the tour shows it (UPDATE_DOCS=1)
 //! ```
@@ -19,6 +20,7 @@
 )]
 
 mod commands;
+mod logs;
 mod metrics;
 mod names;
 mod pages;

@@ -606,7 +606,7 @@ impl Executor {
             Ok(None) => {}
             Ok(Some(pause)) => return Again::after(pause),
             Err(failure) => {
-                tracing::debug!(cluster = %self.cluster, work = %work.name, %failure, "cannot tell what the Work still waits for");
+                tracing::debug!(cluster = %self.cluster, work = %work.name, error = %failure, "cannot tell what the Work still waits for");
                 return Again::FAILED;
             }
         }

@@ -145,10 +145,10 @@ impl Keeper {
             match self.rewrite(&store).await {
                 Ok(()) => {
                     wait = AGAIN;
-                    let took_ms = (env.now().saturating_sub(begun)).as_millis() as u64;
+                    let duration_ms = (env.now().saturating_sub(begun)).as_millis() as u64;
                     let keys = self.encryption.writing().join(", ");
                     tracing::info!(
-                        took_ms,
+                        duration_ms,
                         keys,
                         "all of the store was written anew as --encryption-provider-config has it"
                     );
