@@ -43,7 +43,7 @@ use crate::{
     },
     known::Followed,
     metrics::HubFigures,
-    page::eyes::Eyes,
+    page::{Shown, eyes::Eyes},
     push::{self, Copies, Pusher, Pushing},
     reported::{Asking, Reported},
     write::claiming::NewTemplates,
@@ -223,6 +223,11 @@ impl Hub {
     /// What the controllers know while they run, for whoever shows it.
     pub(crate) fn eyes(&self) -> Eyes {
         self.eyes.clone()
+    }
+
+    /// The same, for a server that is to have a page of the fleet.
+    pub fn shown(&self) -> Shown {
+        Shown(self.eyes())
     }
 
     /// Whether all that the controllers decide by has been read once.

@@ -42,4 +42,5 @@ mod rules;
 mod write;
 
 pub use hub::{Hub, HubConfig, HubError};
+pub use page::Shown;
 pub use push::Settings as PushSettings;

@@ -17,6 +17,7 @@ use std::{convert::Infallible, fmt, io, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
@@ -34,7 +35,7 @@ use karmada_client::{
 };
 use karmada_core::names;
 use karmada_env::{Env, SplitMix};
-use karmada_hub::{HubConfig, HubError, engine::embedded::Embedded};
+use karmada_hub::{HubConfig, HubError, Shown, engine::embedded::Embedded};
 use karmada_meta::{object, time::Time};
 use karmada_store::{self as store, engine::Memory};
 use parking_lot::Mutex;
@@ -114,6 +115,7 @@ impl fmt::Debug for World {
 struct HubRun {
     stop: CancellationToken,
     embedded: Embedded,
+    shown: Shown,
     controllers: JoinHandle<Result<(), HubError>>,
 }
 
@@ -495,7 +497,7 @@ impl World {
             .expect("a memory engine opens");
         let hub = embedded.hub(self.config.clone(), self.env()).expect("usual settings");
         let hub = hub.with_client(self.machine.through(embedded.client()));
-        let mut ready = hub.ready();
+        let (mut ready, shown) = (hub.ready(), hub.shown());
         let controllers = tokio::spawn(hub.run(stop.clone()));
         timeout(PATIENCE, ready.wait_for(|ready| *ready))
             .await
@@ -506,7 +508,32 @@ impl World {
             acceptor: TlsAcceptor::from(self.ground.tls.clone()),
             stop: stop.clone(),
         });
-        self.hub = Some(HubRun { stop, embedded, controllers });
+        self.hub = Some(HubRun { stop, embedded, shown, controllers });
+    }
+
+    /// Serves the hub's page from now on, until the hub stops.
+    ///
+    /// # Panics
+    /// While the hub is stopped.
+    pub fn show_page(&self) {
+        let hub = self.hub.as_ref().expect("the hub runs");
+        hub.shown.on(hub.embedded.server(), Vec::new(), self.env(), hub.stop.clone());
+    }
+
+    /// What the page asks the hub for, as its administrator. After [`World::show_page`].
+    ///
+    /// # Panics
+    /// While the hub is stopped, or when there is no such answer.
+    pub async fn page(&self, path: &str) -> Value {
+        let hub = self.hub.as_ref().expect("the hub runs");
+        let request = Request::get(path).header(header::HOST, "127.0.0.1:6443").header("x-karmada-ui", "1");
+        let mut request = request.body(Full::<bytes::Bytes>::default()).expect("a request");
+        request.extensions_mut().insert(UserInfo::new("admin", [subject::MASTERS]));
+        let answer = hub.embedded.server().service().oneshot(request).await.expect("an answer");
+        let code = answer.status();
+        let body = answer.into_body().collect().await.expect("a whole body").to_bytes();
+        assert!(code.is_success(), "GET {path}: {code} {}", String::from_utf8_lossy(&body));
+        serde_json::from_slice(&body).expect("JSON")
     }
 
     /// Stops the hub; its store keeps what it held.
@@ -515,7 +542,7 @@ impl World {
     /// When it does not stop within ten seconds, or a controller had failed.
     pub async fn stop_hub(&mut self) {
         *self.door.lock() = None;
-        let Some(HubRun { stop, embedded, controllers }) = self.hub.take() else { return };
+        let Some(HubRun { stop, embedded, shown: _, controllers }) = self.hub.take() else { return };
         assert!(!controllers.is_finished(), "the controllers ended by themselves");
         stop.cancel();
         let ended =

@@ -28,7 +28,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use karmada_apiserver::{
-    Handle,
+    ApiServer, Handle,
     authn::{
         ANONYMOUS, UserInfo,
         browser::{self, Sessions},
@@ -57,6 +57,31 @@ const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
 const LOGIN: &[Method] = &[Method::GET, Method::POST, Method::DELETE];
 const WRITE: &[Method] = &[Method::POST];
+
+/// What a hub's controllers let be shown of its fleet, for a server that is to have a page of it.
+#[derive(Clone, Debug)]
+pub struct Shown(pub(crate) Eyes);
+
+impl Shown {
+    /// Serves the page on a server that is called by these names, until `stop` is cancelled. People log in by what the API takes.
+    pub fn on(&self, server: &ApiServer, names: Vec<String>, env: &Env, stop: CancellationToken) {
+        serve(server, names, self.0.clone(), None, env, stop);
+    }
+}
+
+/// Serves the page on a server.
+pub(crate) fn serve(
+    server: &ApiServer,
+    names: Vec<String>,
+    eyes: Eyes,
+    issuer: Option<Issuer>,
+    env: &Env,
+    stop: CancellationToken,
+) {
+    let page = Page::new(server.handle(), names, eyes, issuer, env, stop);
+    server.sessions_of(page.sessions());
+    server.add_paths(&page.paths());
+}
 
 /// The page of one hub.
 pub(crate) struct Page {

@@ -31,6 +31,7 @@ mod searching;
 mod services;
 mod skew;
 mod stock_slices;
+mod tiles;
 mod upgrades;
 mod works;
 

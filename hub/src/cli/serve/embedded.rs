@@ -25,7 +25,7 @@ use super::{
     front::beside_api,
     limits, pki_failure, supervise, tls,
 };
-use crate::{HubConfig, HubError, cli::ServeArgs, engine::embedded::Embedded, metrics, page::Page};
+use crate::{HubConfig, HubError, cli::ServeArgs, engine::embedded::Embedded, metrics, page};
 
 /// For the last writes of store and audit log.
 const CLOSE: Duration = Duration::from_millis(1500);
@@ -76,10 +76,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     embedded.server().authenticate_by(authenticator);
     embedded.server().certify_by(certifier);
     embedded.server().add_paths(&beside_api(hub.ready(), embedded.store().clone()));
-    let page =
-        Page::new(embedded.server().handle(), args.advertise.clone(), hub.eyes(), issuer, env, stop.clone());
-    embedded.server().sessions_of(page.sessions());
-    embedded.server().add_paths(&page.paths());
+    page::serve(embedded.server(), args.advertise.clone(), hub.eyes(), issuer, env, stop.clone());
     let rotation = Arc::new(Rotation {
         pki: pki.clone(),
         tls: tls.clone(),
