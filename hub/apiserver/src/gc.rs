@@ -10,6 +10,9 @@
 //! version. An owner counts as there if an object of its uid is stored, wherever the graph knows it to be, or else where
 //! the owner reference says: the graph hears of each kind on its own, so a dependent may be known before its owner. Of an owner whose kind is not served here nobody knows whether it is there,
 //! nor of one in a namespace that something at the cluster scope names: such an object stays.
+//!
+//! Events own nothing and are owned by nothing, as with kube-controller-manager's collector: they go when they are old, and there
+//! are several of each other object.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
@@ -37,6 +40,9 @@ use crate::{
     },
     storage::Object,
 };
+
+/// What the collector does not look at.
+const IGNORED: &str = "core/events";
 
 /// A failed look is repeated after this, and after twice as long each time it fails again, up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(300));
@@ -206,7 +212,7 @@ impl Collector {
         loop {
             let next = {
                 let mut graph = self.graph.lock();
-                let ready = self.registry.kinds().stored().all(|kind| graph.synced.contains(&kind.storage));
+                let ready = followed(&self.registry.kinds()).all(|kind| graph.synced.contains(&kind.storage));
                 let next = if ready { graph.queue.pop_front() } else { None };
                 next.inspect(|key| {
                     graph.queued.remove(key);
@@ -472,17 +478,22 @@ fn kind_of<'a>(kinds: &'a Kinds, storage: &str) -> Option<&'a Arc<Kind>> {
     kinds.stored().find(|kind| *kind.storage == *storage)
 }
 
+/// The collections that are followed.
+fn followed(kinds: &Kinds) -> impl Iterator<Item = &Arc<Kind>> {
+    kinds.stored().filter(|kind| &*kind.storage != IGNORED)
+}
+
 /// Starts the collector's tasks; collections that come later are followed as they come.
 pub(crate) fn start(registry: &Arc<Registry>, tasks: &TaskTracker, shutdown: &CancellationToken) {
     let collector = Collector::new(registry.clone(), shutdown.clone());
     tasks.spawn(collector.clone().work());
     let (registry, followers, shutdown) = (registry.clone(), tasks.clone(), shutdown.clone());
     tasks.spawn(async move {
-        let mut followed: BTreeSet<Arc<str>> = BTreeSet::new();
+        let mut begun: BTreeSet<Arc<str>> = BTreeSet::new();
         loop {
             let changed = registry.kinds_changed();
-            for kind in registry.kinds().stored() {
-                if followed.insert(kind.storage.clone()) {
+            for kind in followed(&registry.kinds()) {
+                if begun.insert(kind.storage.clone()) {
                     followers.spawn(collector.clone().follow(kind.storage.clone()));
                 }
             }
