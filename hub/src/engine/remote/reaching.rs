@@ -7,7 +7,8 @@
 //!
 //! Only the hub that leads carries anything: agents are asked for tunnels by one hub. What it has open ends when it leads no
 //! longer. A tunnel ends as well when the server says that its agent may not have it any more: certificates of the server's are
-//! not revoked.
+//! not revoked. And it ends when the Cluster that it was opened for is gone, whatever was made of its name since: another member
+//! may be meant by that.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ use futures::future::{BoxFuture, Either, select};
 use http::{Request, Response};
 use karmada_api::{cluster::Cluster, consts::extension};
 use karmada_apiserver::{
-    authn::UserInfo,
+    authn::{UserInfo, agent_cluster},
     authz::Decision,
     carried::{Call, Carried, CarriedPath, Carrier, Ways},
     delegate::{About, Delegate, Question},
@@ -57,13 +58,13 @@ pub fn ways(
     stops: CancellationToken,
 ) -> (Ways, Arc<Figures>) {
     let clusters = Answers::new("what a Cluster is", KEPT);
-    let known = Known { rest: rest.clone(), writes, followed: remote.followed.clone(), clusters };
+    let known = Arc::new(Known { rest: rest.clone(), writes, followed: remote.followed.clone(), clusters });
     let phase = remote.phase();
-    let reach = Reach::new(Arc::new(known), most(), env.clone());
+    let reach = Reach::new(known.clone(), most(), env.clone());
     let figures = reach.figures().clone();
     let leading = |by: Arc<dyn Carrier>| Arc::new(WhileLeading { phase: phase.clone(), by });
     let tunnels = reach.tunnels();
-    let allowed = WhileAllowed { delegate: delegate.clone(), env: env.clone(), by: tunnels.by };
+    let allowed = WhileAllowed { delegate: delegate.clone(), known, env: env.clone(), by: tunnels.by };
     let tunnels = CarriedPath { by: leading(Arc::new(allowed)), ..tunnels };
     let proxy = reach.into_proxy();
     let proxy = Carried { by: leading(proxy.by), ..proxy };
@@ -98,9 +99,10 @@ impl Carrier for WhileLeading {
     }
 }
 
-/// Lets an agent in as long as the server lets it have a tunnel.
+/// Lets an agent in as long as the server lets it have a tunnel, and its Cluster is the one that it came for.
 struct WhileAllowed {
     delegate: Arc<dyn Delegate>,
+    known: Arc<dyn Registry>,
     env: Env,
     by: Arc<dyn Carrier>,
 }
@@ -109,20 +111,47 @@ impl Carrier for WhileAllowed {
     fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>> {
         let about = About::Path(TUNNEL.to_owned());
         let question = Question { user: call.user.clone(), verb: "get".to_owned(), about };
-        let refused = Box::pin(refused(self.delegate.clone(), question, self.env.clone()));
-        let ends = Box::pin(async move {
-            match select(call.ends, refused).await {
-                Either::Left(_) | Either::Right(_) => {}
-            }
-        });
-        self.by.carry(Call { ends, ..call })
+        let (delegate, known, env, by) =
+            (self.delegate.clone(), self.known.clone(), self.env.clone(), self.by.clone());
+        Box::pin(async move {
+            // Whoever is no agent is sent away.
+            let cluster = agent_cluster(&call.user).map(str::to_owned);
+            let came_for = match &cluster {
+                Some(name) => Some((name.clone(), uid_of(&*known, name).await?)),
+                None => None,
+            };
+            let refused = Box::pin(refused((delegate, known), question, came_for, env));
+            let ends = Box::pin(async move {
+                match select(call.ends, refused).await {
+                    Either::Left(_) | Either::Right(_) => {}
+                }
+            });
+            by.carry(Call { ends, ..call }).await
+        })
     }
 }
 
-/// Resolves when the server says that something is not allowed. That it says nothing ends nothing.
-async fn refused(delegate: Arc<dyn Delegate>, question: Question, env: Env) {
+/// The uid of the Cluster of a name; none where there is no such Cluster.
+async fn uid_of(known: &dyn Registry, cluster: &str) -> Result<Option<String>, Status> {
+    Ok(known.cluster(cluster).await?.and_then(|cluster| cluster.metadata.uid))
+}
+
+/// Resolves when the server says that something is not allowed, or the Cluster that was meant is gone. That it says nothing ends
+/// nothing.
+async fn refused(
+    (delegate, known): (Arc<dyn Delegate>, Arc<dyn Registry>),
+    question: Question,
+    came_for: Option<(String, Option<String>)>,
+    env: Env,
+) {
     loop {
         sleep(env.jitter(LOOK, 1.0)).await;
+        if let Some((cluster, uid)) = &came_for
+            && uid_of(&*known, cluster).await.is_ok_and(|now| now != *uid)
+        {
+            tracing::info!(cluster, "a tunnel ends: the Cluster that it was opened for is gone");
+            return;
+        }
         match delegate.judge(&question).await {
             Ok((Decision::Allow, _)) | Err(_) => {}
             Ok((Decision::NoOpinion | Decision::Deny(_), _)) => {

@@ -137,7 +137,8 @@ async fn a_tunnel_ends_when_the_server_says_that_it_may_not_be() {
     for (last, looks) in [(Decision::NoOpinion, 5), (Decision::Deny("revoked".to_owned()), 5)] {
         let said = vec![Ok(Decision::Allow), silent(), Ok(Decision::Allow), silent(), Ok(last)];
         let says = Arc::new(Says(Mutex::new(said), Mutex::default()));
-        let carrier = WhileAllowed { delegate: says.clone(), env: env(), by: Arc::new(Lasts) };
+        let known = known(&Arc::default());
+        let carrier = WhileAllowed { delegate: says.clone(), known, env: env(), by: Arc::new(Lasts) };
         let begun = Instant::now();
         carrier.carry(call()).await.unwrap();
         let took = begun.elapsed();
@@ -150,9 +151,73 @@ async fn a_tunnel_ends_when_the_server_says_that_it_may_not_be() {
     }
     // What ends it besides ends it as before.
     let says = Arc::new(Says(Mutex::new(vec![Ok(Decision::Allow)]), Mutex::default()));
-    let carrier = WhileAllowed { delegate: says, env: env(), by: Arc::new(Lasts) };
+    let known = known(&Arc::default());
+    let carrier = WhileAllowed { delegate: says, known, env: env(), by: Arc::new(Lasts) };
     let begun = Instant::now();
     let ends = Box::pin(sleep(Duration::from_secs(3600)));
     carrier.carry(Call { ends, ..call() }).await.unwrap();
     assert_eq!(begun.elapsed().as_secs(), 3600);
+}
+
+/// Clusters as a server has them that has this one, or says nothing.
+fn known(cluster: &Arc<Mutex<Option<Value>>>) -> Arc<Known> {
+    let cluster = cluster.clone();
+    let service = tower::service_fn(move |_: Request<kube::client::Body>| {
+        let (code, body) = match &*cluster.lock() {
+            Some(Value::Null) => {
+                (404, json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}))
+            }
+            Some(cluster) => (200, cluster.clone()),
+            None => (503, json!({"kind": "Status", "status": "Failure", "code": 503})),
+        };
+        let answer = Response::builder().status(code).body(Body::from(body.to_string())).unwrap();
+        ready(Ok::<_, std::convert::Infallible>(answer))
+    });
+    let rest = Rest::new(kube::Client::new(service, "default"));
+    let clusters = Answers::new("what a Cluster is", KEPT);
+    Arc::new(Known { rest: rest.clone(), writes: rest, followed: Followed::default(), clusters })
+}
+
+fn agent() -> UserInfo {
+    UserInfo::new("system:karmada:agent:m", ["system:karmada:agents"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_ends_when_its_cluster_is_another() {
+    let named =
+        |uid: &str| Some(json!({"metadata": {"name": "m", "uid": uid}, "spec": {"syncMode": "Pull"}}));
+    for (case, later, ends) in [
+        ("it was deleted and made anew", named("2"), true),
+        ("it was deleted", Some(Value::Null), true),
+        ("nobody says anything", None, false),
+        ("it is the same", named("1"), false),
+    ] {
+        let cluster = Arc::new(Mutex::new(named("1")));
+        let says = Arc::new(Says(Mutex::new(vec![Ok(Decision::Allow)]), Mutex::default()));
+        let carrier =
+            WhileAllowed { delegate: says, known: known(&cluster), env: env(), by: Arc::new(Lasts) };
+        let begun = Instant::now();
+        let user = agent();
+        let hour = Duration::from_secs(3600);
+        let ended = carrier.carry(Call { user, ends: Box::pin(sleep(hour)), ..call() });
+        let changes = async {
+            sleep(5 * LOOK).await;
+            *cluster.lock() = later;
+        };
+        let (answer, ()) = tokio::join!(ended, changes);
+        answer.unwrap();
+        let took = begun.elapsed();
+        let soon = took >= 5 * LOOK && took <= 7 * LOOK;
+        assert_eq!((soon, took >= hour), (ends, !ends), "{case}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_tunnel_is_opened_for_nobody_knows_which_cluster() {
+    let says = Arc::new(Says(Mutex::new(vec![Ok(Decision::Allow)]), Mutex::default()));
+    let known = known(&Arc::default());
+    let carrier = WhileAllowed { delegate: says, known, env: env(), by: Arc::new(Lasts) };
+    let user = agent();
+    let status = carrier.carry(Call { user, ..call() }).await.unwrap_err();
+    assert_eq!(status.code(), 503, "{status}");
 }
