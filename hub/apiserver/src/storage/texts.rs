@@ -3,10 +3,10 @@
 
 use std::fmt;
 
-/// Length of a length.
-const LEN: usize = size_of::<u32>();
+/// Of a length, in one byte: the rest is in the next. Most texts are short.
+const MORE: u8 = 0x80;
 
-/// Texts in their order: of each its length, and itself.
+/// Texts in their order: of each its length, seven bits to a byte, and itself.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Texts(Box<[u8]>);
 
@@ -34,8 +34,16 @@ impl Texts {
 
 /// The first text, and what is behind it.
 fn sized(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let (len, rest) = bytes.split_first_chunk::<LEN>()?;
-    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    let (mut len, mut rest) = (0_usize, bytes);
+    for shift in (0..u32::BITS).step_by(7) {
+        let (byte, after) = rest.split_first()?;
+        rest = after;
+        len |= usize::from(byte & !MORE) << shift;
+        if byte & MORE == 0 {
+            break;
+        }
+    }
+    let (text, rest) = rest.split_at_checked(len)?;
     Some((std::str::from_utf8(text).ok()?, rest))
 }
 
@@ -45,7 +53,12 @@ impl<T: AsRef<str>> FromIterator<T> for Texts {
         for text in texts {
             let text = text.as_ref();
             // An object has three MiB at most.
-            bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+            let mut len = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            while len >= u32::from(MORE) {
+                bytes.push(len as u8 | MORE);
+                len >>= 7;
+            }
+            bytes.push(len as u8);
             bytes.extend_from_slice(text.as_bytes());
         }
         Self(bytes.into())
@@ -65,10 +78,11 @@ mod tests {
     #[test]
     fn texts_are_what_they_were_made_of() {
         let long = "x".repeat(70_000);
-        let all = ["b", "", "\u{e9}", long.as_str(), "b"];
+        let (edge, beyond) = ("y".repeat(127), "z".repeat(128));
+        let all = ["b", "", "\u{e9}", long.as_str(), edge.as_str(), beyond.as_str(), "b"];
         let texts: Texts = all.into_iter().collect();
         assert_eq!(texts.iter().collect::<Vec<_>>(), all);
-        assert_eq!((texts.get(2), texts.get(5)), (Some("\u{e9}"), None));
+        assert_eq!((texts.get(2), texts.get(7)), (Some("\u{e9}"), None));
         assert!(!texts.is_empty());
         assert!(!Texts::from_iter([""]).is_empty(), "an empty text is one");
         let none = Texts::default();

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use super::{Key, LONGEST_REPEAT, REMEMBERED, REPEAT};
@@ -34,15 +34,41 @@ pub(super) struct Known {
     pub(super) resource_version: String,
 }
 
-/// An event that was told, so often.
+/// An event that was told, so often. There are many, so that times are in microseconds.
 #[derive(Debug)]
 pub(super) struct Told {
     suffix: u64,
-    first: SystemTime,
-    count: u64,
-    seen: Duration,
-    not_before: Duration,
-    pause: Duration,
+    /// Since 1970.
+    first: u64,
+    seen: u64,
+    not_before: u64,
+    /// In milliseconds.
+    pause: u32,
+    count: u32,
+}
+
+impl Told {
+    fn of(suffix: u64, known: &Known) -> Self {
+        let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            suffix,
+            // Before that only when a clock is broken beyond use.
+            first: known.first.duration_since(UNIX_EPOCH).map_or(0, micros),
+            seen: micros(known.seen),
+            not_before: micros(known.not_before),
+            pause: u32::try_from(known.pause.as_millis()).unwrap_or(u32::MAX),
+            count: u32::try_from(known.count).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn seen(&self) -> Duration {
+        Duration::from_micros(self.seen)
+    }
+
+    /// Before when a repetition is not written, and how long the one after that waits.
+    fn waits(&self) -> (Duration, Duration) {
+        (Duration::from_micros(self.not_before), Duration::from_millis(self.pause.into()))
+    }
 }
 
 /// Tells an event from others, whatever it says.
@@ -84,15 +110,15 @@ impl Memory {
         now: Duration,
     ) -> bool {
         if let Some(told) = self.told.remove(&Digest::of(key)) {
-            let Told { suffix, first, count, seen, not_before, pause } = told;
+            let (not_before, pause) = told.waits();
             let resource_version = String::new();
             let known = Known {
-                suffix: Some(suffix),
-                first,
+                suffix: Some(told.suffix),
+                first: UNIX_EPOCH + Duration::from_micros(told.first),
                 last: at,
-                count,
-                written: count,
-                seen,
+                count: told.count.into(),
+                written: told.count.into(),
+                seen: told.seen(),
                 not_before,
                 pause,
                 resource_version,
@@ -119,14 +145,18 @@ impl Memory {
         if known.count > count {
             return;
         }
-        if let Some(Known { first, count, seen, not_before, pause, .. }) = self.waiting.remove(key) {
-            self.told.insert(Digest::of(key), Told { suffix, first, count, seen, not_before, pause });
+        if let Some(known) = self.waiting.remove(key) {
+            self.told.insert(Digest::of(key), Told::of(suffix, &known));
+        }
+        if self.waiting.is_empty() {
+            // A map keeps room for some of its last.
+            self.waiting = BTreeMap::new();
         }
     }
 
     /// Forgets what was told long ago.
     pub(super) fn forget(&mut self, now: Duration) {
-        self.told.retain(|_, told| now.saturating_sub(told.seen) < MEMORY);
+        self.told.retain(|_, told| now.saturating_sub(told.seen()) < MEMORY);
     }
 
     /// Forgets the event that was not seen for longest if there are too many, a written one if there is any. Answers how much of
@@ -162,7 +192,7 @@ impl Memory {
         let like = Digest { about, message: 0 }..=Digest { about, message: u64::MAX };
         for told in self.told.range(like).map(|(_, told)| told) {
             count += 1;
-            latest = latest.max((told.not_before, told.pause));
+            latest = latest.max(told.waits());
         }
         if count < SIMILAR { (Duration::ZERO, REPEAT, None) } else { (latest.0, latest.1, waiting) }
     }

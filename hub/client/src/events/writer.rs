@@ -191,10 +191,11 @@ impl RecorderTask {
             wait = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                written = async {
+                // In a box: most of the time there is nothing to write.
+                written = Box::pin(async {
                     self.give_way().await;
                     self.write().await
-                } => match written {
+                }) => match written {
                     Ok(next) => {
                         backoff.reset();
                         next
@@ -212,7 +213,7 @@ impl RecorderTask {
         for known in self.memory.lock().waiting.values_mut() {
             known.not_before = Duration::ZERO;
         }
-        let _ = tokio::time::timeout(LAST_WORDS, self.write()).await;
+        let _ = tokio::time::timeout(LAST_WORDS, Box::pin(self.write())).await;
     }
 
     /// Takes what comes in a moment. Answers whether to go on.

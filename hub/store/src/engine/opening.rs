@@ -19,7 +19,7 @@ use super::{
 
 /// redb's cache. Small, since values are read once, at opening: it only has to hold the inner pages of the trees
 /// and what one transaction changes.
-const CACHE: usize = 4 * 1024 * 1024;
+const CACHE: usize = 2 * 1024 * 1024;
 /// Bytes of values that are written at once where a whole store is.
 pub(super) const RESTORED_AT_ONCE: usize = 8 << 20;
 
