@@ -12,7 +12,7 @@ use karmada_client::{
 };
 use karmada_core::links::{Link, Terms};
 use karmada_env::Env;
-use karmada_member::{Place, RemovalRule, Scope, tunnel::Limits};
+use karmada_member::{Packer, Place, RemovalRule, Scope, discovery::Alike, tunnel::Limits};
 use parking_lot::Mutex;
 
 pub use crate::hub::spending::Spending;
@@ -74,6 +74,10 @@ pub struct Feed {
     pub scripts: Share,
     /// Users' rules that are services to be asked.
     pub services: Share,
+    /// By whom what is wanted of all members is packed in memory, if somebody does.
+    pub packer: Option<Packer>,
+    /// What members serve: most serve the same.
+    pub alike: Alike,
 }
 
 /// How an agent behaves. The figures are Karmada's unless they say otherwise.

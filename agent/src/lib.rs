@@ -34,7 +34,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::{AgentConfig, Facts, Feed, Spending, State, Troubles};
 pub use karmada_member::{
-    Count, Memory, Place, RemovalRule, Scope, Stats,
+    Count, Memory, Packer, Place, RemovalRule, Scope, Stats,
+    discovery::Alike,
     outline::{Ask, Outline, Stands},
     rights::Phase,
 };
@@ -59,7 +60,8 @@ pub struct Agent {
     rights: Rights,
     stats: Arc<Stats>,
     member: Arc<Member>,
-    hub: HubHalf,
+    /// In a box: it is large, and moved about.
+    hub: Box<HubHalf>,
 }
 
 /// The observable side of an agent.
@@ -243,18 +245,20 @@ impl Agent {
             stats: Arc::clone(&stats),
             upstream: ways.upstream(&config),
             place: state.place,
+            alike: config.hosted.as_ref().map(|feed| feed.alike.clone()).unwrap_or_default(),
+            packer: config.hosted.as_ref().and_then(|feed| feed.packer),
         }));
         let cluster = config.cluster.clone();
         let parts = Parts {
             member,
             env,
-            config,
+            config: Arc::new(config),
             instance: state.instance,
             rights: rights.clone(),
             interpreter,
             stats: Arc::clone(&stats),
         };
-        let hub = HubHalf::new(ways, parts, &half);
+        let hub = Box::new(HubHalf::new(ways, parts, &half));
         Self { cluster, rights, stats, member: half, hub }
     }
 
@@ -297,10 +301,13 @@ impl Agent {
         }
         // First no new work, then what is under way, then what it has to say, then the lease.
         tasks.loops.shutdown().await;
-        self.member.drain().await;
-        self.hub.drain().await;
-        self.member.keep_statuses().await;
-        tasks.end(LAST).await;
+        Box::pin(async {
+            self.member.drain().await;
+            self.hub.drain().await;
+            self.member.keep_statuses().await;
+            tasks.end(LAST).await;
+        })
+        .await;
         Ok(())
     }
 }

@@ -362,7 +362,7 @@ impl Applier {
         order: Order<'_>,
     ) -> Result<Step, Failure> {
         let path = resource.object(Some(&id.namespace), &id.name);
-        let manifest: Value = serde_json::from_str(&order.manifest.text)
+        let manifest: Value = serde_json::from_str(&order.manifest.text.get())
             .map_err(|error| Failure::sometime(format!("the manifest is not an object: {error}")))?;
         let known = observer.get(id);
         let live = match self.member.get(&path).await {

@@ -6,7 +6,10 @@
 
 pub(crate) mod apis;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::{StreamExt, future, stream};
@@ -221,11 +224,34 @@ async fn discover(member: &Rest, before: Option<&Tags>) -> Result<Option<(Apis, 
     Ok(Some((apis.finish(), tags)))
 }
 
+/// What members serve, for whoever has many: kept once where it is the same. Most of a fleet serve what others of it do.
+#[derive(Clone, Debug, Default)]
+pub struct Alike(Arc<Mutex<Vec<Weak<Apis>>>>);
+
+/// Different ones that are kept: each new one is held against all of them.
+const DIFFERENT: usize = 64;
+
+impl Alike {
+    fn share(&self, apis: Apis) -> Arc<Apis> {
+        let mut known = self.0.lock();
+        known.retain(|apis| apis.strong_count() > 0);
+        if let Some(same) = known.iter().filter_map(Weak::upgrade).find(|known| **known == apis) {
+            return same;
+        }
+        let apis = Arc::new(apis);
+        if known.len() < DIFFERENT {
+            known.push(Arc::downgrade(&apis));
+        }
+        apis
+    }
+}
+
 /// What a member serves, kept and looked up.
 #[derive(Debug)]
 pub struct Discovery {
     member: Rest,
     env: Env,
+    alike: Alike,
     known: Mutex<Known>,
     changed: Wake,
 }
@@ -241,7 +267,12 @@ struct Known {
 
 impl Discovery {
     pub fn new(member: Rest, env: Env) -> Self {
-        Self { member, env, known: Mutex::default(), changed: Wake::new() }
+        Self::among(Alike::default(), member, env)
+    }
+
+    /// That of one of many members.
+    pub fn among(alike: Alike, member: Rest, env: Env) -> Self {
+        Self { member, env, alike, known: Mutex::default(), changed: Wake::new() }
     }
 
     /// An ear for looks that found something else than the one before.
@@ -264,7 +295,7 @@ impl Discovery {
                 }
                 (None, None) => return Err(wrong(ROOTS[0], "not modified, without a condition")),
             };
-        let apis = Arc::new(apis);
+        let apis = self.alike.share(apis);
         let mut known = self.known.lock();
         known.looked = Some(self.env.now());
         known.tags = tags;
@@ -353,6 +384,19 @@ mod tests {
             }
         });
         Rest::new(kube::Client::new(service, "default"))
+    }
+
+    #[test]
+    fn what_members_have_in_common_is_kept_once() {
+        let (alike, pods) = (Alike::default(), Resource::new("", "v1", "pods", "Pod", true));
+        let serves = |missing: &[String]| alike.share(Apis::of(&[&pods], missing));
+        let [one, other] = [serves(&[]), serves(&[])];
+        assert!(Arc::ptr_eq(&one, &other));
+        let another = serves(&["apps/v1".to_owned()]);
+        assert!(!Arc::ptr_eq(&one, &another) && *one != *another);
+        drop((one, other));
+        assert_eq!(*serves(&[]), Apis::of(&[&pods], &[]));
+        assert_eq!(alike.0.lock().len(), 2, "what nobody serves any more is forgotten");
     }
 
     #[tokio::test(start_paused = true)]

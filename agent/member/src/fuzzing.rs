@@ -19,7 +19,7 @@ pub fn works(data: &[u8]) {
     for manifest in work.manifests.iter() {
         let named =
             !manifest.id.kind.is_empty() && !manifest.id.name.is_empty() && !manifest.version.is_empty();
-        assert!(named || manifest.problem.is_some(), "{}", manifest.text);
+        assert!(named || manifest.problem.is_some(), "{}", manifest.text.get());
     }
     let again = DesiredWork::parse(&text).expect("what was read is read again");
     let digests = |work: &DesiredWork| work.manifests.iter().map(|m| m.digest).collect::<Vec<_>>();

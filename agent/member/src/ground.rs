@@ -220,7 +220,8 @@ impl Ground {
                 changed.woken().await;
                 continue;
             }
-            self.watch().await;
+            // In a box: most of the time nothing waits.
+            Box::pin(self.watch()).await;
             self.inner.lock().there.clear();
         }
     }

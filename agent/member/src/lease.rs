@@ -131,7 +131,7 @@ impl Keeper {
         let (mut failing, mut is_told) = (None::<Duration>, false);
         loop {
             let (asked, interval) = (moment(&self.env), self.interval());
-            let pause = match self.beat(&member, &mut kept, interval).await {
+            let pause = match Box::pin(self.beat(&member, &mut kept, interval)).await {
                 Ok(Found::Ours) => {
                     backoff.reset();
                     let end =
@@ -206,7 +206,7 @@ impl Keeper {
         {
             lease::set_spec(&mut lease, "holderIdentity", Value::Null);
             self.note.fill(&mut lease);
-            let _ = tokio::time::timeout(RELEASE, member.put(&self.path(), &lease)).await;
+            let _ = tokio::time::timeout(RELEASE, Box::pin(member.put(&self.path(), &lease))).await;
         }
     }
 

@@ -75,11 +75,11 @@ pub use state::{Disk, Memory, Place, Sort, Trouble, remains};
 pub use stats::{Count, Stats};
 pub use tasks::{Tasks, until};
 pub use upstream::Upstream;
-pub use works::desired::{Asking, Desired, DesiredWork, Essence};
+pub use works::desired::{Asking, Desired, DesiredWork, Essence, Packer, Text};
 
 use applied::Dirty;
 use apply::{Applier, Site};
-use discovery::Discovery;
+use discovery::{Alike, Discovery};
 use ground::Ground;
 use lease::Keeper;
 use note::Note;
@@ -133,6 +133,10 @@ pub struct Parts {
     pub upstream: Arc<dyn Upstream>,
     /// Where what is wanted is kept beyond the process.
     pub place: Place,
+    /// What members serve, where there are several.
+    pub alike: Alike,
+    /// Who packs what is wanted in memory, if somebody does.
+    pub packer: Option<Packer>,
 }
 
 /// See the crate.
@@ -157,7 +161,7 @@ impl Member {
     pub fn new(parts: Parts) -> Self {
         let Parts { member: rest, env, cluster, rights, interpreter, stats, upstream, .. } = parts;
         let namespace = names::execution_namespace(&cluster);
-        let desired = Arc::new(Desired::default());
+        let desired = Arc::new(Desired::packing(parts.packer));
         let queue: WorkQueue<String> = WorkQueue::new(env.clone());
         let confirmed = queue.clone();
         let fence = fence::Parts {
@@ -171,7 +175,7 @@ impl Member {
             stats: Arc::clone(&stats),
         };
         let fence = Arc::new(Fence::new(fence, move |work| confirmed.add(work)));
-        let discovery = Arc::new(Discovery::new(rest.clone(), env.clone()));
+        let discovery = Arc::new(Discovery::among(parts.alike, rest.clone(), env.clone()));
         let (noticed, met) = (queue.clone(), queue.clone());
         let (served, held) = (Arc::clone(&discovery), Arc::clone(&desired));
         let in_use = move |resource: &Resource| {

@@ -236,7 +236,7 @@ impl Observer {
             sight.elsewhere(id) + whole.as_ref().map_or(0, kept::json)
         };
         let watcher = Keeping::new(self.member.clone(), config, self.env.clone(), read, elsewhere);
-        let follower = Follower {
+        let mut follower = Follower {
             watcher,
             watch,
             place,
@@ -247,7 +247,7 @@ impl Observer {
             namespace: namespace_of_rules,
         };
         // It is ten thousand bytes, and would have room twice where it is waited for beside something else.
-        let task = Box::pin(follower.follow());
+        let task = Box::pin(async move { follower.follow().await });
         self.tasks.lock().spawn(async move {
             tokio::select! {
                 biased;
@@ -314,7 +314,7 @@ struct Follower {
 }
 
 impl Follower {
-    async fn follow(mut self) {
+    async fn follow(&mut self) {
         let mut listed: Option<BTreeSet<Arc<ObjectId>>> = None;
         let (mut health, mut history) = (self.watcher.health(), self.watcher.history());
         loop {
@@ -374,7 +374,7 @@ impl Follower {
         let ruled = match &seen.1 {
             Some(whole) => {
                 let before = self.inner.lock().sights.get(id).map(|sight| sight.seen.clone());
-                Some(sight(&self.interpreter, whole, &self.namespace, before).await)
+                Some(Box::pin(sight(&self.interpreter, whole, &self.namespace, before)).await)
             }
             None => None,
         };

@@ -76,7 +76,7 @@ pub(crate) struct HubHalf {
     hub: Rest,
     member: Rest,
     env: Env,
-    config: AgentConfig,
+    config: Arc<AgentConfig>,
     instance: String,
     rights: Rights,
     interpreter: Arc<Interpreter>,
@@ -95,7 +95,7 @@ pub(crate) struct HubHalf {
 pub(crate) struct Parts {
     pub(crate) member: Rest,
     pub(crate) env: Env,
-    pub(crate) config: AgentConfig,
+    pub(crate) config: Arc<AgentConfig>,
     pub(crate) instance: String,
     pub(crate) rights: Rights,
     pub(crate) interpreter: Arc<Interpreter>,
@@ -150,7 +150,7 @@ impl HubHalf {
         Registrar {
             hub: self.hub.clone(),
             member: self.member.clone(),
-            config: self.config.clone(),
+            config: Arc::clone(&self.config),
             view: Arc::clone(&self.view),
             rights: self.rights.clone(),
             env: self.env.clone(),
@@ -258,7 +258,7 @@ impl HubHalf {
         tasks.loops.spawn(self.follow_rules(half));
         let puller = Puller {
             hub: self.hub.clone(),
-            config: config.clone(),
+            config: Arc::clone(config),
             env: env.clone(),
             rights: rights.clone(),
             view: Arc::clone(&self.view),
@@ -266,17 +266,17 @@ impl HubHalf {
             trust: Arc::clone(&self.trust),
             life,
         };
-        tasks.loops.spawn(puller.run());
+        tasks.loops.spawn(async move { puller.run().await });
         let collector = Collector {
             hub: self.hub.clone(),
             member: self.member.clone(),
             env: env.clone(),
-            config: config.clone(),
+            config: Arc::clone(config),
             rights: rights.clone(),
             view: Arc::clone(&self.view),
             half: Arc::clone(half),
         };
-        tasks.loops.spawn(collector.run());
+        tasks.loops.spawn(async move { collector.run().await });
         let sampling = Sampling {
             half: Arc::clone(half),
             outbox: Arc::clone(&self.outbox),
@@ -301,7 +301,7 @@ impl HubHalf {
     fn renew(&self, half: &Member, tasks: &mut Tasks) {
         let heartbeat = Heartbeat::new(
             self.hub.clone(),
-            self.config.clone(),
+            Arc::clone(&self.config),
             self.instance.clone(),
             Arc::clone(&self.view),
             Arc::clone(&self.stats),
@@ -339,7 +339,7 @@ impl HubHalf {
             hub: self.hub.clone(),
             member: self.member.clone(),
             env: self.env.clone(),
-            config: self.config.clone(),
+            config: Arc::clone(&self.config),
             view: Arc::clone(&self.view),
             half: Arc::clone(half),
             figures,

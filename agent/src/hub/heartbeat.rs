@@ -54,7 +54,7 @@ const RELEASE: Duration = Duration::from_secs(2);
 pub(crate) struct Heartbeat {
     hub: Rest,
     env: Env,
-    config: AgentConfig,
+    config: Arc<AgentConfig>,
     instance: String,
     view: Arc<ClusterView>,
     stats: Arc<Stats>,
@@ -110,7 +110,7 @@ impl Times {
 impl Heartbeat {
     pub(crate) fn new(
         hub: Rest,
-        config: AgentConfig,
+        config: Arc<AgentConfig>,
         instance: String,
         view: Arc<ClusterView>,
         stats: Arc<Stats>,

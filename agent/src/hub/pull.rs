@@ -70,7 +70,7 @@ fn size(event: &Event<DesiredWork>) -> usize {
 /// Who watches this cluster's Works.
 pub(super) struct Puller {
     pub(super) hub: Rest,
-    pub(super) config: AgentConfig,
+    pub(super) config: Arc<AgentConfig>,
     pub(super) env: Env,
     pub(super) rights: Rights,
     pub(super) view: Arc<ClusterView>,
@@ -166,7 +166,7 @@ impl Watching {
 
 impl Puller {
     /// Watches for ever. When this agent speaks for the cluster again everything is listed anew.
-    pub(super) async fn run(self) {
+    pub(super) async fn run(&self) {
         let (mut known, mut life): (Option<Known>, u64) = (None, self.life);
         loop {
             tokio::select! {
@@ -184,7 +184,7 @@ impl Puller {
                 none => {
                     tokio::select! {
                         biased;
-                        recalled = self.recall(life) => none.insert(recalled),
+                        recalled = Box::pin(self.recall(life)) => none.insert(recalled),
                         () = self.rights.when(|standing| !standing.may_report()) => continue,
                     }
                 }
@@ -277,29 +277,30 @@ impl Puller {
                         }
                         clusters.borrow_and_update();
                         if watching.asked.is_some() {
-                            self.heed(known).await;
+                            Box::pin(self.heed(known)).await;
                         }
                         continue;
                     }
                     // What the Cluster says waits for it.
                     () = question.woken(), if !is_held => {
-                        if !self.meet(known, &mut watching).await {
+                        if !Box::pin(self.meet(known, &mut watching)).await {
                             return;
                         }
                         continue;
                     }
                     event = watching.told() => event,
                     () = look => {
-                        if watching.is_unsure(self.env.now()) && !self.meet(known, &mut watching).await {
+                        if watching.is_unsure(self.env.now()) && !Box::pin(self.meet(known, &mut watching)).await {
                             return;
                         }
-                        self.look(known).await;
+                        Box::pin(self.look(known)).await;
                         continue;
                     }
                 },
             };
             let events = watching.together(event);
-            if !self.take(known, &mut watching, events).await {
+            // In a box, as elsewhere where one waits most of the time.
+            if !Box::pin(self.take(known, &mut watching, events)).await {
                 return;
             }
         }

@@ -118,7 +118,7 @@ fn cluster(name: &str, id: &str, facts: &Facts) -> Value {
 pub(crate) struct Registrar {
     pub(crate) hub: Rest,
     pub(crate) member: Rest,
-    pub(crate) config: AgentConfig,
+    pub(crate) config: Arc<AgentConfig>,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) rights: Rights,
     pub(crate) env: Env,
@@ -131,7 +131,8 @@ impl Registrar {
         let mut backoff = Backoff::new(RETRY);
         let (mut hub_back, mut member_back) = (config.hub_back.listen(), config.member_back.listen());
         loop {
-            let pause = match attempt(hub, member, config, view, env).await {
+            // In a box: it is over once, and waited for ever after.
+            let pause = match Box::pin(attempt(hub, member, config, view, env)).await {
                 Ok(None) => return,
                 Ok(Some(refusal)) => {
                     if config.is_hosted() {
@@ -139,7 +140,7 @@ impl Registrar {
                         let now = Time::now(env);
                         let told =
                             Condition::new(condition::READY, ConditionStatus::False, failed, &*refusal, now);
-                        tell(hub, &view.path(), told, now).await;
+                        Box::pin(tell(hub, &view.path(), told, now)).await;
                     }
                     rights.cluster_is(Registration::Refused(Arc::from(refusal)));
                     REFUSED
@@ -162,7 +163,7 @@ impl Registrar {
     }
 
     /// Registers again whenever another, which had the name, has lost it.
-    pub(crate) async fn take_back(self) {
+    pub(crate) async fn take_back(&self) {
         loop {
             self.rights.vacant().await;
             self.register().await;

@@ -166,7 +166,7 @@ pub(crate) struct Reporter {
     pub(crate) hub: Rest,
     pub(crate) member: Rest,
     pub(crate) env: Env,
-    pub(crate) config: AgentConfig,
+    pub(crate) config: Arc<AgentConfig>,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) half: Arc<Member>,
     pub(crate) figures: Arc<Mutex<Figures>>,
@@ -181,7 +181,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Reports until dropped.
+    /// Reports until dropped. It waits most of the time: what it does then is in boxes, which are there as long as that lasts.
     pub(crate) async fn run(&self, rights: &Rights) {
         let mut threshold = Threshold::new(self.config.success_threshold, self.config.failure_threshold);
         let mut back = self.config.hub_back.listen();
@@ -189,7 +189,7 @@ impl Reporter {
         let mut view = self.view.subscribe();
         let mut kinds = self.half.discovery().changes();
         let mut kinds_due: Option<Instant> = None;
-        self.reporting(rights).await;
+        Box::pin(self.reporting(rights)).await;
         self.first_lists().await;
         // The Cluster was read by whoever registered.
         back.clear();
@@ -215,26 +215,26 @@ impl Reporter {
                 () = until(kinds_due) => {
                     kinds_due = None;
                     looked = Some(self.env.now());
-                    last = Some(self.look().await);
+                    last = Some(Box::pin(self.look()).await);
                 }
                 () = member_back.woken() => {
                     looked = Some(self.env.now());
-                    last = Some(self.look().await);
+                    last = Some(Box::pin(self.look()).await);
                 }
                 () = sleep_until(tick) => {
                     looked = Some(self.env.now());
                     last = Some(match last.take() {
-                        Some(last) => self.look_again(last).await,
-                        None => self.look().await,
+                        Some(last) => Box::pin(self.look_again(last)).await,
+                        None => Box::pin(self.look()).await,
                     });
                     tick = Instant::now() + self.env.beat(&self.config.cluster, self.config.status_interval);
                 }
             }
             if !rights.may_report() && !self.is_foreign_to_hosted(&last) {
-                self.reporting(rights).await;
+                Box::pin(self.reporting(rights)).await;
                 // What was seen before may be long ago.
                 looked = Some(self.env.now());
-                last = Some(self.look().await);
+                last = Some(Box::pin(self.look()).await);
             }
             if self.is_foreign_to_hosted(&last) {
                 // Nothing more is done there; whoever begins anew finds out what is wrong, and says so.
@@ -246,7 +246,7 @@ impl Reporter {
             if self.env.now() < not_before {
                 continue;
             }
-            if refresh && let Err(error) = self.view.refresh().await {
+            if refresh && let Err(error) = Box::pin(self.view.refresh()).await {
                 tracing::debug!(%error, "cannot read the Cluster");
             }
             if !rights.may_report() {
@@ -254,7 +254,7 @@ impl Reporter {
                 continue;
             }
             if let Some(look) = &last {
-                match self.tell(look, &mut threshold, &mut figures_from, &mut read).await {
+                match Box::pin(self.tell(look, &mut threshold, &mut figures_from, &mut read)).await {
                     Ok(()) => failures = 0,
                     Err(error) => {
                         not_before = self.env.now() + error.retry_after().unwrap_or_default();
@@ -270,7 +270,7 @@ impl Reporter {
                 }
             }
             if self.env.now() >= not_before
-                && let Err(error) = self.tell_rooms(&mut rooms).await
+                && let Err(error) = Box::pin(self.tell_rooms(&mut rooms)).await
             {
                 not_before = self.env.now() + error.retry_after().unwrap_or_default();
                 tracing::debug!(%error, "what is free on nodes was not reported");

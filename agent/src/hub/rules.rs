@@ -168,14 +168,15 @@ impl Follower {
             };
             let said = says(&clusters.borrow_and_update());
             let (mut asked, mut unheard) = (Duration::ZERO, None);
-            match self.hub.get(&format!("{}?limit=1", sort.collection)).await {
+            match Box::pin(self.hub.get(&format!("{}?limit=1", sort.collection))).await {
                 Ok(list) if list["items"].as_array().is_some_and(|items| !items.is_empty()) => {
-                    self.watch::<T>(&sort, &replace, changed).await;
+                    // Most hubs have none, and wait here for some: what follows them is in a box.
+                    Box::pin(self.watch::<T>(&sort, &replace, changed)).await;
                     answered = true;
                 }
                 Ok(list) if list["items"].is_array() => {
                     if !std::mem::replace(&mut answered, true) {
-                        self.follow(&sort, &BTreeMap::new(), &replace, changed).await;
+                        Box::pin(self.follow(&sort, &BTreeMap::new(), &replace, changed)).await;
                     }
                 }
                 Ok(_) => {}
@@ -193,7 +194,7 @@ impl Follower {
                         answered = true;
                         // What is known stays: a right that was lost drops no rules.
                         if !sort.heard.load(Ordering::Acquire) {
-                            self.follow(&sort, &BTreeMap::new(), &replace, changed).await;
+                            Box::pin(self.follow(&sort, &BTreeMap::new(), &replace, changed)).await;
                         }
                     }
                     asked = error.retry_after().unwrap_or_default();
@@ -289,7 +290,7 @@ impl Follower {
             if listed.is_some() {
                 continue;
             }
-            self.follow(sort, &known, replace, changed).await;
+            Box::pin(self.follow(sort, &known, replace, changed)).await;
             if known.is_empty() {
                 return;
             }

@@ -127,7 +127,7 @@ impl Course<'_> {
         let desired = self.sampling.half.desired();
         let work = desired.get(name).filter(|work| work.asks_for_samples())?;
         let manifest = work.manifests.first()?;
-        let question = serde_json::from_str::<serde_json::Value>(&manifest.text)
+        let question = serde_json::from_str::<serde_json::Value>(&manifest.text.get())
             .map_err(|error| error.to_string())
             .and_then(|manifest| Question::read(&manifest));
         let (mut report, every) = match &question {

@@ -21,6 +21,7 @@ use karmada_client::{
     Error, Event, Policy, Resource, Rest, Wake, WatchConfig, WorkQueue,
     kept::{self, Kept},
     rest::query_value,
+    wake::Listener,
     watch::{Index, Keeping},
 };
 use karmada_core::services::{
@@ -133,7 +134,7 @@ pub(crate) struct Collector {
     pub(crate) hub: Rest,
     pub(crate) member: Rest,
     pub(crate) env: Env,
-    pub(crate) config: AgentConfig,
+    pub(crate) config: Arc<AgentConfig>,
     pub(crate) rights: Rights,
     pub(crate) view: Arc<ClusterView>,
     pub(crate) half: Arc<Member>,
@@ -141,12 +142,12 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// Collects while this agent speaks for the cluster. When the hub may be another it begins anew.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(&self) {
         loop {
             self.rights.reporting().await;
             let mut relists = self.half.desired().relists();
             let collecting = Collecting {
-                collector: &self,
+                collector: self,
                 queue: WorkQueue::with_policy(self.env.clone(), RETRY),
                 state: Mutex::default(),
                 anew: Wake::new(),
@@ -218,6 +219,13 @@ impl Collecting<'_> {
             lists = desired.lists();
         };
         self.state.lock().asking = asking;
+        // Most members are asked for none.
+        Box::pin(self.collect(changes, lists)).await;
+    }
+
+    /// Collects, once something is asked for.
+    async fn collect(&self, mut changes: Listener, mut lists: u64) {
+        let desired = self.collector.half.desired();
         self.recall().await;
         let follow = async {
             loop {

@@ -102,7 +102,7 @@ mod negotiate;
 pub mod node_ports;
 mod openapi;
 pub mod options;
-mod packed;
+pub mod packed;
 pub mod paths;
 pub mod pki;
 mod protobuf;

@@ -5,7 +5,7 @@
 //! their clusters the same, and Clusters what most members serve; of both each report of a status is a new one, and the former
 //! one is history. `data/words` has one of each maker, without what differs; that an object is otherwise does no harm.
 
-use karmada_store::Dictionary;
+use karmada_store::{Dictionary, pack, unpack};
 
 /// By resource, as keys have it.
 static WORDS: [(&str, Dictionary); 5] = [
@@ -19,6 +19,23 @@ static WORDS: [(&str, Dictionary); 5] = [
 /// With what values of a resource are packed, if they are.
 pub(crate) fn packs(resource: &str) -> Option<&'static Dictionary> {
     WORDS.iter().find(|(packed, _)| *packed == resource).map(|(_, words)| words)
+}
+
+/// The words of Works.
+const WORKS: &Dictionary = &WORDS[0].1;
+
+/// Packs what Works bring or say, if that is worth it.
+pub fn pack_work(text: &str) -> Option<Box<[u8]>> {
+    pack(text.as_bytes(), WORKS)
+}
+
+/// What [`pack_work`] has packed.
+///
+/// # Panics
+/// Where it was packed by nothing of the kind.
+pub fn unpack_work(packed: &[u8]) -> String {
+    let plain = unpack(packed, WORKS).and_then(|plain| String::from_utf8(plain).ok());
+    plain.expect("invariant: what was packed here can be unpacked")
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ impl Instance {
             let found = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                found = self.find() => found,
+                found = Box::pin(self.find()) => found,
             };
             let (why, known) = match found {
                 Ok(Some((endpoint, print))) => match self
@@ -231,7 +231,7 @@ impl Instance {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = telling => {}
+                () = Box::pin(telling) => {}
             }
             let pause = backoff.next(&self.env);
             tokio::select! {
@@ -339,7 +339,7 @@ impl Instance {
         let handle = agent.handle();
         let mut watchdog = Watchdog::new(self.env.now());
         let over = stop.child_token();
-        self.forget_lease().await;
+        Box::pin(self.forget_lease()).await;
         let mut running = JoinSet::new();
         running.spawn(agent.run(over.clone()));
         let _copying = self.copy(searched, status.connected().clone());
@@ -375,7 +375,7 @@ impl Instance {
                     tokio::select! {
                         biased;
                         () = stop.cancelled() => break Ended::Stopped,
-                        () = self.forget_lease() => {}
+                        () = Box::pin(self.forget_lease()) => {}
                     }
                     let now = self.env.now();
                     let (looks, at) = (handle.stats().status_times.count(), handle.phase().borrow().clone());
@@ -390,7 +390,7 @@ impl Instance {
                             tokio::select! {
                                 biased;
                                 () = stop.cancelled() => break Ended::Stopped,
-                                () = told::tell(&self.common.writer, &self.cluster, &why) => {}
+                                () = Box::pin(told::tell(&self.common.writer, &self.cluster, &why)) => {}
                             }
                         }
                     }
@@ -403,7 +403,7 @@ impl Instance {
             let found = tokio::select! {
                 biased;
                 () = stop.cancelled() => break Ended::Stopped,
-                found = self.find() => found,
+                found = Box::pin(self.find()) => found,
             };
             match found {
                 Ok(Some((_, now))) if now != print => break Ended::Changed,

@@ -26,7 +26,8 @@ mod told;
 use std::{collections::HashSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
-use karmada_agent::Feed;
+use karmada_agent::{Alike, Feed, Packer};
+use karmada_apiserver::packed;
 use karmada_client::{
     Backoff, Event, Room, WatchConfig, Watcher, WorkQueue,
     paced::Pace,
@@ -99,6 +100,9 @@ impl Default for Settings {
     }
 }
 
+/// What is wanted of all members is much the same, in the words of the Works that it comes by.
+const PACKER: Packer = Packer { pack: packed::pack_work, unpack: packed::unpack_work };
+
 /// Of what is kept this part is for copies for searches.
 const COPIED: usize = 4;
 
@@ -163,6 +167,8 @@ impl Pusher {
             clusters: shares.clusters.clone(),
             scripts: shares.customizations.clone(),
             services: shares.webhooks.clone(),
+            packer: Some(PACKER),
+            alike: Alike::default(),
         };
         let copied = settings.kept / COPIED;
         let room = Room::new(settings.answers, settings.kept - copied).counting(&counts.spared);

@@ -181,5 +181,5 @@ pub use scope::Scope;
 pub use seal::Seal;
 pub use state::Snapshot;
 pub use store::{Stats, Store};
-pub use value::{Dictionary, Value};
+pub use value::{Dictionary, Value, pack, unpack};
 pub use watch::Watch;

@@ -15,6 +15,9 @@ use crate::key::Key;
 /// Shorter values are kept as they are.
 const LEAST: usize = 512;
 
+/// The same for [`pack`]: nothing of it is read by many.
+const LEAST_TEXT: usize = 128;
+
 /// What values of a resource have in common: text that stands in most of them. LZ4 looks back 64 KiB, so that more is of no use.
 /// It never reaches a file, and may be another with each version.
 pub struct Dictionary(pub &'static [u8]);
@@ -23,6 +26,20 @@ impl fmt::Debug for Dictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dictionary({} bytes)", self.0.len())
     }
+}
+
+/// Packs text that has words in common with others, if that is worth it: [`unpack`] gives it again by the same words.
+pub fn pack(plain: &[u8], dictionary: &Dictionary) -> Option<Box<[u8]>> {
+    if plain.len() < LEAST_TEXT || u32::try_from(plain.len()).is_err() {
+        return None;
+    }
+    let packed = lz4_flex::block::compress_prepend_size_with_dict(plain, dictionary.0);
+    (packed.len() <= plain.len() / 4 * 3).then(|| packed.into())
+}
+
+/// What was packed by these words; nothing where it was not.
+pub fn unpack(packed: &[u8], dictionary: &Dictionary) -> Option<Vec<u8>> {
+    lz4_flex::block::decompress_size_prepended_with_dict(packed, dictionary.0).ok()
 }
 
 /// A value in memory.
@@ -160,6 +177,16 @@ mod tests {
                 assert!(!whole.is(&plain.slice(..plain.len() - 1).into()), "the beginning is another value");
             }
         }
+    }
+
+    #[test]
+    fn text_is_packed_and_unpacked_by_the_same_words() {
+        let plain = text(LEAST * 2);
+        let packed = pack(&plain, &WORDS).unwrap();
+        assert!(packed.len() < plain.len() / 4, "{}", packed.len());
+        assert_eq!(unpack(&packed, &WORDS).as_deref(), Some(&*plain));
+        assert_eq!(pack(&plain[..LEAST_TEXT - 1], &WORDS), None);
+        assert_ne!(unpack(&packed[..packed.len() - 1], &WORDS).as_deref(), Some(&*plain));
     }
 
     #[test]

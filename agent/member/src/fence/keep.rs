@@ -57,7 +57,10 @@ impl Fence {
             acted = acts;
             self.idle.store(!acts, Ordering::Relaxed);
             // Without a Cluster nobody confirms anything, and what is fenced may be begun elsewhere.
-            let looked = if acts { self.look(rights.may_report()).await } else { self.stand_guard().await };
+            let looked = match acts {
+                true => Box::pin(self.look(rights.may_report())).await,
+                false => Box::pin(self.stand_guard()).await,
+            };
             let pause = match looked {
                 Ok(pause) => {
                     said.clear();

@@ -304,7 +304,7 @@ impl State {
                 executor.stand_aside();
                 self.parts.desired.list_anew();
             }
-            let mut again = self.attempt(executor, &mut pace).await;
+            let mut again = Box::pin(self.attempt(executor, &mut pace)).await;
             let mut flush: Option<Instant> = None;
             let mut whole = Instant::now() + WHOLE;
             let mut statuses = Instant::now() + self.parts.env.jitter(STATUSES, 0.5);
@@ -323,7 +323,7 @@ impl State {
                         let pause = if *self.ready.borrow() { pace.next() } else { SOON };
                         again = Some(Instant::now() + pause);
                     }
-                    () = at(again) => again = self.attempt(executor, &mut pace).await,
+                    () = at(again) => again = Box::pin(self.attempt(executor, &mut pace)).await,
                     () = removals.woken() => self.keep_removals().await,
                     () = dirty.woken(), if flush.is_none() => flush = Some(Instant::now() + self.gather()),
                     () = at(flush) => {

@@ -1,12 +1,13 @@
 //! What the hub wants on this member, as far as it has been told: the seam between the watch of Works and the applier.
 //!
-//! Manifests are kept as the bytes they came as; everything else is small. Nothing here decides: a Work that is missing
-//! is just missing. What is kept beyond the process is [`crate::state`]'s.
+//! Manifests are kept as the bytes they came as, or packed ([`Packer`]); everything else is small. Nothing here decides: a
+//! Work that is missing is just missing. What is kept beyond the process is [`crate::state`]'s.
 
 mod asked;
 mod essence;
 mod kept;
 mod tally;
+mod text;
 mod told;
 
 use std::{
@@ -34,8 +35,10 @@ use crate::revision::Revision;
 
 pub use asked::Asking;
 pub use essence::Essence;
+pub use text::{Packer, Text};
 
 use tally::Tally;
+use text::Status;
 
 /// Which object, whatever version of its kind it is spoken of in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +79,7 @@ pub struct Manifest {
     pub id: Arc<ObjectId>,
     pub version: String,
     /// The object's JSON.
-    pub text: Box<str>,
+    pub text: Text,
     /// Tells whether two manifests are the same text.
     pub digest: u64,
     /// What makes it impossible to apply, known without asking anybody.
@@ -147,7 +150,7 @@ struct Past {
 #[derive(Clone, Debug)]
 struct OnHub {
     revision: Revision,
-    status: Arc<WorkStatus>,
+    status: Status,
 }
 
 #[derive(Deserialize)]
@@ -226,7 +229,7 @@ impl DesiredWork {
             id: id.unwrap_or_default(),
             generation: work.metadata.generation,
             heard: revision,
-            on_hub: Mutex::new(OnHub { revision, status: Arc::new(status) }),
+            on_hub: Mutex::new(OnHub { revision, status: Status::Whole(Arc::new(status)) }),
             deleting: work.metadata.deletion_timestamp.is_some(),
             deleted_at: work.metadata.deletion_timestamp,
             held: finalizers.iter().any(|f| f == finalizer::EXECUTION),
@@ -240,6 +243,16 @@ impl DesiredWork {
             past: Past::default(),
             life: 0,
         })
+    }
+
+    /// What is long of it is packed from now on.
+    fn pack(&mut self, packer: Packer) {
+        // Nobody else has it yet.
+        if let Some(manifests) = Arc::get_mut(&mut self.manifests) {
+            manifests.iter_mut().for_each(|manifest| manifest.text.pack(packer));
+        }
+        let on_hub = self.on_hub.get_mut();
+        on_hub.status = on_hub.status.clone().packed(packer);
     }
 
     /// Takes over what was known of an earlier state of the same Work.
@@ -262,7 +275,8 @@ impl DesiredWork {
 
     /// The status that the hub has.
     pub fn status(&self) -> Arc<WorkStatus> {
-        Arc::clone(&self.on_hub.lock().status)
+        let status = self.on_hub.lock().status.clone();
+        status.get()
     }
 }
 
@@ -323,6 +337,7 @@ fn annotation(text: &str, key: &str) -> Option<String> {
 #[derive(Debug, Default)]
 pub struct Desired {
     inner: Mutex<Inner>,
+    packer: Option<Packer>,
     /// Everything on the hub is to be listed anew.
     anew: Wake,
     /// Other Services may be asked for.
@@ -395,6 +410,11 @@ impl Inner {
 }
 
 impl Desired {
+    /// None yet. Those that there will be are packed, if there is somebody who packs.
+    pub fn packing(packer: Option<Packer>) -> Self {
+        Self { packer, ..Self::default() }
+    }
+
     /// The hub has turned out to be another: what was seen of Works before is nothing that this one has said. Whoever
     /// watches them has to list them anew.
     pub fn doubt(&self) {
@@ -444,6 +464,9 @@ impl Desired {
             Event::Upsert(mut work) => {
                 let name = work.name.clone();
                 work.life = life;
+                if let Some(packer) = self.packer {
+                    work.pack(packer);
+                }
                 if let Some(listing) = &mut inner.listing {
                     listing.push(name.clone());
                 }
@@ -599,7 +622,7 @@ impl Desired {
         let revision = Revision::read(resource_version);
         let mut on_hub = work.on_hub.lock();
         if !revision.is_before(on_hub.revision) {
-            *on_hub = OnHub { revision, status: Arc::new(status.clone()) };
+            *on_hub = OnHub { revision, status: Status::of(Arc::new(status.clone()), self.packer) };
             drop(on_hub);
             self.is_unkept(&known.name);
         }

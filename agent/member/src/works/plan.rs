@@ -99,8 +99,9 @@ mod tests {
             let word = |planned: &Planned<'_>| {
                 let listed = planned.ordinal.map(|at| &wanted.manifests[at]);
                 let name = &planned.manifest.or(listed).unwrap().id.name;
-                let value =
-                    planned.manifest.map(|m| serde_json::from_str::<serde_json::Value>(&m.text).unwrap());
+                let value = planned
+                    .manifest
+                    .map(|m| serde_json::from_str::<serde_json::Value>(&m.text.get()).unwrap());
                 let value =
                     value.map_or_else(|| "?".to_owned(), |v| v["data"]["v"].as_str().unwrap().to_owned());
                 format!("{name}={value}")

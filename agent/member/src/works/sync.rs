@@ -397,7 +397,7 @@ impl Executor {
         if manifest.id.kind != "CustomResourceDefinition" {
             return Again::default();
         }
-        let kinds = Need::of_definition(&manifest.text);
+        let kinds = Need::of_definition(&manifest.text.get());
         let waits = kinds.iter().filter_map(|kind| self.ground.wait(kind, work));
         waits.map(Again::after).fold(Again::default(), Again::and)
     }
@@ -907,7 +907,7 @@ fn recorded(status: &WorkStatus) -> Recorded {
 
 /// The template that a manifest was made from, for events on the hub.
 fn template(manifest: &Manifest) -> ObjectRef {
-    let value: Value = serde_json::from_str(&manifest.text).unwrap_or_default();
+    let value: Value = serde_json::from_str(&manifest.text.get()).unwrap_or_default();
     ObjectRef {
         uid: object::annotation(&value, annotation::TEMPLATE_UID).unwrap_or_default().to_owned(),
         resource_version: String::new(),

@@ -27,7 +27,8 @@ pub struct Essence {
 impl DesiredWork {
     /// What it means.
     pub fn essence(&self) -> Essence {
-        let manifests: Vec<String> = self.manifests.iter().map(|manifest| bare(&manifest.text)).collect();
+        let manifests: Vec<String> =
+            self.manifests.iter().map(|manifest| bare(&manifest.text.get())).collect();
         let all = (self.suspended, self.preserve, manifests);
         Essence {
             name: self.name.clone(),

@@ -90,7 +90,8 @@ impl DesiredWork {
             annotations: unwanted.into_iter().chain(staged).chain(asked).collect(),
         };
         // Each was read out of JSON.
-        let manifests = self.manifests.iter().filter_map(|m| serde_json::from_str(&m.text).ok()).collect();
+        let texts: Vec<_> = self.manifests.iter().map(|manifest| manifest.text.get()).collect();
+        let manifests = texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
         let spec = SpecOut {
             suspend_dispatching: self.suspended,
             preserve_resources_on_deletion: self.preserve,

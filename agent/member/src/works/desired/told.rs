@@ -45,7 +45,7 @@ impl DesiredWork {
             past: Past::default(),
             life: 0,
             heard: Revision::read(revision),
-            on_hub: OnHub { revision: own, status: self.status() }.into(),
+            on_hub: OnHub { revision: own, status: self.on_hub.lock().status.clone() }.into(),
         }
     }
 }
