@@ -3,7 +3,7 @@
 import { address, go } from "./app.js";
 import { ask, fleet, get } from "./data.js";
 import { confirm, h, link, put, say, table } from "./dom.js";
-import { age, many } from "./words.js";
+import { age, many, quoted } from "./words.js";
 
 const WORDS = {
   moves: ["would move", "waits"], short: ["would be short", "acts"], lost: ["would be nowhere", "acts"], stays: ["would stay", "well"],
@@ -14,7 +14,7 @@ const places = (list) => list.map((one) => (one.replicas ? `${one.name}: ${one.r
 const names = (text) => (text || "").split(/[\s,]+/).filter(Boolean);
 
 function command(chosen) {
-  return ["karmada-hub what-if", ...["lose", "drain", "cordon"].filter((key) => chosen[key]).map((key) => `--${key} ${chosen[key]}`)].join(" ");
+  return ["karmada-hub what-if", ...["lose", "drain", "cordon"].filter((key) => chosen[key]).map((key) => `--${key} ${quoted(chosen[key])}`)].join(" ");
 }
 
 async function run(chosen, into) {

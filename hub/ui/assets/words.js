@@ -74,6 +74,11 @@ export function tick(root) {
   }
 }
 
+/** A text as one word of a command line: what is not plain stands in quotes, so that no shell reads more in it. */
+export function quoted(text) {
+  return /^[\w.,:/=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
 /** A number of bytes. */
 export function bytes(n) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
