@@ -43,6 +43,8 @@ let summary;
 let stop;
 let seen;
 let roving = null;
+// Whether the hub had read everything, as it is shown.
+let synced = false;
 
 function wanted(cluster) {
   const { q, state, flag, kubernetes, agent, region, link: linked } = chosen;
@@ -146,6 +148,7 @@ function tally(clusters) {
 }
 
 function summarise() {
+  synced = fleet.synced;
   const by = new Map([...fleet.states.keys()].map((name) => [name, 0]));
   const extra = new Map();
   for (const cluster of fleet.clusters.values()) {
@@ -162,7 +165,7 @@ function summarise() {
     [...fleet.states.values()].filter(({ name }) => by.get(name)).map(({ name, heading, glyph, tone }) =>
       chip("state", name, glyph, tone, heading, by.get(name))),
     h("span", { class: "sum" }, `= ${many(fleet.clusters.size, "cluster")}`),
-    fleet.synced ? null : h("span", { class: "waits" }, "◆ The hub has just begun and still reads what there is."),
+    synced ? null : h("span", { class: "waits" }, "◆ The hub has just begun and still reads what there is."),
     [...extra].map(([flag, n]) => chip("flag", flag, "", "", FLAGS[flag] || `with Works ${flag}`, n)));
   put(summary, tiles.size === fleet.clusters.size ? `${many(tiles.size, "cluster")} shown` : `${tiles.size.toLocaleString()} of ${many(fleet.clusters.size, "cluster")} shown`);
 }
@@ -185,7 +188,8 @@ function news(names) {
     return;
   }
   for (const name of names) dirty.add(name);
-  if (!dirty.size || due) return;
+  // A beat may say that the hub has read everything now, and nothing of any cluster.
+  if ((!dirty.size && (synced === fleet.synced || !fleet.loaded)) || due) return;
   due = true;
   requestAnimationFrame(() => {
     due = false;
