@@ -1,10 +1,10 @@
 // Applications: a list of all, and one from its template to every cluster.
 
 import { address, go } from "./app.js";
-import { fleet, get, listen, paced, stale, watch } from "./data.js";
+import { fleet, get, listen, paced, refusal, stale, watch } from "./data.js";
 import { facts, h, link, put, s, section, table } from "./dom.js";
 import { GLYPHS, next, stands, waves } from "./waves.js";
-import { many, time } from "./words.js";
+import { many, quoted, time } from "./words.js";
 
 const where = (app) => address({ view: "app", scope: app.scope, namespace: app.namespace, binding: app.binding });
 
@@ -12,11 +12,12 @@ async function list(main, parameters) {
   const results = h("div", { "aria-busy": "true" });
   let wait = 0;
   let asked = 0;
-  const load = async (q) => {
+  const load = async () => {
     // An answer to what was typed before comes late.
     const mine = (asked += 1);
+    const { q, namespace } = chosen();
     try {
-      const { apps, of, hidden } = await get("/ui/api/apps", { q, namespace: parameters.namespace });
+      const { apps, of, hidden } = await get("/ui/api/apps", { q, namespace });
       if (mine !== asked) return;
       put(results,
         h("p", { class: "quiet" }, of > apps.length ? `${apps.length} of ${of.toLocaleString()}: search for others.` : many(of, "application"),
@@ -27,19 +28,27 @@ async function list(main, parameters) {
           app.scheduled === false ? h("span", { class: "acts" }, "▲ no") : app.leaving ? h("span", { class: "waits" }, "◆ moving") : app.scheduled ? "yes" : "not yet",
         ]), "None. Write a PropagationPolicy that selects something."));
     } catch (why) {
-      put(results, h("p", { class: "acts", role: "alert" }, why.message));
+      if (mine !== asked) return;
+      const everywhere = why.code === 403 && !namespace;
+      put(results, h("p", { class: "acts", role: "alert" },
+        everywhere ? "You may not list the applications of all namespaces. Enter a namespace above." : why.message),
+      everywhere ? h("p", { class: "quiet" }, why.message) : null);
     }
     results.removeAttribute("aria-busy");
   };
-  const search = h("input", {
-    id: "q", type: "search", value: parameters.q || "", placeholder: "namespace, name or kind",
-    oninput: () => {
-      clearTimeout(wait);
-      wait = setTimeout(() => { go(address({ ...parameters, q: search.value.trim() }), true); load(search.value.trim()); }, 250);
-    },
+  const typed = () => {
+    clearTimeout(wait);
+    wait = setTimeout(() => { go(address({ ...parameters, ...chosen() }), true); load(); }, 250);
+  };
+  const search = h("input", { id: "q", type: "search", value: parameters.q || "", placeholder: "namespace, name or kind", oninput: typed });
+  const inside = h("input", {
+    id: "namespace", type: "search", value: parameters.namespace || "", placeholder: "all namespaces", autocomplete: "off", spellcheck: "false",
+    oninput: typed,
   });
-  put(main, h("h1", {}, "Applications"), h("div", { class: "controls" }, h("label", { for: "q" }, "Search"), search), results);
-  await load(parameters.q);
+  const chosen = () => ({ q: search.value.trim(), namespace: inside.value.trim() });
+  put(main, h("h1", {}, "Applications"), h("div", { class: "controls" },
+    h("label", { for: "q" }, "Search"), search, h("label", { for: "namespace" }, "Namespace"), inside), results);
+  await load();
   return {};
 }
 
@@ -81,8 +90,9 @@ function standing(copy) {
   const counted = of > 0 && (copy.ready !== null || copy.has !== null);
   const ready = copy.ready ?? 0;
   const word = counted ? `${ready} of ${of} ready` : copy.health || "applied";
-  // Ready is what a cluster says that is heard; of any other the last word is shown.
-  if (!["ready", "quiet", "api", "held"].includes(state)) return { tone: "no-news", word: `last known: ${word}`, whole: !counted || ready >= of };
+  // Ready is what a cluster says that is heard; of any other the last word is shown. Whoever may not see how clusters stand sees
+  // what each has said, and is told so.
+  if (!refusal() && !["ready", "quiet", "api", "held"].includes(state)) return { tone: "no-news", word: `last known: ${word}`, whole: !counted || ready >= of };
   return { tone: (counted && ready < of) || copy.health === "Unhealthy" ? "waits" : "well", word };
 }
 
@@ -95,7 +105,7 @@ function rollout(view) {
   const inside = view.namespace ? ` -n ${view.namespace}` : "";
   return section("Rollout", stands(told),
     told.revision ? facts([["Revision", told.revision], ["Before", told.before], ["Began", told.began ? time(told.began) : null]]) : null,
-    waves(told), next(told, "karmada-hub rollout", ` ${object}${inside}`));
+    waves(told), next(told, "karmada-hub rollout", ` ${quoted(object)}${inside}`));
 }
 
 function difference(app, cluster, into) {
@@ -159,7 +169,9 @@ async function one(main, parameters) {
     const last = view.copies.filter((copy) => standing(copy).whole && copy.health !== "Unhealthy").length;
     put(head, h("p", { class: "crumbs" }, link(address({ view: "apps" }), {}, "Applications"), " / ", full),
       h("h1", {}, `${view.kind} ${full}`),
-      h("p", {}, `${ready} of ${many(view.copies.length, "cluster")} ready${last ? `; ${last} last known ready` : ""}.`),
+      h("p", {}, refusal()
+        ? `${ready} of ${many(view.copies.length, "cluster")} reported ready. You may not list Clusters, so the page cannot tell which of them are silent.`
+        : `${ready} of ${many(view.copies.length, "cluster")} ready${last ? `; ${last} last known ready` : ""}.`),
       view.followed?.length ? h("p", {}, `It goes where what refers to it goes: ${view.followed.map((by) => `${by.namespace}/${by.name}`).join(", ")}.`) : null,
       picture(view),
       rollout(view),
