@@ -40,9 +40,15 @@ step() { step=$((step + 1)); say "$step/$steps  $*  ($SECONDS s so far)"; }
 # --- processes: .quickstart/run/NAME.{cmd,pid}, .quickstart/log/NAME.log ---------------------------------------
 
 pid_of() { cat "$state/run/$1.pid" 2>/dev/null || true; }
+# Whether a process runs: neither one that has ended and that nobody has waited for, nor another one that has its number now.
 alive() {
-    local pid; pid=$(pid_of "$1")
-    [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null
+    local pid first
+    pid=$(pid_of "$1")
+    [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null || return 1
+    [[ $(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null) != [ZX]* ]] || return 1
+    # As it is before it has become the program, it has this script's words.
+    first=$(head -n 1 "$state/run/$1.cmd")
+    tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -e "$first" -e "$(basename "$first")" -e "${BASH_SOURCE[0]}" -e setsid
 }
 launch() { # NAME: runs what .cmd says, one argument a line
     alive "$1" && return 0
@@ -59,7 +65,7 @@ halt() {
     local pid; pid=$(pid_of "$1")
     alive "$1" || { rm -f "$state/run/$1.pid"; return 0; }
     kill "$pid" 2>/dev/null || true
-    for _ in $(seq 120); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    for _ in $(seq 120); do alive "$1" || break; sleep 0.1; done
     kill -9 "$pid" 2>/dev/null || true
     rm -f "$state/run/$1.pid"
 }
@@ -93,6 +99,34 @@ define_hub() {
 define_member() { # NAME
     define "$1" "$state/bin/kubesim" --data-dir "$state/$1/data" \
         --listen "$(listen_of "$state/$1/kubeconfig")" --kubeconfig-out "$state/$1/kubeconfig"
+}
+
+# Waits until a process does its work. Whether it still runs then.
+settle() { # NAME
+    local log=$state/log/$1.log end=$((SECONDS + 30)) seen=0
+    while [ "$SECONDS" -lt "$end" ]; do
+        alive "$1" || return 1
+        case "$1" in
+            hub) ! get namespace default >/dev/null 2>&1 || return 0 ;;
+            # Of the others it is enough that they do not end: an agent waits for its hub as long as it takes.
+            *) seen=$((seen + 1)); [ "$seen" -le 5 ] || return 0 ;;
+        esac
+        sleep 0.2
+    done
+    fail "$1 runs, and does not answer within 30 s; its log is $log"
+}
+start() { # NAME
+    local ran=''
+    ! alive "$1" || ran=yes
+    launch "$1"
+    if ! settle "$1"; then
+        # One that ran may have been about to end.
+        if [ -z "$ran" ] || ! launch "$1" || ! settle "$1"; then
+            tail -n 15 "$state/log/$1.log" >&2 2>/dev/null || true
+            fail "$1 has ended; the last lines of its log, $state/log/$1.log, are above"
+        fi
+    fi
+    echo "$1 started"
 }
 
 start_member() { # NAME
@@ -309,5 +343,5 @@ case "$command" in
     status | down) [ $# -eq 0 ] || bad "$command takes no argument"; "$command" ;;
     member) [ $# -eq 1 ] || bad "member wants one NAME"; member "$1" ;;
     stop) [ $# -eq 1 ] || bad "stop wants one NAME"; known "$1"; halt "$1"; echo "$1 stopped" ;;
-    start) [ $# -eq 1 ] || bad "start wants one NAME"; known "$1"; launch "$1"; echo "$1 started" ;;
+    start) [ $# -eq 1 ] || bad "start wants one NAME"; known "$1"; start "$1" ;;
 esac
