@@ -430,7 +430,7 @@ fn rules_and_boards_are_the_same_in_the_charts() {
         let folder = root().join("manifests/monitoring");
         let text = fs::read_to_string(folder.join(format!("{chart}.rules.yaml"))).unwrap();
         let rules: Value =
-            serde_saphyr::from_str(&text.replace("runbook_url: hub/docs", "runbook_url: https://x/hub/docs"))
+            serde_saphyr::from_str(&text.replace("runbook: hub/docs", "runbook_url: https://x/hub/docs"))
                 .unwrap();
         assert_eq!(named(&rendered, "PrometheusRule")["spec"]["groups"], rules["groups"], "{chart}");
         let board = fs::read_to_string(folder.join(format!("{chart}.dashboard.json"))).unwrap();
