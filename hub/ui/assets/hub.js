@@ -97,7 +97,7 @@ function draw(into, view) {
     view.brake ? section("Brake and budgets",
       ...(view.brake.held.length
         ? view.brake.held.map((why) => h("p", { class: "waits" }, `◆ Evictions are held: ${why}`))
-        : [h("p", { class: "well" }, "● Nothing stands against evictions from silent clusters.")]),
+        : [h("p", { class: "well" }, "● Evictions are not held.")]),
       facts([
         ["Brake", `on when ${many(view.brake.least, "cluster")} or more, and more than ${Math.round(view.brake.share * 100)} %, vanish at once; for ${age(view.brake.timeoutSeconds)} at most`],
         ["Budgets", `${view.budgets.perMinute || "any number of"} evictions a minute, ${view.budgets.perBinding || "any number"} of one binding`],

@@ -251,7 +251,7 @@ async fn every_view_shows_a_fleet_of_real_processes() {
     // The hub.
     click(browser, "header nav a", "Hub");
     browser.until("its figures", "document.querySelectorAll('.charts li').length >= 8");
-    browser.until("its start to be over", "/Nothing stands against evictions/.test(document.body.innerText)");
+    browser.until("its start to be over", "/Evictions are not held/.test(document.body.innerText)");
     accessible_both(browser, axe, "hub");
     picture(browser, "hub");
 
