@@ -24,6 +24,8 @@ struct Inner {
     news: Vec<Bytes>,
     /// The values of the label `tier`.
     tiers: BTreeMap<String, String>,
+    /// Whether the hub has read everything.
+    synced: bool,
     env: Env,
     began: Duration,
 }
@@ -42,7 +44,14 @@ impl Played {
         let mut board = Board::new(1 << 40);
         board.update(rows);
         let began = env.now();
-        Self(Arc::new(Mutex::new(Inner { board, news: Vec::new(), tiers: BTreeMap::new(), env, began })))
+        Self(Arc::new(Mutex::new(Inner {
+            board,
+            news: Vec::new(),
+            tiers: BTreeMap::new(),
+            synced: true,
+            env,
+            began,
+        })))
     }
 
     /// With these values of the label `tier`.
@@ -50,6 +59,11 @@ impl Played {
         let own = |(name, tier): (&str, &str)| (name.to_owned(), tier.to_owned());
         self.0.lock().tiers = tiers.into_iter().map(own).collect();
         self
+    }
+
+    /// The hub has read everything from now on, or has not.
+    pub(crate) fn synced(&self, synced: bool) {
+        self.0.lock().synced = synced;
     }
 
     /// They are so from now on.
@@ -73,7 +87,7 @@ impl Played {
                 let mut inner = played.0.lock();
                 let now = inner.now();
                 if url.contains("/ui/live") {
-                    let mut lines = json!({"now": now, "synced": true}).to_string().into_bytes();
+                    let mut lines = json!({"now": now, "synced": inner.synced}).to_string().into_bytes();
                     lines.push(b'\n');
                     inner.news.drain(..).for_each(|line| lines.extend_from_slice(&line));
                     return ("application/x-ndjson", None, lines);

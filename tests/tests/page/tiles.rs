@@ -73,9 +73,16 @@ async fn a_tile_says_all_that_is_known_of_its_cluster() {
     let n = all.len();
     let tiers = [("state-00", "edge"), ("state-01", "edge"), ("flag-skew", "core")];
     let played = Played::new(all).with_tiers(tiers);
+    played.synced(false);
     played.on(browser);
     browser.go(&ticket(&fleet));
     browser.until("all tiles", &format!("{TILES} === {n}"));
+
+    // A hub that has just begun says when it has read everything, though no cluster is another then.
+    let begins = "/has just begun/.test(document.querySelector('nav.counts').textContent)";
+    browser.until("that the hub has just begun", begins);
+    played.synced(true);
+    browser.until("that it has read everything", &format!("!({begins})"));
 
     // Every state by its sentence, its sign and its tone.
     for (n, (state, template)) in TEMPLATES.iter().enumerate() {
