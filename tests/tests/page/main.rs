@@ -16,6 +16,7 @@ mod issuer;
 mod pictures;
 mod played;
 mod rules;
+mod team;
 mod thousands;
 mod tiles;
 mod waves;

@@ -353,6 +353,16 @@ fn the_policy_is_what_kubernetes_makes() {
         find("RoleBinding", "karmada:bootstrap-signer-clusterinfo")["subjects"],
         json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous"}])
     );
+    for (name, part) in [("karmada-view", "view"), ("karmada-edit", "edit")] {
+        let role = find("ClusterRole", name);
+        assert_eq!(
+            role["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{part}")],
+            "true"
+        );
+        let rules = role["rules"].to_string();
+        assert!(rules.contains("propagationpolicies") && !rules.contains("works"), "{name}: {rules}");
+        assert_eq!(rules.contains("resourcebindings"), part == "view", "{name}: {rules}");
+    }
     // Every binding speaks of a role that stands before it.
     for (at, binding) in objects.iter().enumerate().filter(|(_, object)| object.get("roleRef").is_some()) {
         let role = |object: &Value| {
