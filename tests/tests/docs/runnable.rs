@@ -218,3 +218,34 @@ fn what_is_marked_as_runnable_runs() {
         }
     }
 }
+
+#[test]
+fn the_quickstart_says_started_of_what_runs() {
+    let clone = Clone::new();
+    let file = clone.dir.path().join("start.sh");
+    let script = r#"
+        set -uo pipefail
+        scripts/quickstart.sh --members 1 >up.log 2>&1 || { cat up.log; exit 1; }
+        run=.quickstart/run
+        # Killed just before, it may be on its way out, and nobody waits for it.
+        kill -9 "$(cat $run/hub.pid)"
+        scripts/quickstart.sh start hub || exit 2
+        karmada-hub get clusters --kubeconfig .quickstart/hub/admin.kubeconfig >/dev/null || exit 3
+        # Its number is another process's now.
+        scripts/quickstart.sh stop member1-agent || exit 4
+        sleep 600 & echo $! >$run/member1-agent.pid
+        scripts/quickstart.sh status | grep -E '^member1-agent +stopped' || exit 5
+        scripts/quickstart.sh start member1-agent || exit 6
+        [ "$(cat $run/member1-agent.pid)" != $! ] || exit 7
+        kill $!
+        # One that cannot start is not said to have.
+        scripts/quickstart.sh stop hub || exit 8
+        printf '%s\n' --nonsense >>$run/hub.cmd
+        if scripts/quickstart.sh start hub; then exit 9; fi
+    "#;
+    fs::write(&file, script).unwrap();
+    let output = clone.bash(&file).output().unwrap();
+    let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {said}{told}", output.status);
+    assert!(told.contains("hub has ended") && told.contains("--nonsense"), "{told}");
+}
