@@ -4,6 +4,7 @@
 //! to the state directory and taken away again.
 
 use std::{
+    borrow::Cow,
     ffi::{OsStr, OsString},
     fs,
     io::Write,
@@ -38,7 +39,7 @@ Check everything that the agent needs: clock, DNS, proxy, TLS, rights, disk, ver
 Usage: karmada-agent doctor [--output json] [ARGUMENTS OF THE AGENT]
 
 Takes the arguments of the agent that you want to check. Without arguments, doctor uses those of the agent that runs on
-this machine, if it may read them from the process. If several run here, name one of them: --cluster-name NAME.
+this machine, if it may read them from the process. If several run here, name one with --cluster-name.
 
 Each line is the result of one check. For a problem it says what was found, what is wanted, what to do, and where
 hub/docs/doctor.md explains it. The output contains no secrets.
@@ -52,8 +53,8 @@ Exit codes: 0 no problem, 1 a problem, 2 the arguments cannot be used.
 
 /// Processes that are looked at for one of ours, and bytes of the arguments of each.
 const PROCESSES: usize = 10_000;
-/// Names of agents that are said.
-const NAMES: usize = 10;
+/// Agents that are named.
+const NAMED: usize = 8;
 /// Files of the state directory that are looked at.
 const FILES: usize = 64;
 /// What to do about a credential that the hub does not take.
@@ -77,12 +78,9 @@ pub(super) fn main(arguments: Vec<OsString>) -> ExitCode {
         Ok(None) => return refused("karmada-agent doctor", Refusal::Help(HELP.to_owned())),
         Err(line) => return wrong(&line),
     };
-    let own = match own.is_empty() || only_name(&own).is_some() {
-        false => own,
-        true => match meant(own, running(Path::new("/proc"))) {
-            Ok(own) => own,
-            Err(line) => return wrong(&line),
-        },
+    let own = match meant(own, || running(Path::new("/proc"))) {
+        Ok(own) => own,
+        Err(line) => return wrong(&line),
     };
     let line = [OsString::from("karmada-agent"), OsString::from("doctor")].into_iter().chain(own);
     let args = match Args::read(line) {
@@ -129,10 +127,70 @@ fn split(arguments: Vec<OsString>) -> Result<Option<(bool, Vec<OsString>)>, Stri
     Ok(Some((json, own)))
 }
 
-/// The arguments of each agent among the processes that may be looked at.
-fn running(proc: &Path) -> Vec<Vec<OsString>> {
+/// An agent that runs here.
+#[derive(Debug, PartialEq, Eq)]
+struct Running {
+    process: u32,
+    arguments: Vec<OsString>,
+}
+
+impl Running {
+    /// Its cluster, if it says so.
+    fn cluster(&self) -> Option<String> {
+        let mut words = self.arguments.iter().map(|word| word.to_string_lossy());
+        while let Some(word) = words.next() {
+            match word.strip_prefix("--cluster-name") {
+                Some("") => return words.next().map(Cow::into_owned),
+                Some(name) if name.starts_with('=') => return Some(name[1..].to_owned()),
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// The arguments of the agent that is meant: those that are given; of one that runs here, if no more than its cluster is named,
+/// or nothing and there is only one.
+fn meant(own: Vec<OsString>, running: impl FnOnce() -> Vec<Running>) -> Result<Vec<OsString>, String> {
+    let named = match own.as_slice() {
+        [] => None,
+        [one] if one.to_string_lossy().starts_with("--cluster-name=") => {
+            Some(one.to_string_lossy().trim_start_matches("--cluster-name=").to_owned())
+        }
+        [key, name] if key == "--cluster-name" => Some(name.to_string_lossy().into_owned()),
+        _ => return Ok(own),
+    };
+    let mut found = running();
+    if let Some(name) = named {
+        let mut of = found.into_iter().filter(|one| one.cluster().as_deref() == Some(&*name));
+        return Ok(match (of.next(), of.next()) {
+            (Some(one), None) => one.arguments,
+            _ => own,
+        });
+    }
+    match found.len() {
+        0 => Err("which agent? None runs here whose arguments could be read: give them".to_owned()),
+        1 => Ok(found.remove(0).arguments),
+        count => {
+            let name = |one: &Running| {
+                let cluster = one.cluster().unwrap_or_else(|| "of a cluster not named".to_owned());
+                format!("{cluster} (process {})", one.process)
+            };
+            let names: Vec<String> = found.iter().take(NAMED).map(name).collect();
+            let more = if count > NAMED { ", …" } else { "" };
+            Err(format!(
+                "which agent? {count} run here: {}{more}. Name one with --cluster-name",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+/// The agents among the processes that may be looked at, by their numbers.
+fn running(proc: &Path) -> Vec<Running> {
     let mut found = Vec::new();
     for entry in fs::read_dir(proc).into_iter().flatten().take(PROCESSES).flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
         let words: Vec<OsString> = line
             .split(|byte| *byte == 0)
@@ -143,59 +201,15 @@ fn running(proc: &Path) -> Vec<Vec<OsString>> {
             .first()
             .is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("karmada-agent")));
         let rest = words.get(1..).unwrap_or_default();
-        match rest.first().and_then(|word| word.to_str()) {
-            Some("join") if is_agent => found.push(rest[1..].to_vec()),
-            Some(first) if is_agent && first.starts_with('-') => found.push(rest.to_vec()),
-            _ => {}
-        }
+        let arguments = match rest.first().and_then(|word| word.to_str()) {
+            Some("join") if is_agent => rest[1..].to_vec(),
+            Some(first) if is_agent && first.starts_with('-') => rest.to_vec(),
+            _ => continue,
+        };
+        found.push(Running { process, arguments });
     }
+    found.sort_by_key(|one| one.process);
     found
-}
-
-/// The arguments of the running agent that is meant by these, of which there are none, or a cluster's name alone.
-fn meant(own: Vec<OsString>, mut running: Vec<Vec<OsString>>) -> Result<Vec<OsString>, String> {
-    match only_name(&own) {
-        Some(name) => {
-            let is_it = |agent: &Vec<OsString>| cluster(agent).as_ref() == Some(&name);
-            Ok(running.into_iter().find(is_it).unwrap_or(own))
-        }
-        None if running.len() > 1 => {
-            let mut names: Vec<String> = running.iter().filter_map(|agent| cluster(agent)).collect();
-            names.sort_unstable();
-            names.truncate(NAMES);
-            let agents = running.len();
-            Err(format!(
-                "which agent? {agents} run here: name one with --cluster-name, such as {}",
-                names.join(", ")
-            ))
-        }
-        None => running
-            .pop()
-            .ok_or_else(|| "which agent? None runs here whose arguments could be read: give them".to_owned()),
-    }
-}
-
-/// The cluster that an agent's arguments name.
-fn cluster(words: &[OsString]) -> Option<String> {
-    let mut words = words.iter().map(|word| word.to_string_lossy());
-    while let Some(word) = words.next() {
-        match word.strip_prefix("--cluster-name") {
-            Some("") => return words.next().map(String::from),
-            Some(rest) if rest.starts_with('=') => return Some(rest[1..].to_owned()),
-            _ => {}
-        }
-    }
-    None
-}
-
-/// The same where they say nothing else.
-fn only_name(words: &[OsString]) -> Option<String> {
-    let is_alone = match words {
-        [word] => word.to_string_lossy().starts_with("--cluster-name="),
-        [word, _] => word == "--cluster-name",
-        _ => false,
-    };
-    is_alone.then(|| cluster(words)).flatten()
 }
 
 /// Everything, in the order in which an agent needs it.
@@ -523,35 +537,34 @@ mod tests {
             let line: String = line.split(' ').map(|word| format!("{word}\0")).collect();
             fs::write(proc.path().join(pid).join("cmdline"), line).unwrap();
         };
+        let meant = |line: &str| super::meant(words(line), || running(proc.path()));
         process("1", "/sbin/init");
         process("2", "/usr/local/bin/karmada-agent doctor");
         process("3", "karmada-agent status");
         fs::create_dir_all(proc.path().join("net")).unwrap();
-        let meant = |own: &str| meant(words(own), running(proc.path()));
         assert!(meant("").unwrap_err().contains("None runs here"));
-        assert_eq!(meant("--cluster-name=m1"), Ok(words("--cluster-name=m1")), "as without one that runs");
-        process("4", "/usr/local/bin/karmada-agent --cluster-name=m1 --state-dir /var/lib/a");
-        let first = words("--cluster-name=m1 --state-dir /var/lib/a");
-        assert_eq!(meant(""), Ok(first.clone()));
-        process("5", "/bin/karmada-agent join --link lan --cluster-name m2");
-        let which = meant("").unwrap_err();
-        assert!(which.contains("2 run here") && which.ends_with("such as m1, m2"), "{which}");
-        for name in ["--cluster-name=m1", "--cluster-name m1"] {
-            assert_eq!(meant(name), Ok(first.clone()), "{name}");
-        }
-        assert_eq!(meant("--cluster-name=m2"), Ok(words("--link lan --cluster-name m2")));
-        assert_eq!(meant("--cluster-name=m3"), Ok(words("--cluster-name=m3")));
-        fs::remove_dir_all(proc.path().join("4")).unwrap();
-        assert_eq!(meant(""), Ok(words("--link lan --cluster-name m2")));
+        process("14", "/usr/local/bin/karmada-agent --cluster-name=m1 --state-dir /var/lib/a");
+        assert_eq!(meant(""), Ok(words("--cluster-name=m1 --state-dir /var/lib/a")));
+        process("5", "/bin/karmada-agent join --token a.secret --cluster-name m2");
+        assert_eq!(
+            meant("").unwrap_err(),
+            "which agent? 2 run here: m2 (process 5), m1 (process 14). Name one with --cluster-name"
+        );
+        // By its name; of one that does not run here no more is known than is given.
         for (line, want) in [
-            ("--cluster-name=a", Some("a")),
-            ("--cluster-name a", Some("a")),
-            ("--cluster-name a --link lan", None),
-            ("--cluster-names=a", None),
-            ("--link lan", None),
-            ("", None),
+            ("--cluster-name m2", "--token a.secret --cluster-name m2"),
+            ("--cluster-name=m1", "--cluster-name=m1 --state-dir /var/lib/a"),
+            ("--cluster-name m3", "--cluster-name m3"),
+            ("--cluster-name m2 --state-dir d", "--cluster-name m2 --state-dir d"),
         ] {
-            assert_eq!(only_name(&words(line)).as_deref(), want, "{line}");
+            assert_eq!(meant(line), Ok(words(want)), "{line}");
         }
+        fs::remove_dir_all(proc.path().join("14")).unwrap();
+        assert_eq!(meant(""), Ok(words("--token a.secret --cluster-name m2")));
+        for pid in 20..30 {
+            process(&pid.to_string(), &format!("/bin/karmada-agent --cluster-name=c{pid}"));
+        }
+        assert!(meant("").unwrap_err().contains("11 run here: m2 (process 5), c20 (process 20), "));
+        assert!(meant("").unwrap_err().contains("c26 (process 26), …. Name one"));
     }
 }
