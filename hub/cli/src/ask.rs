@@ -100,7 +100,15 @@ impl Server {
 
     /// The same as the end of the command.
     pub fn failure(&self, error: &Error) -> Failure {
-        Failure::failed(self.explain(error))
+        let why = self.explain(error);
+        match error.status() {
+            Some(status) => Failure::Answered { code: status.code, reason: status.reason.clone(), why },
+            // One in this process is away for a moment alone.
+            None if self.link.is_none() => {
+                Failure::Answered { code: 503, reason: "ServiceUnavailable".to_owned(), why }
+            }
+            None => Failure::failed(why),
+        }
     }
 
     fn unreachable(&self) -> String {

@@ -85,7 +85,7 @@ pub(super) async fn each(
     for name in names {
         match what(name).await {
             Ok(()) => {}
-            Err(Failure::Failed(reason)) => failures.push(reason),
+            Err(Failure::Failed(reason) | Failure::Answered { why: reason, .. }) => failures.push(reason),
             Err(usage) => return Err(usage),
         }
     }

@@ -67,7 +67,7 @@ pub async fn drain(objects: Objects, cluster: &str, most: usize, env: &Env) -> R
         Ok(begun) => Ok(json!({
             "cluster": cluster, "moving": begun.moving.len(), "cannotMove": begun.stuck.len(), "objects": rows,
         })),
-        Err(Failure::Failed(why)) if done => Ok(json!({
+        Err(Failure::Failed(why) | Failure::Answered { why, .. }) if done => Ok(json!({
             "cluster": cluster, "moving": moving, "cannotMove": 0, "objects": rows, "problem": why,
         })),
         Err(failure) => Err(failure),

@@ -45,7 +45,7 @@ pub(super) fn check_names<'a>(
 
 /// What is said when there is no cluster of a name.
 pub(super) fn no_such_cluster<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
-    Failure::failed(format!("there is no cluster {name:?}{}", suggestion(name, known)))
+    Failure::not_found(format!("there is no cluster {name:?}{}", suggestion(name, known)))
 }
 
 /// What may have been meant by a name that does not exist, as the end of a sentence.

@@ -286,7 +286,9 @@ async fn follow(server: &Server, requested: Option<&str>, told: Told, env: &Env)
                 }
             }
             // The hub may be restarted meanwhile; it goes on then.
-            Err(Failure::Failed(reason)) if !server.is_connected() => {
+            Err(Failure::Failed(reason) | Failure::Answered { why: reason, .. })
+                if !server.is_connected() =>
+            {
                 progress.clear();
                 eprintln!("karmada-hub: {reason}; trying again");
             }

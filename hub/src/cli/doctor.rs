@@ -100,7 +100,7 @@ async fn look(args: &ServeArgs, env: &Env) -> Vec<Finding> {
 
 fn reason(failure: &Failure) -> String {
     let text = match failure {
-        Failure::Usage(text) | Failure::Failed(text) => text.as_str(),
+        Failure::Usage(text) | Failure::Failed(text) | Failure::Answered { why: text, .. } => text.as_str(),
         Failure::Ended(_) => "",
     };
     // A parser may show what it could not read in the lines below, and that may be a key.

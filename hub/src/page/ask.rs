@@ -598,6 +598,7 @@ fn refused(error: &Error) -> Status {
 fn failed(failure: Failure) -> Status {
     match failure {
         Failure::Usage(why) | Failure::Failed(why) => Status::bad_request(why),
+        Failure::Answered { code, reason, why } => Status { code, reason, ..Status::bad_request(why) },
         Failure::Ended(code) => Status::internal(format!("ended with {code}")),
     }
 }

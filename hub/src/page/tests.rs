@@ -50,6 +50,7 @@ impl World {
         let embedded = Embedded::start(Memory::new(), &env, stop.clone()).await.expect("a hub's API");
         let mut tokens = Tokens::new();
         tokens.insert("root", UserInfo::new("root", ["system:masters"]));
+        tokens.insert("looker", UserInfo::new("looker", ["lookers"]));
         tokens.insert("guest", UserInfo::new("guest", ["guests"]));
         tokens.insert("agent", UserInfo::new("system:karmada:agent:m1", ["system:karmada:agents"]));
         embedded.server().authenticate_by(Authenticator::new(tokens, env.clone()));
@@ -498,8 +499,33 @@ async fn everybody_sees_what_they_may_read() {
             "{uri}: {code} {why}"
         );
     }
-    assert_ne!(world.get("/ui/api/what-if?lose=m1", &guest).await.0, 200);
-    assert_ne!(world.get("/ui/api/explain?kind=deploy&namespace=a&name=b", &guest).await.0, 200);
+    assert_eq!(world.get("/ui/api/what-if?lose=m1", &guest).await.0, 403);
+    assert_eq!(world.get("/ui/api/explain?kind=deploy&namespace=a&name=b", &guest).await.0, 403);
+    // So it is with what the commands answer: what is not there, what cannot be asked, and what one may do in part alone.
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "looks"},
+        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["get", "list"]}]});
+    let bound = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "looks"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looks"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "looker"}]});
+    world.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await.expect("a role");
+    world
+        .admin
+        .post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &bound)
+        .await
+        .expect("a binding");
+    let looker = world.log_in("looker").await;
+    world.until("/ui/api/fleet", &looker, |_| true).await;
+    for (uri, who, code) in [
+        ("/ui/api/what-if?lose=nowhere", &root, 404),
+        ("/ui/api/what-if", &root, 400),
+        ("/ui/api/what-if?lose=m1", &looker, 403),
+        ("/ui/api/explain?kind=configmap&namespace=default&name=nothing", &root, 404),
+        ("/ui/api/explain?kind=nonsense&namespace=default&name=nothing", &root, 400),
+        ("/ui/api/explain?kind=configmap&namespace=default&name=till", &looker, 403),
+    ] {
+        let (found, why) = world.get(uri, who).await;
+        assert_eq!((found, &why["code"]), (code, &json!(code)), "{uri}: {why}");
+    }
 
     // A change is told to whoever listens, and what is done is done in the user's name.
     let number = fleet["number"].as_u64().unwrap();
@@ -525,21 +551,30 @@ async fn everybody_sees_what_they_may_read() {
     assert_eq!(row[3].as_u64().unwrap() & 1, 1, "cordoned: {row}");
     let guests: Vec<_> = PAGE.iter().copied().chain([("cookie", guest.as_str())]).collect();
     let refused = world.send("POST", "/ui/api/cordon?cluster=m1&on=true", &guests, Value::Null).await;
-    assert_ne!(refused.status().as_u16(), 200);
+    assert_eq!(refused.status().as_u16(), 403);
+    let lookers: Vec<_> = PAGE.iter().copied().chain([("cookie", looker.as_str())]).collect();
+    for (uri, headers, code) in [
+        ("/ui/api/cordon?cluster=m1&on=true", &lookers, 403),
+        ("/ui/api/cordon?cluster=nowhere&on=true", &headers, 404),
+        ("/ui/api/cordon?cluster=m1&on=perhaps", &headers, 400),
+    ] {
+        let (found, why) = read(world.send("POST", uri, headers, Value::Null).await).await;
+        assert_eq!(found, code, "{uri}: {why}");
+    }
     for what in ["drain", "failback"] {
         let uri = format!("/ui/api/{what}?cluster=m2");
         let (code, begun) = read(world.send("POST", &uri, &headers, Value::Null).await).await;
         assert_eq!((code, &begun["moving"], &begun["objects"]), (200, &json!(0), &json!([])), "{what}");
         let (code, why) = read(world.send("POST", &uri, &guests, Value::Null).await).await;
-        assert!(code != 200 && why.to_string().contains("guest"), "{what}: {code} {why}");
+        assert!(code == 403 && why.to_string().contains("guest"), "{what}: {code} {why}");
         let nowhere = format!("/ui/api/{what}?cluster=nowhere");
         let (code, why) = read(world.send("POST", &nowhere, &headers, Value::Null).await).await;
-        assert!(code == 400 && why.to_string().contains("nowhere"), "{what}: {code} {why}");
+        assert!(code == 404 && why.to_string().contains("nowhere"), "{what}: {code} {why}");
         // A page of somebody else's cannot have it done.
         let theirs = [HOST, ("sec-fetch-site", "cross-site"), ("cookie", root.as_str())];
         assert_eq!(world.send("POST", &uri, &theirs, Value::Null).await.status().as_u16(), 403);
     }
-    assert_eq!(world.page.logged_in.sessions.users().len(), 2);
+    assert_eq!(world.page.logged_in.sessions.users().len(), 3);
     world.stop.cancel();
 }
 

@@ -22,6 +22,16 @@ pub enum Failure {
     /// The command was tried and failed: exit code 1.
     #[error("{0}")]
     Failed(String),
+    /// The same by an answer of an API server: for whoever passes that on.
+    #[error("{why}")]
+    Answered {
+        /// Of HTTP.
+        code: u16,
+        /// In a word of the API's.
+        reason: String,
+        /// For people.
+        why: String,
+    },
     /// The exit code is all that is left to be said: that of what was run, or of a report that says everything.
     #[error("exit code {0}")]
     Ended(u8),
@@ -37,6 +47,11 @@ impl Failure {
     pub fn failed(reason: impl fmt::Display) -> Self {
         Self::Failed(reason.to_string())
     }
+
+    /// What is asked for is not there.
+    pub fn not_found(reason: impl fmt::Display) -> Self {
+        Self::Answered { code: 404, reason: "NotFound".to_owned(), why: reason.to_string() }
+    }
 }
 
 /// The exit code for how a command of a program has ended, and a line on standard error if it failed.
@@ -45,7 +60,7 @@ pub fn ended(program: &str, ended: Result<(), Failure>) -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Ended(code)) => return ExitCode::from(code),
         Err(Failure::Usage(reason)) => (reason, 2),
-        Err(Failure::Failed(reason)) => (reason, 1),
+        Err(Failure::Failed(reason) | Failure::Answered { why: reason, .. }) => (reason, 1),
     };
     eprintln!("{program}: {}", one_line(&reason));
     ExitCode::from(code)

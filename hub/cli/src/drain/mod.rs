@@ -304,7 +304,9 @@ async fn follow(
             let bound = match placed::binding(server, &key).await {
                 Ok(bound) => bound,
                 // The hub may be restarted meanwhile; it goes on then.
-                Err(Failure::Failed(reason)) if !server.is_connected() => {
+                Err(Failure::Failed(reason) | Failure::Answered { why: reason, .. })
+                    if !server.is_connected() =>
+                {
                     eprintln!("karmada-hub: {reason}; trying again");
                     continue;
                 }

@@ -90,7 +90,7 @@ async fn of_kind(
     }
     let names = names(server, resource, &key.namespace).await?;
     let hint = suggestion(name, names.iter().map(String::as_str));
-    Err(Failure::failed(format!("{resource} {:?} not found{hint}", key.to_string())))
+    Err(Failure::not_found(format!("{resource} {:?} not found{hint}", key.to_string())))
 }
 
 /// Everything of a name in a namespace: templates, bindings and policies.
@@ -148,7 +148,7 @@ async fn of_name(
     }
     if found.is_empty() {
         let hint = suggestion(name, known.iter().map(String::as_str));
-        return Err(Failure::failed(format!(
+        return Err(Failure::not_found(format!(
             "nothing in namespace {namespace:?} is called {name:?}: no binding, policy or template of the usual kinds; \
              name others as KIND/NAME{hint}"
         )));

@@ -59,7 +59,10 @@ impl<'a> Run<'a> {
 
     fn list(&mut self, bytes: &Bytes) -> Result<(), String> {
         let news = self.follower.list(bytes, self.shown.is_table()).map_err(|trouble| match trouble {
-            Trouble::Again(why) | Trouble::Over(Failure::Failed(why) | Failure::Usage(why)) => why,
+            Trouble::Again(why)
+            | Trouble::Over(Failure::Failed(why) | Failure::Usage(why) | Failure::Answered { why, .. }) => {
+                why
+            }
             Trouble::Over(Failure::Ended(code)) => format!("exit code {code}"),
         })?;
         self.print(news);
