@@ -584,6 +584,7 @@ async fn a_cluster_leaves_in_one_state_however_it_is_told() {
             let left = leave.arg(format!("--state-dir={}", world.at("state").display())).output().unwrap();
             let (said, log) = (String::from_utf8_lossy(&left.stdout), String::from_utf8_lossy(&left.stderr));
             assert!(left.status.success(), "{way}: {said}{log}{}", agent.log_tail(50));
+            assert!(!log.contains("WARN"), "what goes as it should is nothing to warn of: {way}: {log}");
             match serde_json::from_str::<Value>(&said) {
                 Ok(told) => {
                     assert_eq!(
@@ -592,6 +593,7 @@ async fn a_cluster_leaves_in_one_state_however_it_is_told() {
                         "{way}"
                     );
                     assert_eq!(told["message"], "the Cluster has gone from the hub", "{way}");
+                    assert_eq!((&told["removed"], &told["kept"]), (&json!(1), &json!(0)), "{way}: {said}");
                     assert!(!agent_runs, "{way}: {said}");
                 }
                 Err(_) => {
@@ -599,6 +601,7 @@ async fn a_cluster_leaves_in_one_state_however_it_is_told() {
                         said.contains("member1 has left: the Cluster has gone from the hub"),
                         "{way}: {said}"
                     );
+                    assert!(said.contains("removed 1 object from the member, kept 0"), "{way}: {said}");
                     assert!(agent_runs, "{way}: {said}");
                 }
             }

@@ -13,7 +13,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, SystemTime},
 };
@@ -40,8 +40,8 @@ pub enum Phase {
 }
 
 /// What [`Phase::Removed`] means, for people.
-const REMOVED: &str = "the Cluster was deleted on the hub: nothing new is applied, and nothing deleted or reported any more; \
-    what runs here is kept as it is; restart the agent to register again";
+const REMOVED: &str = "the Cluster was deleted on the hub: from now on this agent applies, deletes and reports nothing; \
+    restart the agent to register again";
 
 impl Phase {
     /// Why the agent is not at work, for people, where that is for somebody to resolve.
@@ -238,6 +238,8 @@ pub struct Rights {
     more: Arc<Mutex<More>>,
     /// How much is being done on the member.
     working: Arc<AtomicUsize>,
+    /// The Cluster goes because this process was told to leave.
+    leaves: Arc<AtomicBool>,
 }
 
 /// Something is being done on the member.
@@ -271,7 +273,13 @@ impl Rights {
             phase: latest::Sender::new(Phase::Joining),
             more: Arc::default(),
             working: Arc::default(),
+            leaves: Arc::default(),
         }
+    }
+
+    /// This process was told to leave: that the Cluster goes is what is wanted, and nothing to warn of.
+    pub fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
     }
 
     pub fn env(&self) -> &Env {
@@ -408,6 +416,9 @@ impl Rights {
             }
             match &now {
                 Phase::Refused(why) => tracing::error!(%why, "this agent may not work for this Cluster"),
+                Phase::Removed if self.leaves.load(Ordering::Relaxed) => {
+                    tracing::info!("the Cluster has gone from the hub");
+                }
                 Phase::Removed => tracing::warn!("{REMOVED}"),
                 other => tracing::info!(from = phase.as_str(), to = other.as_str(), "phase"),
             }

@@ -17,7 +17,7 @@ use karmada_telemetry::told::Told;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{DRAIN, Failure, Signals};
+use super::{DRAIN, Failure, Signals, copies::Copies};
 use crate::{
     Agent, Phase,
     hub::{
@@ -28,6 +28,8 @@ use crate::{
 
 /// How often it is looked whether the Cluster has gone.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long it may take to count what is on the member, before and after.
+const TELL: Duration = Duration::from_secs(15);
 
 /// Who leaves.
 pub(super) struct Leaving {
@@ -66,6 +68,38 @@ enum Step {
     Left(&'static str),
     /// It cannot leave by this, and why.
     Fail(String),
+}
+
+/// What became of what the hub had placed on the member.
+#[derive(Debug)]
+enum Taken {
+    /// There was no Cluster any more.
+    Nothing,
+    Counted {
+        removed: usize,
+        /// Still there: policies keep them, or they are somebody else's.
+        kept: usize,
+        /// Of the first so many.
+        more: bool,
+    },
+    /// Why it could not be counted.
+    Unknown(String),
+}
+
+impl Taken {
+    fn line(&self) -> Option<String> {
+        Some(match self {
+            Self::Nothing => return None,
+            Self::Counted { removed, kept, more } => {
+                let noun = if *removed == 1 { "object" } else { "objects" };
+                let of = if *more { "; there were more, which were not counted" } else { "" };
+                format!("removed {removed} {noun} from the member, kept {kept}{of}")
+            }
+            Self::Unknown(why) => {
+                format!("how many objects were removed from the member is not known: {why}")
+            }
+        })
+    }
 }
 
 /// What a hub says of a credential that ended with its Cluster, and of one that somebody has ended.
@@ -122,9 +156,19 @@ impl Leaving {
         let end = self.env.now() + self.patience;
         let ours = self.member_id(end).await?;
         if let Some(why) = self.look(end, &ours).await? {
-            return self.forget(why).await;
+            return self.forget(why, &Taken::Nothing).await;
         }
-        let mut phases = agent.handle().phase();
+        let handle = agent.handle();
+        handle.rights().leave();
+        // What it takes to tell people keeps nobody from leaving.
+        let looks = Copies::look(&self.hub, &self.member, &self.cluster, &self.env);
+        let looked = tokio::time::timeout(TELL, Box::pin(looks));
+        let before = match looked.await {
+            Ok(Ok(copies)) => Ok(copies),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("hub or member answer slowly".to_owned()),
+        };
+        let mut phases = handle.phase();
         let running = tokio::spawn(agent.run(stop.clone()));
         let at_work = async {
             loop {
@@ -148,7 +192,18 @@ impl Leaving {
         stop.cancel();
         // What it holds is given back, so that whoever comes next need not wait.
         let _ = tokio::time::timeout(DRAIN, running).await;
-        self.forget(why).await
+        let taken = match before {
+            Ok(copies) => {
+                let more = copies.more;
+                match tokio::time::timeout(TELL, Box::pin(copies.compare(&self.member))).await {
+                    Ok(Ok((removed, kept))) => Taken::Counted { removed, kept, more },
+                    Ok(Err(error)) => Taken::Unknown(error.to_string()),
+                    Err(_) => Taken::Unknown("the member answers slowly".to_owned()),
+                }
+            }
+            Err(why) => Taken::Unknown(why),
+        };
+        self.forget(why, &taken).await
     }
 
     /// The id of this member.
@@ -251,7 +306,7 @@ impl Leaving {
     }
 
     /// Forgets the credential, and what only an agent of this cluster reads.
-    async fn forget(&self, why: &str) -> Result<(), Failure> {
+    async fn forget(&self, why: &str, taken: &Taken) -> Result<(), Failure> {
         let (files, secrets) = karmada_member::remains(&self.cluster);
         let within = format!("/api/v1/namespaces/{}", self.namespace);
         let kept = secrets.iter().map(|name| format!("{within}/secrets/{name}"));
@@ -279,14 +334,21 @@ impl Leaving {
             self.cluster,
             places.join(", ")
         )];
+        lines.extend(taken.line());
         if let Some(file) = &self.file {
             lines
                 .push(format!("the credential in {} is of no use any more: delete the file", file.display()));
         }
         lines.push("an agent of this cluster that still runs here does nothing any more: stop it".to_owned());
-        let value = json!({
+        let mut value = json!({
             "cluster": self.cluster, "result": "left", "message": why, "deletedFrom": places, "useless": self.file,
         });
+        if let Taken::Counted { removed, kept, more } = taken {
+            (value["removed"], value["kept"]) = (json!(removed), json!(kept));
+            if *more {
+                value["partial"] = json!(true);
+            }
+        }
         self.told.say(&lines.join("\n"), &value)
     }
 }
@@ -309,6 +371,18 @@ mod tests {
             cluster["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }
         Found::There(cluster)
+    }
+
+    #[test]
+    fn what_was_taken_away_is_counted() {
+        let counted = |removed, kept, more| Taken::Counted { removed, kept, more }.line().unwrap();
+        assert_eq!(counted(4, 0, false), "removed 4 objects from the member, kept 0");
+        assert_eq!(counted(1, 2, false), "removed 1 object from the member, kept 2");
+        assert!(counted(2000, 0, true).ends_with("kept 0; there were more, which were not counted"));
+        assert!(
+            Taken::Unknown("it is away".to_owned()).line().unwrap().ends_with("is not known: it is away")
+        );
+        assert_eq!(Taken::Nothing.line(), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod admission;
 mod alone;
 mod args;
+mod copies;
 mod doctor;
 mod endpoints;
 mod exchange;
@@ -538,7 +539,7 @@ fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, Failure> {
                     | ErrorKind::InvalidInput
             ) =>
         {
-            return Err(Failure::Usage(format!("--state-dir: {}: {error}", dir.display())));
+            return Err(Failure::Usage(unusable(dir, &error)));
         }
         Err(error) => {
             goes_on(dir, &error);
@@ -561,6 +562,17 @@ fn open_state(dir: Option<&Path>, env: &Env) -> Result<State, Failure> {
         goes_on(&file, &error);
     }
     Ok(fresh)
+}
+
+/// Why a folder cannot be had, and what to do where that is plain.
+fn unusable(dir: &Path, error: &std::io::Error) -> String {
+    let next = match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "; run this as root, or name a folder that you may write to with --state-dir"
+        }
+        _ => "",
+    };
+    format!("--state-dir: {}: {error}{next}", dir.display())
 }
 
 /// Has a folder for this process alone: two agents that are one instance would both act, and write over each other's log. Where
@@ -622,6 +634,18 @@ mod tests {
         assert!(first.is_some());
         assert!(lock(dir.path()).unwrap_err().to_string().contains("another agent uses"));
         assert!(lock(&dir.path().join("nowhere")).unwrap().is_none());
+    }
+
+    #[test]
+    fn whoever_may_not_write_to_the_folder_hears_what_to_do() {
+        let folder = Path::new("/var/lib/karmada-agent");
+        for (kind, next) in [(ErrorKind::PermissionDenied, true), (ErrorKind::NotADirectory, false)] {
+            let why = unusable(folder, &kind.into());
+            assert!(why.starts_with("--state-dir: /var/lib/karmada-agent: "), "{why}");
+            let said =
+                why.ends_with("; run this as root, or name a folder that you may write to with --state-dir");
+            assert_eq!(said, next, "{why}");
+        }
     }
 
     #[test]
