@@ -1,12 +1,13 @@
 //! A server's Table as kubectl prints it.
 
-use std::fmt::Write;
-
+use karmada_meta::text::printable;
 use serde_json::Value;
 
 /// The narrowest column, and the space after the widest cell of one: kubectl's.
 const MIN_WIDTH: usize = 6;
 const PADDING: usize = 3;
+/// The widest cell.
+const MAX_WIDTH: usize = 256;
 
 /// Which columns are printed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +48,7 @@ impl Printer {
         let mut lines = Vec::new();
         if std::mem::take(&mut self.headings) {
             lines.push(self.line(
-                |definition, _| text_of(&definition["name"]).to_uppercase(),
+                |definition, _| shown(&text_of(&definition["name"]).to_uppercase()),
                 "NAMESPACE",
                 "EVENT",
             ));
@@ -59,7 +60,7 @@ impl Printer {
                 let is_name = definition["format"].as_str() == Some("name");
                 if self.columns.kind_prefix && is_name { format!("{}/{text}", self.kind) } else { text }
             };
-            lines.push(self.line(text, namespace.unwrap_or_default(), event));
+            lines.push(self.line(text, &shown(namespace.unwrap_or_default()), event));
         }
         align(&lines, &mut self.widths)
     }
@@ -80,6 +81,23 @@ fn text_of(value: &Value) -> &str {
 }
 
 fn cell(value: &Value) -> String {
+    shown(&text_in(value))
+}
+
+/// A text as a cell: none that takes a screen, and none that tells a terminal what to do. What stands in a table may be a member's
+/// word.
+fn shown(text: &str) -> String {
+    let cut = text.char_indices().nth(MAX_WIDTH).is_some();
+    let end = if cut { text.char_indices().nth(MAX_WIDTH - 1) } else { None };
+    let text = &text[..end.map_or(text.len(), |(at, _)| at)];
+    let mut text = printable(text, usize::MAX).replace(['\t', '\n'], " ");
+    if cut {
+        text.push('…');
+    }
+    text
+}
+
+fn text_in(value: &Value) -> String {
     match value {
         // Nothing at all, as kubectl has it.
         Value::Null => String::new(),
@@ -104,8 +122,9 @@ pub(super) fn align(lines: &[Vec<String>], widths: &mut Vec<usize>) -> String {
     for line in lines {
         for (i, cell) in line.iter().enumerate() {
             let width = if i + 1 == line.len() { 0 } else { widths[i] };
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{cell:<width$}");
+            text.push_str(cell);
+            let left = width.saturating_sub(cell.chars().count());
+            text.extend(std::iter::repeat_n(' ', left));
         }
         text.push('\n');
     }
@@ -159,6 +178,25 @@ mod tests {
         });
         let want = "A     B      C\nx            one...\ny     true   1.5\n";
         assert_eq!(render(&table, Columns::default(), ""), want);
+    }
+
+    #[test]
+    fn no_cell_takes_a_screen_or_tells_a_terminal_what_to_do() {
+        let table = json!({
+            "columnDefinitions": [{"name": "A"}, {"name": "B"}],
+            "rows": [
+                {"cells": ["v".repeat(70_000), "x"]},
+                {"cells": ["\u{1b}]0;gone\u{7}\u{1b}[2J\u{202e}ok", "a\tb\r"]},
+            ],
+        });
+        let text = render(&table, Columns::default(), "");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], format!("{}…   x", "v".repeat(255)));
+        let odd = "\u{fffd}]0;gone\u{fffd}\u{fffd}[2J\u{fffd}ok";
+        assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), [odd, "a", "b\u{fffd}"]);
+        // Others print what they have made themselves.
+        let wide = align(&[vec!["v".repeat(70_000), "x".to_owned()]], &mut Vec::new());
+        assert_eq!(wide.len(), 70_000 + PADDING + 2);
     }
 
     #[test]
