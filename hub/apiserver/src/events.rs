@@ -4,7 +4,7 @@
 //! looks at those that are due: one that was written since gets another date, so that writing an Event costs nothing here.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -77,6 +77,37 @@ fn last_written(value: &[u8]) -> Option<SystemTime> {
     Some(last.timestamp().into())
 }
 
+/// When to look at which Event: one date for each that is there.
+#[derive(Debug, Default)]
+struct Due {
+    order: BTreeSet<(SystemTime, Key)>,
+    dates: BTreeMap<Key, SystemTime>,
+}
+
+impl Due {
+    /// Looks at an Event then, and not before.
+    fn set(&mut self, key: Key, at: SystemTime) {
+        self.forget(&key);
+        self.order.insert((at, key.clone()));
+        self.dates.insert(key, at);
+    }
+
+    /// The Event has gone.
+    fn forget(&mut self, key: &Key) {
+        if let Some((key, at)) = self.dates.remove_entry(key) {
+            self.order.remove(&(at, key));
+        }
+    }
+
+    /// The next that is to be looked at by now; it is forgotten.
+    fn pop(&mut self, now: SystemTime) -> Option<Key> {
+        self.order.first().filter(|(at, _)| *at <= now)?;
+        let (_, key) = self.order.pop_first()?;
+        self.dates.remove(&key);
+        Some(key)
+    }
+}
+
 struct Expirer {
     registry: Arc<Registry>,
     ttl: Duration,
@@ -85,12 +116,14 @@ struct Expirer {
 impl Expirer {
     async fn run(self) {
         let store = &self.registry.store;
-        // When to look at which Event; what was there before is looked at first.
-        let mut due: BTreeSet<(SystemTime, Key)> = BTreeSet::new();
         loop {
+            // What was there before is looked at first. Anew where history has left the watch behind: what was known may have
+            // gone.
+            let mut due = Due::default();
             let snapshot = store.snapshot();
-            let known = snapshot.range(STORAGE, None, None);
-            due.extend(known.map(|object| (SystemTime::UNIX_EPOCH, object.key.clone())));
+            for object in snapshot.range(STORAGE, None, None) {
+                due.set(object.key.clone(), SystemTime::UNIX_EPOCH);
+            }
             let from = snapshot.revision();
             drop(snapshot);
             let Ok(mut watch) = store.watch(Scope::resource(STORAGE), from) else { continue };
@@ -106,11 +139,13 @@ impl Expirer {
                         self.sweep(&mut due).await;
                         sweep = Instant::now() + EVERY;
                     }
-                    Some(Ok(event)) => {
-                        if event.kind == EventKind::Put && event.prev.is_none() {
-                            due.insert((self.registry.env.wall() + self.ttl, event.entry.key.clone()));
+                    Some(Ok(event)) => match event.kind {
+                        EventKind::Put if event.prev.is_none() => {
+                            due.set(event.entry.key.clone(), self.registry.env.wall() + self.ttl);
                         }
-                    }
+                        EventKind::Put => {}
+                        EventKind::Delete => due.forget(&event.entry.key),
+                    },
                     Some(Err(WatchEnd::Closed)) => return,
                     Some(Err(WatchEnd::Compacted(_))) => break,
                 }
@@ -119,27 +154,32 @@ impl Expirer {
     }
 
     /// Deletes what is past its time.
-    async fn sweep(&self, due: &mut BTreeSet<(SystemTime, Key)>) {
+    async fn sweep(&self, due: &mut Due) {
         let now = self.registry.env.wall();
-        let mut later = BTreeSet::new();
-        while due.first().is_some_and(|(at, _)| *at <= now) {
-            let mut old = Vec::with_capacity(TOGETHER);
-            while old.len() < TOGETHER && due.first().is_some_and(|(at, _)| *at <= now) {
-                let Some((_, key)) = due.pop_first() else { break };
+        let mut later = Vec::new();
+        loop {
+            let (mut old, mut looked) = (Vec::with_capacity(TOGETHER), false);
+            while old.len() < TOGETHER
+                && let Some(key) = due.pop(now)
+            {
+                looked = true;
                 let Some(object) = self.registry.store.get(&key) else { continue };
                 let until = last_written(&object.value.get()).unwrap_or(now) + self.ttl;
                 if until > now {
-                    later.insert((until, key));
+                    later.push((until, key));
                 } else {
                     old.push(object);
                 }
+            }
+            if !looked {
+                break;
             }
             let deletions = stream::iter(old).map(|object| self.delete(object)).buffer_unordered(TOGETHER);
             let kept: Vec<Key> = deletions.filter_map(std::future::ready).collect().await;
             later.extend(kept.into_iter().map(|key| (now + EVERY, key)));
             tokio::task::yield_now().await;
         }
-        due.append(&mut later);
+        later.into_iter().for_each(|(at, key)| due.set(key, at));
     }
 
     /// Deletes an Event that is as it was looked at; its key if that has to be tried again.
@@ -162,5 +202,26 @@ impl Expirer {
                 Some(object.key.clone())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_one_date_and_none_once_it_has_gone() {
+        let (key, other) = (Key::new(STORAGE, "default", "a"), Key::new(STORAGE, "default", "b"));
+        let at = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let mut due = Due::default();
+        for n in 0..1_000 {
+            due.set(key.clone(), at(n));
+            due.set(other.clone(), at(n));
+            due.forget(&other);
+        }
+        assert_eq!((due.order.len(), due.dates.len()), (1, 1));
+        assert_eq!(due.pop(at(998)), None);
+        assert_eq!(due.pop(at(999)), Some(key));
+        assert_eq!((due.order.len(), due.dates.len()), (0, 0));
     }
 }
