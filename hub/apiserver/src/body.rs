@@ -19,6 +19,11 @@ use crate::{heavy::Pool, shape::Findings};
 
 /// kube-apiserver's limit for one request.
 pub(crate) const LIMIT: usize = 3 << 20;
+/// What is stored of anybody's, which patches may have put together.
+pub(crate) const STORED: usize = 4 << 20;
+/// What is stored at all, and what administrators and the server's own controllers may send: whatever is there, they can replace
+/// it, and add to it what keeps it going (a taint, a finalizer, a condition).
+pub(crate) const WHOLE: usize = 5 << 20;
 /// How many bytes one of gzip is taken for, before it is known: JSON has about as many.
 const INFLATED: usize = 8;
 /// Gzip is inflated in pieces of so many bytes, so that what they become is looked at.

@@ -150,7 +150,7 @@ pub(crate) trait Answers: Sync {
     fn turn(&self, info: &RequestInfo, user: &UserInfo, length: Option<u64>) -> Result<Option<Turn>, Status>;
 
     /// The largest body that is read.
-    fn body_limit(&self, info: &RequestInfo) -> usize;
+    fn body_limit(&self, info: &RequestInfo, user: &UserInfo) -> usize;
 
     /// The answer to one. The body has been inflated.
     fn answer(
@@ -606,7 +606,7 @@ impl Front {
         if !reads && let Some(turn) = answers.turn(info, exchange.caller.user, length)? {
             let _ = exchange.turn.set(turn);
         }
-        let limit = answers.body_limit(info);
+        let limit = answers.body_limit(info, exchange.caller.user);
         // Where nobody wants a body it is not looked at. One that comes slowly has its own time.
         let received = match reads || limit == 0 {
             true => Received::default(),
@@ -799,7 +799,7 @@ impl Answers for There {
         self.paths.turn(&info.path, user, length)
     }
 
-    fn body_limit(&self, info: &RequestInfo) -> usize {
+    fn body_limit(&self, info: &RequestInfo, _: &UserInfo) -> usize {
         self.paths.body_limit(&info.path)
     }
 

@@ -48,6 +48,7 @@ use crate::{
     audit::Audit,
     authn::UserInfo,
     authz::{self, Attributes, Authorizer, ResourceTarget},
+    body,
     crd::{schemas, served::Served},
     follow::{Derived, Follower},
     heavy::Pool,
@@ -55,6 +56,7 @@ use crate::{
     limits::{Gate, Guest, Seat},
     node_ports::{NodePorts, PortRange},
     options::WriteOptions,
+    pki::MASTERS,
     quota,
     storage::{self, ApiStore, Header, Object, Projection},
     webhooks::{self, Hook, Sort, Webhooks},
@@ -227,6 +229,16 @@ impl<'a> Caller<'a> {
     /// Adds a warning, once.
     pub fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().add(text.into());
+    }
+
+    /// Refuses to store more than is stored of this caller's. What is there already may stay as large as it is.
+    fn check_size(&self, value: &Bytes, before: usize) -> Result<(), Status> {
+        let limit = if self.internal || self.user.in_group(MASTERS) { body::WHOLE } else { body::STORED };
+        let size = value.len();
+        if size <= limit.max(before.min(body::WHOLE)) {
+            return Ok(());
+        }
+        Err(Status::too_large(format!("the object would have {size} bytes, and {limit} are stored of one")))
     }
 
     fn manager<'b>(&'b self, options: &'b WriteOptions) -> &'b str {

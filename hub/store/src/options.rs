@@ -39,8 +39,9 @@ impl Default for Options {
             },
             relaxed: |_| false,
             flush: Duration::from_secs(60),
-            // A request body may have 3 MiB; the server adds managed fields and the like to it.
-            max_value: 4 * 1024 * 1024,
+            // A request body may have 3 MiB, and patches make more of it; the server and its controllers add managed fields,
+            // finalizers and the like.
+            max_value: 5 * 1024 * 1024,
             quota: 0,
             packs: |_| None,
         }

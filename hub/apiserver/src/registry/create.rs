@@ -182,6 +182,7 @@ impl Registry {
         let encode = || {
             kind.shape.settle(&mut object);
             let value = Self::encode(kind, object);
+            caller.check_size(&value, 0)?;
             let begun = (!options.dry_run).then(|| commit(&value)).transpose()?;
             Ok::<_, Status>((value, begun))
         };

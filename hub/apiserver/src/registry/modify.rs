@@ -218,6 +218,9 @@ impl Registry {
                 && !kind.shape.holds_deletion(&new);
             let renewal = is_renewal(kind, old, &new);
             let value = Self::encode(kind, new);
+            if let Err(status) = caller.check_size(&value, live.value.len()) {
+                return Made::TooLarge(status);
+            }
             let at = Expect::At(live.revision);
             if attempt.options.dry_run() {
                 return Made::Shown(self.made(target, value, Some(live.revision)));
@@ -241,6 +244,7 @@ impl Registry {
         };
         let shown = match self.pool.run(caller.weight(), finish).await? {
             Made::Same => Some(Shown::Stored(live.clone())),
+            Made::TooLarge(status) => return Err(status),
             Made::Shown(shown) => Some(shown),
             Made::Begun(begun, last) => {
                 self.conclude(caller, begun).await?.map(|stored| last.unwrap_or(Shown::Stored(stored)))
@@ -254,6 +258,8 @@ impl Registry {
 enum Made<'a> {
     /// Nothing: it is as it was.
     Same,
+    /// Nothing: it would be too large.
+    TooLarge(Status),
     /// Nothing, but this is shown.
     Shown(Shown),
     /// This; the client is shown what is stored then, or this.

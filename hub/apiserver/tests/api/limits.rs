@@ -309,8 +309,8 @@ async fn bodies_that_are_too_much_are_refused() {
     let bomb = gzip(&vec![b' '; 64 << 20]);
     assert!(bomb.len() < 1 << 20);
     let cases = [
-        ("large", "application/json", vec![b' '; (3 << 20) + 1], "", 413, "limit is 3145728"),
-        ("bomb", "application/json", bomb, "gzip", 413, "limit is 3145728"),
+        ("large", "application/json", vec![b' '; (5 << 20) + 1], "", 413, "limit is 5242880"),
+        ("bomb", "application/json", bomb, "gzip", 413, "limit is 5242880"),
         ("no gzip", "application/json", b"{}".to_vec(), "gzip", 400, "gzip"),
         ("brotli", "application/json", b"{}".to_vec(), "br", 415, "gzip or as it is"),
         ("deep", "application/json", deep(2_000).into_bytes(), "", 400, "exceeded max depth"),
@@ -326,6 +326,51 @@ async fn bodies_that_are_too_much_are_refused() {
         assert!(message.contains(says), "{what}: {message:.300}");
         assert_eq!(answer.body["kind"], "Status", "{what}");
     }
+}
+
+/// Patches make more of an object than any body has. Whoever keeps it going can write it all the same.
+#[tokio::test(start_paused = true)]
+async fn what_is_as_large_as_anybody_may_have_it_can_be_written_by_whoever_looks_after_it() {
+    #[derive(Debug)]
+    struct Anybody;
+    impl Authorizer for Anybody {
+        fn authorize(&self, _: &Attributes<'_>) -> Decision {
+            Decision::Allow
+        }
+    }
+    let server = Server::judged(Arc::new(Anybody)).await;
+    let user = || UserInfo::new("u", ["g"]);
+    define(&server, "a.io", &json!({"plural": "bags", "singular": "bag", "kind": "Bag"}), "Cluster").await;
+    let bags = "/apis/a.io/v1alpha1/bags";
+    let path = format!("{bags}/a");
+    let mut bag = json!({"apiVersion": "a.io/v1alpha1", "kind": "Bag", "metadata": {"name": "a"}});
+    assert_eq!(server.call("POST", bags, bag.clone()).await.code, 201);
+    let merge = |field: &'static str, bytes: usize| {
+        let body = json!({field: "x".repeat(bytes)});
+        let (server, path) = (&server, path.clone());
+        async move { server.send(Some(user()), "PATCH", &path, "application/merge-patch+json", &body).await }
+    };
+    assert_eq!(merge("b", 2 << 20).await.code, 200);
+    assert_eq!(merge("c", (2 << 20) - 2_000).await.code, 200);
+    let more = merge("d", 3_000).await;
+    assert_eq!(more.code, 413, "{}", more.body);
+    let why = more.body["message"].as_str().unwrap_or_default();
+    assert!(why.contains("the object would have") && why.contains("4194304"), "{why}");
+    bag = server.call("GET", &path, Value::Null).await.body;
+    let whole = server.send(Some(user()), "PUT", &path, "application/json", &bag).await;
+    assert_eq!(
+        (whole.code, &whole.body["message"]),
+        (413, &json!("Request entity too large: limit is 3145728"))
+    );
+    // A controller adds to it, also beyond what others may have.
+    bag["metadata"]["finalizers"] = json!(["a.io/held"]);
+    bag["e"] = "y".repeat(10_000).into();
+    let kept = server.call("PUT", &path, bag).await;
+    assert_eq!(kept.code, 200, "{}", kept.body["message"]);
+    // What does not make it larger is anybody's to write then.
+    let free = json!({"metadata": {"finalizers": null}});
+    let freed = server.send(Some(user()), "PATCH", &path, "application/merge-patch+json", &free).await;
+    assert_eq!(freed.code, 200, "{}", freed.body["message"]);
 }
 
 #[tokio::test(start_paused = true)]
