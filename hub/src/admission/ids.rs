@@ -14,7 +14,10 @@ use karmada_store::Scope;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use super::{WRITTEN_BY, followed::Followed};
+use super::{WRITTEN_BY, followed::Followed, granted::Granted};
+
+/// The longest id that is kept for a Cluster before it is stored. One that is longer is anything but a member's.
+const LONGEST: usize = 1 << 10;
 
 /// The ids of Clusters.
 #[derive(Debug)]
@@ -24,8 +27,10 @@ pub(super) struct Ids(Mutex<State>);
 struct State {
     ids: Followed<Arc<str>>,
     clusters: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// Ids that were given to a Cluster whose write is under way, and until when that is waited for.
-    given: BTreeMap<Arc<str>, (Arc<str>, Duration)>,
+    /// The id that was given to each Cluster whose write is under way.
+    given: Granted<Arc<str>>,
+    /// To which Cluster each of these was given.
+    coming: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 /// All that is read of a Cluster.
@@ -45,7 +50,8 @@ impl Ids {
     /// Nothing is known of this resource's objects yet.
     pub(super) fn new(resource: &str) -> Self {
         let ids = Followed::new(Scope::resource(resource));
-        Self(Mutex::new(State { ids, clusters: BTreeMap::new(), given: BTreeMap::new() }))
+        let (clusters, given, coming) = Default::default();
+        Self(Mutex::new(State { ids, clusters, given, coming }))
     }
 
     /// Another Cluster that has an id, or is about to be stored with it; if there is none, `name` has it from now on, if it
@@ -73,7 +79,7 @@ impl Ids {
         now: Duration,
         read: impl Fn(&Object) -> Arc<str>,
     ) -> Option<Arc<str>> {
-        let State { ids, clusters, given } = &mut *self.0.lock();
+        let State { ids, clusters, given, coming } = &mut *self.0.lock();
         ids.catch_up(store, read, |change| {
             if let Some(names) = change.old.as_ref().and_then(|old| clusters.get_mut(old)) {
                 names.remove(change.name);
@@ -83,14 +89,20 @@ impl Ids {
             if let Some(new) = change.new.filter(|new| !new.is_empty()) {
                 clusters.entry(new.clone()).or_default().insert(change.name.clone());
             }
-            given.retain(|_, (name, _)| name != change.name);
+            given.remove(change.name).into_iter().for_each(|id| drop(coming.remove(&id)));
         });
-        given.retain(|_, (_, until)| *until > now);
+        while let Some(ended) = given.ended(now) {
+            coming.remove(&ended);
+        }
         let stored = clusters.get(id).into_iter().flatten();
-        let coming = given.get(id).map(|(name, _)| name);
-        let other = stored.chain(coming).find(|other| ***other != *name).cloned();
-        if other.is_none() && takes {
-            given.insert(id.into(), (name.into(), now + WRITTEN_BY));
+        let other = stored.chain(coming.get(id)).find(|other| ***other != *name).cloned();
+        if other.is_none() && takes && id.len() <= LONGEST {
+            let (id, name) = (Arc::<str>::from(id), Arc::<str>::from(name));
+            for ended in given.put(&name, id.clone(), id.len() * 2, now + WRITTEN_BY) {
+                coming.remove(&ended);
+            }
+            // There was room for it: it is shorter than all of that.
+            coming.insert(id, name);
         }
         other
     }
@@ -143,6 +155,14 @@ mod tests {
         assert_eq!(ask("u7", "newer"), told("new", 1));
         commit(Op::delete(key("new"), Expect::Any, "{}")).await;
         assert_eq!(ask("u7", "newer"), told("nobody", 0));
+        // Whoever asks for one after the other has the last.
+        for n in 0..1_000 {
+            assert_eq!(ask(&format!("w{n}"), "many"), told("nobody", 0));
+        }
+        let kept = ids.0.lock().coming.len();
+        assert_eq!(kept, 2, "of all that were asked for");
+        assert_eq!(ask("w7", "another"), told("nobody", 0));
+        assert_eq!(ask("w999", "another"), told("many", 0));
         // What was never written is not waited for for ever.
         assert_eq!(ask("u7", "newest"), told("newer", 0));
         now.set(WRITTEN_BY);

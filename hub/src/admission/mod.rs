@@ -1,6 +1,7 @@
 //! What writes to Karmada's kinds must pass: for users in the embedded API, for the controllers wherever they run.
 
 mod followed;
+mod granted;
 mod ids;
 pub(crate) mod services;
 mod usage;
@@ -135,7 +136,10 @@ impl KarmadaAdmission {
             return Ok(());
         }
         let name = object::name(object);
-        let other = self.ids.other_with(request.store, id, name, !request.dry_run, self.env.now());
+        // A new one of a name that is taken is refused: it gets no id.
+        let is_taken = || request.store.snapshot().find(&request.kind.storage, "", name).is_some();
+        let takes = !request.dry_run && (request.operation != Operation::Create || !is_taken());
+        let other = self.ids.other_with(request.store, id, name, takes, self.env.now());
         match admit::duplicate_id(name, id, other.iter().map(|other| (&**other, id))) {
             Some(why) => {
                 let told = match is_agent(request) {
@@ -316,6 +320,12 @@ fn by_agent(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<St
         old: request.old,
         uid: Some(there.map_or("", |cluster| &*cluster.header.uid)),
     };
+    if let Some(why) = agent.and_then(|_| agent::too_much(&write, object)) {
+        let (kind, name) = (&request.kind.gvk.kind, request.name);
+        let what = format!("{kind} {name} as the agent of cluster {cluster} writes it: {why}");
+        tracing::debug!(cluster, why = what, "an agent is refused");
+        return Err(Status::too_large(what));
+    }
     let (who, judged) = match agent {
         Some(_) => (format!("the agent of cluster {cluster}"), agent::judge(&write, object)),
         None => (

@@ -54,6 +54,91 @@ fn cluster(region: &str) -> Value {
     })
 }
 
+/// One status, as it is reported of a Work's manifests.
+fn reported(status: &Value) -> Value {
+    let identifier = json!({"ordinal": 0, "version": "v1", "kind": "Bag", "resource": "bags", "name": "bag"});
+    json!({"status": {"manifestStatuses": [{"identifier": identifier, "status": {"x": status}}]}})
+}
+
+fn too_large(answer: Result<Value, Error>, says: &str, what: &str) {
+    let error = answer.expect_err(what);
+    assert_eq!(error.code(), Some(413), "{what}: {error}");
+    assert!(error.to_string().contains(says), "{what}: {error}");
+}
+
+#[tokio::test]
+async fn an_agent_has_nothing_stored_that_takes_more_than_its_length_or_that_the_hub_cannot_write() {
+    let world = World::start().await;
+    world.register().await;
+    let work = |name: &str, zeros: usize| {
+        let manifest =
+            json!({"apiVersion": "a.io/v1", "kind": "Bag", "metadata": {"name": "bag"}, "x": vec![0; zeros]});
+        json!({
+            "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": name},
+            "spec": {"workload": {"manifests": [manifest]}},
+        })
+    };
+    world.admin.post(WORKS, &work("w", 1)).await.expect("a Work");
+    let status = format!("{WORKS}/w/status");
+    let patch = async |path: &str, body: &Value| world.agent.patch(path, Patch::Merge, body).await;
+    too_large(patch(&status, &reported(&json!(vec![0; 70_000]))).await, "values in", "a dense status");
+    too_large(patch(&status, &reported(&json!("x".repeat(3 << 19)))).await, "its status", "a long status");
+    patch(&status, &reported(&json!(vec![0; 1_000]))).await.expect("a status like any other");
+    // Patch by patch it grows beyond any body.
+    let cluster = format!("{M1}/status");
+    let annotated =
+        |bytes: usize| json!({"metadata": {"annotations": {extension::NODES: "n".repeat(bytes)}}});
+    patch(M1, &annotated(200 << 10)).await.expect("a report");
+    let enablement = |group: usize| {
+        let resource = json!({"name": "r".repeat(4_000), "kind": "K"});
+        json!({"groupVersion": format!("g{group}/v1"), "resources": vec![resource; 10]})
+    };
+    let enabled = |groups: usize| {
+        let groups: Vec<_> = (0..groups).map(enablement).collect();
+        json!({"status": {"apiEnablements": groups}})
+    };
+    patch(&cluster, &enabled(5)).await.expect("what a member serves");
+    too_large(patch(&cluster, &enabled(9)).await, "Cluster m1", "a large Cluster");
+    for (pointer, body) in [
+        ("status.kubernetesVersion", json!({"status": {"kubernetesVersion": "v".repeat(300)}})),
+        (
+            "resources[0].name",
+            json!({"status": {"apiEnablements":
+            [{"groupVersion": "v1", "resources": [{"name": "n".repeat(5_000), "kind": "K"}]}]}}),
+        ),
+    ] {
+        refused(patch(&cluster, &body).await, pointer, pointer);
+    }
+    // What is there already is no hindrance: for the agent, who takes its finalizer off, and for the hub.
+    let mut dense = work("dense", 70_000);
+    dense["metadata"]["finalizers"] = json!([finalizer::EXECUTION]);
+    world.admin.post(WORKS, &dense).await.expect("an administrator may");
+    let free = json!({"metadata": {"finalizers": null}});
+    patch(&format!("{WORKS}/dense"), &free).await.expect("it lets go of it");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_there_takes_no_ids() {
+    let world = World::start().await;
+    world.register().await;
+    for id in ["theirs", "u2"] {
+        let mut again = cluster("eu");
+        again["spec"]["id"] = id.into();
+        let error = world.agent.post(CLUSTERS, &again).await.expect_err("its name is taken");
+        assert!(error.is_already_exists(), "{error}");
+    }
+    let mut other = cluster("eu");
+    (other["metadata"]["name"], other["spec"]["id"]) = ("m2".into(), "theirs".into());
+    world.admin.post(CLUSTERS, &other).await.expect("nobody has that id");
+    world.stop().await;
+    let world = World::start().await;
+    let mut long = cluster("eu");
+    long["spec"]["id"] = "u".repeat(1 << 10).into();
+    refused(world.agent.post(CLUSTERS, &long).await, "spec.id", "an id like no member's");
+    world.stop().await;
+}
+
 fn refused(answer: Result<Value, Error>, names: &str, what: &str) {
     let error = answer.expect_err(what);
     assert!(error.is_forbidden(), "{what}: {error}");

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{WRITTEN_BY, followed::Followed};
+use super::{WRITTEN_BY, followed::Followed, granted::Granted};
 
 /// The usage of all namespaces that have quotas.
 #[derive(Debug, Default)]
@@ -25,8 +25,11 @@ pub(super) struct Usages(Mutex<BTreeMap<String, Arc<Mutex<Namespace>>>>);
 struct Namespace {
     bindings: Followed<ResourceList>,
     sums: ResourceList,
-    /// What bindings will use whose writes are under way, and until when that is waited for.
-    granted: BTreeMap<Arc<str>, (ResourceList, Duration)>,
+    /// What bindings will use beyond what they use, whose writes are under way: these may come to nothing, so what they leave
+    /// is not counted.
+    granted: Granted<ResourceList>,
+    /// All of it.
+    coming: ResourceList,
 }
 
 /// A binding that asks.
@@ -81,8 +84,7 @@ impl Usages {
         namespace.catch_up(store, now);
         let refused = refuse(&namespace.others(asking.name));
         if refused.is_none() && asking.stored && namespace.may_be_stored(asking) {
-            let granted = (asking.wanted.clone(), now + WRITTEN_BY);
-            namespace.granted.insert(asking.name.into(), granted);
+            namespace.grant(asking, now);
         }
         refused
     }
@@ -91,18 +93,40 @@ impl Usages {
 impl Namespace {
     fn new(resource: &str, namespace: &str) -> Self {
         let bindings = Followed::new(Scope::namespace(resource, namespace));
-        Self { bindings, sums: ResourceList::new(), granted: BTreeMap::new() }
+        Self { bindings, sums: ResourceList::new(), granted: Granted::default(), coming: ResourceList::new() }
     }
 
     fn catch_up(&mut self, store: &ApiStore, now: Duration) {
-        let (sums, granted) = (&mut self.sums, &mut self.granted);
+        let (sums, granted, coming) = (&mut self.sums, &mut self.granted, &mut self.coming);
         self.bindings.catch_up(store, of_stored, |change| {
             add(sums, change.new.into_iter().flatten(), 1);
             add(sums, change.old.iter().flatten(), -1);
-            granted.remove(change.name);
+            add(coming, granted.remove(change.name).iter().flatten(), -1);
         });
+        while let Some(ended) = granted.ended(now) {
+            add(coming, &ended, -1);
+        }
         sums.retain(|_, sum| !sum.is_zero());
-        granted.retain(|_, (_, until)| *until > now);
+        coming.retain(|_, sum| !sum.is_zero());
+    }
+
+    /// What a binding wants counts from now on. Whatever becomes of it ends that.
+    fn grant(&mut self, asking: Asking<'_>, now: Duration) {
+        let stored = self.bindings.get(asking.name).map(|(_, usage)| usage);
+        let more: ResourceList = asking
+            .wanted
+            .iter()
+            .map(|(resource, wanted)| {
+                let stored = stored.and_then(|stored| stored.get(resource)).copied().unwrap_or_default();
+                (resource.clone(), (*wanted).min(Quantity::from_value(i64::MAX)) - stored)
+            })
+            .filter(|(_, more)| *more > Quantity::default())
+            .collect();
+        add(&mut self.coming, &more, 1);
+        let bytes = more.keys().map(|resource| resource.len() + size_of::<Quantity>()).sum();
+        for ended in self.granted.put(&asking.name.into(), more, bytes, now + WRITTEN_BY) {
+            add(&mut self.coming, &ended, -1);
+        }
     }
 
     /// What all bindings but one use, or will.
@@ -111,16 +135,8 @@ impl Namespace {
         let stored = |name: &str| self.bindings.get(name).map_or(&nothing, |(_, usage)| usage);
         let mut others = self.sums.clone();
         add(&mut others, stored(name), -1);
-        for (other, (granted, _)) in self.granted.iter().filter(|(other, _)| ***other != *name) {
-            let stored = stored(other);
-            // The write may come to nothing: the larger counts.
-            for (resource, granted) in granted {
-                let stored = stored.get(resource).copied().unwrap_or_default();
-                if *granted > stored {
-                    *others.entry(resource.clone()).or_default() += *granted - stored;
-                }
-            }
-        }
+        add(&mut others, &self.coming, 1);
+        add(&mut others, self.granted.get(name).unwrap_or(&nothing), -1);
         others
     }
 

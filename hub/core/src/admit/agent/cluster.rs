@@ -175,6 +175,8 @@ pub(super) fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>
             }
         }
     }
+    let path = Path::new("spec").child("id");
+    errors.extend(too_long(&path, &object["spec"]["id"], ID_LIMIT));
     let known = |field: &str| CLUSTER.iter().any(|row| row.part == "spec" && row.field == field);
     let unknown = |value: &Value| -> BTreeMap<String, Value> {
         let fields = value["spec"].as_object().into_iter().flatten();
@@ -198,6 +200,53 @@ pub(super) fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>
         object::set_annotation(object, extension::REPORTED_BY, write.cluster);
     }
     Ok(warnings)
+}
+
+/// The longest id of a member: those of Kubernetes have 36 bytes.
+const ID_LIMIT: usize = 128;
+/// The longest version that a member tells.
+const VERSION_LIMIT: usize = 256;
+/// The longest other text in a status. Messages of conditions may have what the definition gives them.
+const TEXT_LIMIT: usize = 4 << 10;
+
+fn too_long(path: &Path, value: &Value, limit: usize) -> Option<FieldError> {
+    let length = value.as_str().map_or(0, str::len);
+    (length > limit).then(|| {
+        FieldError::forbidden(path, format!("it has {length} bytes, and an agent may report {limit} there"))
+    })
+}
+
+/// The texts of a Cluster's status that are longer than anything that a member is or has is called. People look at them
+/// in columns.
+pub(super) fn long_texts(object: &Value) -> Vec<FieldError> {
+    let status = Path::new("status");
+    let mut errors: Vec<FieldError> = Vec::new();
+    let version = object["status"].get("kubernetesVersion");
+    errors.extend(
+        version.and_then(|version| too_long(&status.child("kubernetesVersion"), version, VERSION_LIMIT)),
+    );
+    // The first is enough.
+    errors.extend(object.get("status").and_then(|value| long_text(&status, value)));
+    errors
+}
+
+fn long_text(path: &Path, value: &Value) -> Option<FieldError> {
+    match value {
+        Value::String(_) => too_long(path, value, TEXT_LIMIT),
+        Value::Array(list) => list.iter().enumerate().find_map(|(i, item)| long_text(&path.index(i), item)),
+        Value::Object(map) => {
+            map.iter().filter(|(field, _)| *field != "message").find_map(|(field, value)| {
+                if field.len() > TEXT_LIMIT {
+                    return Some(FieldError::forbidden(
+                        path,
+                        format!("a key has more than {TEXT_LIMIT} bytes"),
+                    ));
+                }
+                long_text(&path.child(field), value)
+            })
+        }
+        _ => None,
+    }
 }
 
 fn allowed(row: &Row, stage: Stage, cluster: &str, old: &Value, after: Option<&Value>) -> bool {

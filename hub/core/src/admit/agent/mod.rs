@@ -12,6 +12,8 @@
 //! | CertificateSigningRequest | make them |
 //! | Event | about its own Cluster in `default`, about what is in its own namespace there; only its own ones again |
 //!
+//! None of it may be of any size, or of a size that says little of what it holds: see [`too_much`].
+//!
 //! Owners of any of them can only be its own Cluster: an owner that is another's would hold up its deletion.
 //!
 //! What an agent's flags say about its member (provider, region, zones) is written at every start by a stock
@@ -21,6 +23,7 @@
 mod cluster;
 mod event;
 pub mod generator;
+mod size;
 pub mod work;
 
 use karmada_api::consts::{namespace, subject};
@@ -93,6 +96,10 @@ pub fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>, Vec<F
             if let Some(error) = cluster::is_hubs(write.old, write.cluster) {
                 return Err(vec![error]);
             }
+            let errors = cluster::long_texts(object);
+            if !errors.is_empty() {
+                return Err(errors);
+            }
             cluster::keep_status(write.old, object);
             return Ok(Vec::new());
         }
@@ -109,6 +116,11 @@ pub fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>, Vec<F
         _ => vec![FieldError::forbidden(&Path::new("kind"), "agents do not write it")],
     };
     if errors.is_empty() { Ok(Vec::new()) } else { Err(errors) }
+}
+
+/// Why what comes of a write is more than an agent may have stored, if it is.
+pub fn too_much(write: &Write<'_>, object: &Value) -> Option<String> {
+    (write.act != Act::Delete).then(|| size::too_much(write, object)).flatten()
 }
 
 fn lease(write: &Write<'_>, object: &Value) -> Vec<FieldError> {
