@@ -6,7 +6,7 @@ use karmada_api::consts::{extension, lease, namespace};
 use karmada_client::{
     Wake,
     link::Patience,
-    rest::Bounds,
+    rest::{Bounds, STRANGE},
     room::Corner,
     watch::share::{Part, Share, Source},
 };
@@ -152,7 +152,7 @@ impl AgentConfig {
             work_syncs: 5,
             resource_modeling: true,
             hosted: None,
-            bounds: Bounds::default(),
+            bounds: Bounds { dense: STRANGE, ..Bounds::default() },
             corner: None,
             scope: Scope::default(),
             removals: RemovalRule::default(),

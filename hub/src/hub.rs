@@ -41,7 +41,7 @@ use crate::{
         unified_auth::UnifiedAuth,
         upgrade::Upgrades,
     },
-    known::Followed,
+    known::{Followed, watches::Watches},
     metrics::HubFigures,
     page::{Shown, eyes::Eyes},
     push::{self, Copies, Pusher, Pushing},
@@ -106,6 +106,7 @@ pub struct Hub {
     env: Env,
     skip: Skip,
     ready: latest::Sender<bool>,
+    watches: Watches,
     figures: HubFigures,
     new_templates: NewTemplates,
     epochs: Option<Arc<Epochs>>,
@@ -132,6 +133,7 @@ impl Hub {
         let namespaces: Vec<&str> = config.skipped_namespaces.iter().map(String::as_str).collect();
         let skip = Skip::new(&namespaces, &config.skipped_apis).map_err(HubError::Config)?;
         let figures = HubFigures::new(env.clone());
+        let watches = Watches::new(env.clone());
         let copies = Arc::new(Copies::new(&Arc::default(), &env));
         let reported = Arc::new(Reported::new(&Arc::default(), &env));
         Ok(Self {
@@ -140,6 +142,7 @@ impl Hub {
             env,
             skip,
             ready: latest::Sender::new(false),
+            watches,
             figures,
             new_templates: NewTemplates::default(),
             epochs: None,
@@ -235,6 +238,11 @@ impl Hub {
         self.ready.subscribe()
     }
 
+    /// How the watches do that the controllers know the API by.
+    pub(crate) fn watches(&self) -> Watches {
+        self.watches.clone()
+    }
+
     /// Runs until `shutdown`, then lets everything that is under way end.
     ///
     /// # Errors
@@ -250,6 +258,7 @@ impl Hub {
         let mut context =
             Context::new(self.client, self.env, self.skip, settings, figures.clone(), stop.clone());
         context.epochs = self.epochs;
+        context.watches = self.watches.clone();
         context.to_scale = self.config.hpa_scale_targets.then(|| WorkQueue::new(context.env.clone()));
         let context = Arc::new(context);
         self.eyes.open(&context);
@@ -334,6 +343,14 @@ impl Hub {
         }
         spawn(&mut running, "resync", resync::run(context.clone(), stop.clone()));
 
+        let (watches, logs) = (self.watches, stop.clone());
+        spawn(&mut running, "watches", async move {
+            tokio::select! {
+                biased;
+                () = logs.cancelled() => {}
+                () = watches.log() => {}
+            }
+        });
         let (synced, ready) = (context.clone(), self.ready);
         context.tasks.spawn(async move {
             synced.synced().await;

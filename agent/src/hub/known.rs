@@ -235,12 +235,16 @@ async fn within(hub: &Rest, path: &str, partial: &mut Partial) -> Result<bool, E
     let Differing { depth, buckets, .. } = &partial.differing;
     let selector = query_value(OTHERS);
     let query = format!("{path}?depth={depth}&within={}&labelSelector={selector}", hexadecimal(buckets));
-    let mut pages = hub.pages(query, PAGE).after(partial.token.as_str());
+    let mut pages = hub.pages(query, PAGE).after(partial.token.as_str()).each_looked_at();
     loop {
         let Some(page) = asked(pages.next::<Box<RawValue>>().await)? else { return Ok(false) };
         let Some(page) = page else { return Ok(true) };
         for item in page.items {
-            match Heard::parse(item.get()) {
+            let read = match hub.is_too_dense(item.get().as_bytes()) {
+                true => Err("it has more values than its length lets expect".to_owned()),
+                false => Heard::parse(item.get()),
+            };
+            match read {
                 Ok(work) => partial.works.push(work),
                 Err(error) => tracing::warn!(path, %error, "skipped an object that cannot be read"),
             }

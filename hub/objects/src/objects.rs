@@ -3,9 +3,11 @@
 //! Every write carries the resourceVersion of what was read, so that two writers never undo each other: the later
 //! one gets a conflict, and its reconcile runs again.
 
+use http::Method;
 use karmada_client::{Error, Resource, Rest, rest::query_value};
 use karmada_meta::object;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
 
 use crate::key::Key;
 
@@ -23,6 +25,24 @@ const ATTEMPTS: usize = 5;
 
 /// How many objects a page of a list holds.
 const PAGE: usize = 200;
+
+/// So many bytes of objects are values at a time, and the last of them whole: a hub stores objects of which few bytes are many.
+const TOGETHER: usize = 4 << 20;
+
+/// A page of a list, whose objects are read one by one.
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMeta {
+    #[serde(rename = "continue")]
+    token: Option<String>,
+}
 
 /// The API, object by object. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -116,7 +136,8 @@ impl Objects {
         Ok(found(self.rest.delete(&path, &options).await)?.is_some())
     }
 
-    /// Lists page by page, and hands each page to `each` before the next is fetched: nobody holds a whole list.
+    /// Lists page by page, and hands each page, at times in parts, to `each` before the next is fetched: nobody holds a whole
+    /// list.
     pub async fn list(
         &self,
         resource: &Resource,
@@ -157,12 +178,30 @@ impl Objects {
             } else {
                 format!("{path}&continue={}", query_value(&next))
             };
-            let mut list = self.rest.get(&page).await?;
-            let token = list.pointer("/metadata/continue").and_then(Value::as_str).map(str::to_owned);
-            if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
-                each(items);
+            let bytes = self.rest.get_page(&page, "application/json").await?;
+            let unreadable = |error: serde_json::Error| Error::Answer {
+                method: Method::GET,
+                path: page.clone(),
+                cause: error.to_string(),
+            };
+            let list: Page<'_> = serde_json::from_slice(&bytes).map_err(unreadable)?;
+            let (mut items, mut read) = (Vec::new(), 0);
+            for item in list.items.into_iter().flatten() {
+                let object = item.get();
+                if self.rest.is_too_dense(object.as_bytes()) {
+                    tracing::warn!(path = page, bytes = object.len(), "skipped an object of too many values");
+                    continue;
+                }
+                items.push(serde_json::from_str(object).map_err(unreadable)?);
+                read += object.len();
+                // As values they take much more than as text.
+                if read > TOGETHER {
+                    each(std::mem::take(&mut items));
+                    read = 0;
+                }
             }
-            match token {
+            each(items);
+            match list.metadata.token {
                 Some(token) if !token.is_empty() => next = token,
                 _ => return Ok(()),
             }

@@ -33,6 +33,7 @@ use crate::{
         },
         index::{Index, follow},
         shared::Shared,
+        watches::Watches,
     },
     metrics::HubFigures,
     rules::{UserRules, customizations, hooks},
@@ -60,6 +61,8 @@ pub(crate) struct Context {
     pub to_scale: Option<WorkQueue<BindingKey>>,
     /// Who looks at what again, now and then.
     pub resync: Resync,
+    /// How the watches below do.
+    pub watches: Watches,
     /// What the controllers count for people.
     pub figures: HubFigures,
     /// Watches and recorders, which end with `stop`.
@@ -97,6 +100,7 @@ impl Context {
             to_roll: WorkQueue::new(env.clone()),
             to_scale: None,
             resync: Resync::default(),
+            watches: Watches::new(env.clone()),
             env,
             figures,
             tasks,
@@ -293,6 +297,7 @@ impl Context {
         self.figures.visits(name, index.visits());
         let client = self.client.clone();
         let (health, following) = follow(index.clone(), client, config, self.env.clone(), shared, project);
+        self.watches.add(name, health.clone());
         let stop = self.stop.clone();
         running.spawn(async move {
             tokio::select! {

@@ -26,6 +26,7 @@ mod pair;
 pub(crate) mod searched;
 pub(crate) mod shared;
 pub(crate) mod templates;
+pub(crate) mod watches;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

@@ -289,7 +289,7 @@ mod tests {
             let following = copies.clone();
             let following = tokio::spawn(async move {
                 let rest = || {
-                    let bounds = Bounds { answer: 1 << 20, kept: usize::MAX };
+                    let bounds = Bounds { answer: 1 << 20, kept: usize::MAX, ..Bounds::default() };
                     Rest::new(client.clone()).bounded(bounds).within(Some(room.corner(1 << 20, kept)))
                 };
                 let about = || Some(Arc::new(Cluster::new("m", Default::default())));

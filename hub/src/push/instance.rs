@@ -11,7 +11,7 @@ use karmada_client::{
     Backoff, Endpoint, Policy, Rest, Wake,
     link::{Link, LinkConfig},
     paced::paced,
-    rest::Bounds,
+    rest::{Bounds, STRANGE},
     watch::share::{self, Part, Share},
 };
 use karmada_env::Env;
@@ -39,13 +39,13 @@ pub(super) const AGAIN: Policy = Policy::new(Duration::from_secs(1), Duration::f
 /// Without a sign of a change it is looked all the same.
 const LOOK: Duration = Duration::from_secs(300);
 /// What is taken of a member's answers, beside its corner: they are read in the process that all clusters are served by.
-const TAKEN: Bounds = Bounds { answer: 16 << 20, kept: usize::MAX };
+const TAKEN: Bounds = Bounds { answer: 16 << 20, kept: usize::MAX, dense: STRANGE };
 /// Of what is kept of all members together one may have this part.
 const PART: usize = 8;
 /// What its long answers may take at a time, of what there is for all members.
 const CORNER: usize = 2 * TAKEN.answer;
 /// What is taken of its answers for searches.
-const COPIED: Bounds = Bounds { answer: 8 << 20, kept: usize::MAX };
+const COPIED: Bounds = Bounds { answer: 8 << 20, kept: usize::MAX, dense: STRANGE };
 /// So long one counts as beginning at most, until it has looked at its member for the first time and listed what is there.
 const BEGINS: Duration = Duration::from_secs(2);
 /// How often it is looked whether it has: at first, and where it takes long.

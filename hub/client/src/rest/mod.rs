@@ -49,6 +49,12 @@ pub const KEPT_LIMIT: usize = 1 << 30;
 /// The largest answer to a question about one small thing: a version, a Namespace, how a server is.
 const SMALL: usize = 1 << 20;
 
+/// An object of a hub's is not longer: what its store takes (5 MiB) and what is put around that.
+pub const STORED: usize = 6 << 20;
+
+/// What anybody's server sends is read whatever it holds up to so many bytes.
+pub const STRANGE: usize = 2 * FEW;
+
 /// An answer of fewer values is read however short they are.
 const FEW: usize = 64 << 10;
 /// An answer of more has so many bytes for each at least. What is read of one takes some 80 bytes, so that an answer of
@@ -62,11 +68,15 @@ pub struct Bounds {
     pub answer: usize,
     /// Bytes of what is kept of it. A collection for which there is no room is not known.
     pub kept: usize,
+    /// Bytes of one object up to which it may hold any number of values. A longer one of which they would take much more than
+    /// its length is not read: [`STORED`] of a hub, whose store takes whatever fits it; [`STRANGE`] of anybody else's server.
+    pub dense: usize,
 }
 
 impl Default for Bounds {
+    /// Those of a hub.
     fn default() -> Self {
-        Self { answer: ANSWER_LIMIT, kept: KEPT_LIMIT }
+        Self { answer: ANSWER_LIMIT, kept: KEPT_LIMIT, dense: STORED }
     }
 }
 
@@ -175,8 +185,8 @@ impl Rest {
 
     /// The same for questions whose answers are small.
     pub fn small(&self) -> Self {
-        let answer = self.bounds.answer.min(SMALL);
-        self.clone().bounded(Bounds { answer, ..self.bounds })
+        let (answer, dense) = (self.bounds.answer.min(SMALL), self.bounds.dense.min(STRANGE));
+        self.clone().bounded(Bounds { answer, dense, ..self.bounds })
     }
 
     /// What is taken of its answers.
@@ -205,6 +215,17 @@ impl Rest {
         self.bytes(request(&Method::GET, path, accept, "", None)?).await.map(|(_, bytes)| bytes)
     }
 
+    /// The same of a page of a list, whose objects are looked at one by one: each is to be asked about
+    /// ([`Rest::is_too_dense`]) before it is read, so that one alone is not read.
+    pub async fn get_page(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
+        self.whole(request(&Method::GET, path, accept, "", None)?).await.map(|(_, bytes)| bytes)
+    }
+
+    /// Whether an object is made of so many values that it would take much more than its length.
+    pub fn is_too_dense(&self, object: &[u8]) -> bool {
+        object.len() > self.bounds.dense && is_dense(object)
+    }
+
     /// The same, unless what the server has is what was answered with this tag before: then none. With the answer's tag.
     pub async fn get_bytes_unless(
         &self,
@@ -216,7 +237,7 @@ impl Rest {
         if let Some(tag) = tag {
             request.headers_mut().insert(header::IF_NONE_MATCH, tag.clone());
         }
-        let (parts, bytes) = self.whole(request).await?;
+        let (parts, bytes) = self.sparse(request).await?;
         let known = parts.status == StatusCode::NOT_MODIFIED;
         Ok((!known).then(|| (bytes, parts.headers.get(header::ETAG).cloned())))
     }
@@ -377,7 +398,18 @@ impl Rest {
     }
 
     async fn bytes(&self, request: Request<Body>) -> Result<(StatusCode, Bytes), Error> {
-        self.whole(request).await.map(|(parts, bytes)| (parts.status, bytes))
+        self.sparse(request).await.map(|(parts, bytes)| (parts.status, bytes))
+    }
+
+    /// All of an answer that may be read as it is.
+    async fn sparse(&self, request: Request<Body>) -> Result<(http::response::Parts, Bytes), Error> {
+        let (method, path) = (request.method().clone(), path_of(&request));
+        let (parts, bytes) = self.whole(request).await?;
+        if self.is_too_dense(&bytes) {
+            let cause = "it has more values than its length lets expect".to_owned();
+            return Err(Error::Answer { method, path, cause });
+        }
+        Ok((parts, bytes))
     }
 
     /// Sends a request and reads all of its answer. In a box, so that whoever may ask something at some time has room for it only
@@ -388,7 +420,7 @@ impl Rest {
 
     async fn send_and_read(&self, request: Request<Body>) -> Result<(http::response::Parts, Bytes), Error> {
         let method = request.method().clone();
-        let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
+        let path = path_of(&request);
         let timeout = |after| Error::Timeout { method: method.clone(), path: path.clone(), after };
         let answer = async {
             let silent = |_| timeout(self.deadline);
@@ -425,15 +457,15 @@ impl Rest {
                     }
                 }
             }
-            if is_dense(&answer) {
-                let cause = "it has more values than its length lets expect".to_owned();
-                return Err(Error::Answer { method: method.clone(), path: path.clone(), cause });
-            }
             Ok((parts, answer.freeze()))
         };
         let longest = self.deadline * DEADLINES;
         time::timeout(longest, answer).await.unwrap_or_else(|_| Err(timeout(longest)))
     }
+}
+
+fn path_of(request: &Request<Body>) -> String {
+    request.uri().path_and_query().map_or_else(String::new, ToString::to_string)
 }
 
 fn encode<B: Serialize + ?Sized>(method: &Method, path: &str, body: &B) -> Result<Bytes, Error> {
@@ -445,7 +477,7 @@ fn encode<B: Serialize + ?Sized>(method: &Method, path: &str, body: &B) -> Resul
 }
 
 /// Whether JSON is made of so many values for its length that they would take much more than that.
-pub(crate) fn is_dense(json: &[u8]) -> bool {
+fn is_dense(json: &[u8]) -> bool {
     if json.len() <= 2 * FEW {
         return false;
     }
@@ -537,6 +569,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_hub_can_store_is_read_whatever_it_holds_and_no_more_of_others() {
+        let dense = |bytes: usize| format!("[{}0]", "0,".repeat(bytes / 2));
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let length = request.uri().query().and_then(|query| query.parse().ok()).unwrap_or(0);
+            Ok::<_, std::io::Error>(http::Response::new(Body::from(dense(length).into_bytes())))
+        });
+        let hub = Rest::new(Client::new(service, "default"));
+        let member = hub.clone().bounded(Bounds { dense: STRANGE, ..Bounds::default() });
+        for (rest, bytes, read) in [
+            (&hub, 5 << 20, true),
+            (&hub, 7 << 20, false),
+            (&member, 1 << 17, false),
+            (&member, 1 << 16, true),
+        ] {
+            let path = format!("/version?{bytes}");
+            assert_eq!(rest.get(&path).await.is_ok(), read, "{bytes}");
+            assert!(rest.get_page(&path, "application/json").await.is_ok(), "{bytes}");
+        }
+    }
+
+    #[tokio::test]
     async fn no_more_is_taken_of_an_answer_than_was_said() {
         let service = tower::service_fn(|request: Request<Body>| async move {
             let length = request.uri().query().and_then(|query| query.parse().ok()).unwrap_or(0);
@@ -545,7 +598,7 @@ mod tests {
             )))
         });
         let rest = Rest::new(Client::new(service, "default"));
-        let hosted = rest.clone().bounded(Bounds { answer: 2 << 20, kept: 1 });
+        let hosted = rest.clone().bounded(Bounds { answer: 2 << 20, kept: 1, ..Bounds::default() });
         let length = |bytes: usize| format!("/version?{bytes}");
         assert!(rest.get(&length(3 << 20)).await.is_ok());
         for (asked, bytes, taken) in [

@@ -58,6 +58,7 @@ pub struct Pages<'a> {
     token: String,
     /// Whether a list of which the server has lost the rest is begun anew.
     again: bool,
+    is_looked_at: bool,
     is_first: bool,
     is_over: bool,
     asked: usize,
@@ -74,6 +75,7 @@ impl Rest {
             size: size.max(1),
             token: String::new(),
             again: false,
+            is_looked_at: false,
             is_first: true,
             is_over: false,
             asked: 0,
@@ -102,6 +104,13 @@ impl Pages<'_> {
         Self { again: true, ..self }
     }
 
+    /// Also of objects that would take much more than their length: whoever reads them asks of each first
+    /// ([`Rest::is_too_dense`]).
+    #[must_use]
+    pub fn each_looked_at(self) -> Self {
+        Self { is_looked_at: true, ..self }
+    }
+
     /// Where the last page ended; empty before the first and after the last.
     pub fn token(&self) -> &str {
         &self.token
@@ -119,7 +128,11 @@ impl Pages<'_> {
                 return Err(wrong(format!("the list goes on after {MOST} pages")));
             }
             self.asked += 1;
-            let answer = match self.rest.get_bytes(&path, self.accept).await {
+            let answer = match self.is_looked_at {
+                true => self.rest.get_page(&path, self.accept).await,
+                false => self.rest.get_bytes(&path, self.accept).await,
+            };
+            let answer = match answer {
                 Err(error) if error.is_too_much() && self.size > 1 => {
                     self.size = (self.size / SMALLER).max(1);
                     continue;

@@ -116,6 +116,8 @@ pub struct Health {
     pub error: Option<Arc<str>>,
     /// The status code of the last trouble, if the server answered with one.
     pub code: Option<u16>,
+    /// [`Env::now`] at the first trouble since the last success.
+    pub failing: Option<Duration>,
 }
 
 /// Reads one object: its JSON text to what is kept of it. Items of a list of a built-in kind come without
@@ -156,6 +158,8 @@ pub struct Watcher<T> {
     state: State<T>,
     /// What is to be told; none: what was told is not known any more.
     out: VecDeque<Option<Event<T>>>,
+    /// What is to be told after that.
+    page: Option<Rows>,
     backoff: Backoff,
     listener: Listener,
     anew: Listener,
@@ -295,6 +299,27 @@ struct Page<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
+/// What of a page was not read yet. Each object is read when it is asked for, so that no page of large ones is in memory as
+/// values.
+struct Rows {
+    objects: VecDeque<Bytes>,
+    revision: String,
+    token: Option<String>,
+}
+
+/// What names an object that is not read.
+#[derive(Deserialize)]
+struct Named {
+    metadata: NameIn,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NameIn {
+    namespace: String,
+    name: String,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PageMeta {
@@ -340,6 +365,7 @@ impl<T> Watcher<T> {
             lister: None,
             state: State::Ready(Step::Begin),
             out: VecDeque::new(),
+            page: None,
             health: latest::Sender::new(Health::default()),
             revision: None,
             garbled: 0,
@@ -398,6 +424,9 @@ impl<T> Watcher<T> {
         loop {
             if let Some(event) = self.out.pop_front() {
                 return event;
+            }
+            if self.tell_next() {
+                continue;
             }
             if self.out.capacity() > FEW {
                 // A list of many was told.
@@ -543,7 +572,7 @@ impl<T> Watcher<T> {
                     self.config.list_path(page.as_deref(), self.page_size),
                     self.config.accept(true),
                 );
-                State::List { request: Box::pin(async move { rest.get_bytes(&path, accept).await }), page }
+                State::List { request: Box::pin(async move { rest.get_page(&path, accept).await }), page }
             }
         }
     }
@@ -573,15 +602,36 @@ impl<T> Watcher<T> {
                 return self.lose(format!("a list of it has more than {LONGEST_LIST} objects"));
             }
         }
-        for item in items {
-            if !self.emit(item.get(), true) {
-                return;
+        let objects = items.iter().map(|item| bytes.slice_ref(item.get().as_bytes())).collect();
+        let token = list.metadata.token.filter(|token| !token.is_empty());
+        // Where it goes on once all of it is told.
+        self.state = State::Ready(Step::List(token.clone()));
+        self.page = Some(Rows { objects, revision: list.metadata.resource_version, token });
+        // Of what is kept within bounds each has its place from when it is there.
+        while self.bound.is_some() && self.tell_next() {}
+    }
+
+    /// Reads the next object of a page, or ends with it. Whether there was a page.
+    fn tell_next(&mut self) -> bool {
+        let Some(page) = &mut self.page else { return false };
+        match page.objects.pop_front() {
+            Some(object) => {
+                let there = match std::str::from_utf8(&object) {
+                    Ok(text) => self.emit(text, true),
+                    // It was text when the page was cut.
+                    Err(_) => true,
+                };
+                if !there {
+                    self.page = None;
+                }
+            }
+            None => {
+                if let Some(Rows { revision, token: None, .. }) = self.page.take() {
+                    self.complete(revision);
+                }
             }
         }
-        match list.metadata.token.filter(|token| !token.is_empty()) {
-            Some(token) => self.state = State::Ready(Step::List(Some(token))),
-            None => self.complete(list.metadata.resource_version),
-        }
+        true
     }
 
     /// There is more than is kept: all of it is given up, and it is looked again after a while.
@@ -623,11 +673,7 @@ impl<T> Watcher<T> {
     }
 
     fn frame(&mut self, line: &[u8]) {
-        let frame = match rest::is_dense(line) {
-            true => Err("a frame has more values than its length lets expect".to_owned()),
-            false => Frame::parse(line),
-        };
-        match frame {
+        match Frame::parse(line) {
             Ok(Frame::Object { revision, .. } | Frame::Bookmark { revision })
                 if went_back(self.revision.as_deref(), &revision) =>
             {
@@ -668,6 +714,13 @@ impl<T> Watcher<T> {
 
     /// Tells of an object, that it is there or gone; whether there is room for it.
     fn emit(&mut self, object: &str, there: bool) -> bool {
+        if self.rest.is_too_dense(object.as_bytes()) {
+            let NameIn { namespace, name } = serde_json::from_str(object)
+                .map_or_else(|_| NameIn::default(), |named: Named| named.metadata);
+            let error = "it has more values than its length lets expect";
+            tracing::warn!(path = %self.config.path, namespace, name, error, "skipped an object that is not read");
+            return true;
+        }
         match (self.read)(object, there) {
             Ok(value) if there => self.out.push_back(Some(Event::Upsert(value))),
             Ok(value) => self.out.push_back(Some(Event::Delete(value))),
@@ -746,9 +799,11 @@ impl<T> Watcher<T> {
     }
 
     fn live(&self, live: bool, error: Option<String>, code: Option<u16>) {
+        let now = self.env.now();
         self.health.send_if_modified(|health| {
             let error = error.map(Arc::from);
             let changed = health.live != live || health.error != error;
+            health.failing = error.is_some().then(|| health.failing.unwrap_or(now));
             (health.live, health.error, health.code) = (live, error, code);
             changed
         });

@@ -415,6 +415,69 @@ async fn an_object_that_cannot_be_read_does_not_stop_the_others() {
     assert_eq!(drain(&mut server.watcher()).await, ["init", "a=1", "synced", "b=7"]);
 }
 
+/// An object of many values, each of two bytes.
+fn dense(name: &str, revision: u64) -> Value {
+    let mut object = object(name, revision);
+    object["x"] = Value::from(vec![0; 100_000]);
+    object
+}
+
+fn with_a_dense_one() -> Server {
+    Server::new(vec![
+        list(5, "", vec![object("a", 1), dense("b", 2), object("c", 3)]),
+        Reply::Watch(vec![frame("MODIFIED", dense("b", 6)), frame("ADDED", object("d", 7))], Then::Nothing),
+    ])
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_too_many_values_ends_neither_a_page_nor_a_watch() {
+    // What a hub can store is read whatever it holds.
+    let server = with_a_dense_one();
+    let all = ["init", "a=1", "b=2", "c=3", "synced", "b=6", "d=7"];
+    assert_eq!(drain(&mut server.watcher()).await, all);
+    // Of anybody else's server that one alone is left out.
+    let server = with_a_dense_one();
+    let mut watcher = server.bounded(rest::Bounds { dense: rest::STRANGE, ..rest::Bounds::default() });
+    assert_eq!(drain(&mut watcher).await, ["init", "a=1", "c=3", "synced", "d=7"]);
+    assert_eq!(server.asked().len(), 2, "one list, one watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_page_are_read_when_they_are_asked_for() {
+    let read = Arc::new(Mutex::new(0));
+    let server = Server::new(vec![list(5, "", (1..=50).map(|n| object("a", n)).collect())]);
+    let count = Arc::clone(&read);
+    let config = WatchConfig::new("/api/v1/configmaps");
+    let mut watcher = Watcher::new(server.client(), config, server.env.clone(), move |_| {
+        *count.lock() += 1;
+        Ok(())
+    });
+    for told in 0..=50 {
+        watcher.next().await;
+        assert_eq!(*read.lock(), told);
+    }
+    assert_eq!(watcher.next().await, Event::Synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_known_since_when_nothing_has_succeeded() {
+    let server = Server::new(vec![Reply::Json(500, json!({})), Reply::Refuse, list(5, "", vec![])]);
+    server.replies.lock().push_back(Reply::Watch(Vec::new(), Then::Nothing));
+    let mut watcher = server.watcher();
+    let health = watcher.health();
+    assert_eq!(health.borrow().failing, None);
+    let begun = server.env.now();
+    assert_eq!(watcher.next().await, Event::Init);
+    let (failing, error) = (health.borrow().failing, health.borrow().error.clone());
+    assert!(
+        failing.is_some_and(|since| since < server.env.now()) && error.is_some(),
+        "{failing:?} {error:?}"
+    );
+    assert!(failing >= Some(begun));
+    assert_eq!(drain(&mut watcher).await, ["synced"]);
+    assert_eq!(health.borrow().failing, None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn failures_are_spaced_and_a_wake_cuts_the_wait() {
     let mut replies = vec![list(5, "", vec![])];

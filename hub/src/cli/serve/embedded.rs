@@ -75,7 +75,7 @@ pub(super) async fn serve(args: &ServeArgs, config: HubConfig, env: &Env, end: E
     }
     embedded.server().authenticate_by(authenticator);
     embedded.server().certify_by(certifier);
-    embedded.server().add_paths(&beside_api(hub.ready(), embedded.store().clone()));
+    embedded.server().add_paths(&beside_api(hub.ready(), hub.watches(), embedded.store().clone()));
     page::serve(embedded.server(), args.advertise.clone(), hub.eyes(), issuer, env, stop.clone());
     let rotation = Arc::new(Rotation {
         pki: pki.clone(),

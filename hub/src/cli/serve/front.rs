@@ -16,9 +16,12 @@ use karmada_telemetry::metrics::PageSource;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::remote::{
-    CONTROLLERS_CHECK, Phase,
-    webhooks::{self, Judge, ReviewKey},
+use crate::{
+    engine::remote::{
+        CONTROLLERS_CHECK, Phase,
+        webhooks::{self, Judge, ReviewKey},
+    },
+    known::watches::Watches,
 };
 
 /// Where a hub that runs gives a copy of its store. Nobody but administrators may read it: no role that every server has gives
@@ -31,8 +34,13 @@ const LEADS: &str = "/leaderz";
 const LOOK: &[Method] = &[Method::GET, Method::HEAD];
 
 /// What stands beside the embedded API: it is ready when `ready` is true too, and gives its store away.
-pub(super) fn beside_api(ready: latest::Receiver<bool>, store: ApiStore) -> Paths {
-    let controllers = move || if *ready.borrow() { Ok(String::new()) } else { Err(String::new()) };
+pub(super) fn beside_api(ready: latest::Receiver<bool>, watches: Watches, store: ApiStore) -> Paths {
+    // One that fails later is named, and no reason to send agents elsewhere.
+    let controllers = move || {
+        let ready = *ready.borrow();
+        let told = watches.told(ready);
+        if ready { Ok(told) } else { Err(told) }
+    };
     Paths::default()
         .with_check(CONTROLLERS_CHECK, true, controllers)
         .with(COPY_PATH, READ, move |request| {
@@ -203,6 +211,7 @@ mod tests {
     fn api(ready: bool) -> ApiServer {
         let env = Env::system();
         let store = open_store(Memory::new(), &env).unwrap();
+        let watches = Watches::new(env.clone());
         let registration = Registration {
             kinds: Vec::new(),
             crds: Vec::new(),
@@ -211,7 +220,7 @@ mod tests {
             derived: Vec::new(),
         };
         let api = ApiServer::new(store.clone(), env, registration, CancellationToken::new());
-        api.add_paths(&beside_api(latest::Sender::new(ready).subscribe(), store));
+        api.add_paths(&beside_api(latest::Sender::new(ready).subscribe(), watches, store));
         api
     }
 

@@ -1,5 +1,6 @@
 //! Credentials of agents as a listener hands them in: certificates of the hub's own authority, judged at each request.
 
+mod dense;
 mod measured;
 mod register;
 mod rights;
