@@ -31,7 +31,7 @@ pub mod browser;
 pub mod epochs;
 mod jose;
 pub mod oidc;
-pub(crate) mod refusals;
+pub mod refusals;
 pub mod static_tokens;
 mod verified;
 

@@ -35,6 +35,46 @@ pub(crate) struct Issuer {
     pub(crate) client: Arc<dyn IssuerClient>,
 }
 
+/// Why nobody was logged in.
+#[derive(Debug, thiserror::Error)]
+enum NoLogin {
+    #[error("there is no issuer")]
+    NoIssuer,
+    #[error("the browser has not begun a login, or ten minutes ago")]
+    NotBegun,
+    #[error("the answer is to another login")]
+    Another,
+    /// By what the browser brings, which anybody can write.
+    #[error("the issuer says {0}")]
+    Refused(String),
+    #[error("the request has no host")]
+    NoHost,
+    #[error("too many log in at a time")]
+    TooMany,
+    /// It does not take the code, or gives no token for it.
+    #[error("{0}")]
+    Failed(String),
+    /// Its token is not one that is taken here.
+    #[error("{0}")]
+    NotTaken(String),
+}
+
+impl NoLogin {
+    /// By what they are told apart where they are counted.
+    const fn sort(&self) -> &'static str {
+        match self {
+            Self::NoIssuer => "no issuer",
+            Self::NotBegun => "not begun",
+            Self::Another => "another login",
+            Self::Refused(_) => "refused",
+            Self::NoHost => "no host",
+            Self::TooMany => "too many",
+            Self::Failed(_) => "failed",
+            Self::NotTaken(_) => "not taken",
+        }
+    }
+}
+
 impl Page {
     /// The issuer at whose page people can log in, for them.
     pub(super) fn issuer(&self) -> Option<&str> {
@@ -71,8 +111,8 @@ impl Page {
                 self.begin_session(asked, who, &mut response);
                 response
             }
-            Err(why) => {
-                tracing::info!("no login by the issuer: {}", text::line(&why, WHY));
+            Err(no) => {
+                self.no_login(&no);
                 see(FAILED)?
             }
         };
@@ -80,23 +120,33 @@ impl Page {
         Ok(response)
     }
 
-    async fn redeemed(&self, asked: &Asked) -> Result<Who, String> {
-        let Some(issuer) = &self.issuer else { return Err("there is no issuer".to_owned()) };
+    /// Says why nobody was logged in, of each sort once in a while: whoever comes may be a stranger, and may come often.
+    fn no_login(&self, no: &NoLogin) {
+        let shown = text::line(&no.to_string(), WHY);
+        match self.refusals.news(no.sort(), self.env.now()) {
+            Some(untold) => tracing::info!(untold, "no login by the issuer: {shown}"),
+            None => tracing::debug!("no login by the issuer: {shown}"),
+        }
+    }
+
+    async fn redeemed(&self, asked: &Asked) -> Result<Who, NoLogin> {
+        let issuer = self.issuer.as_ref().ok_or(NoLogin::NoIssuer)?;
         let kept = cookie(&asked.parts.headers).and_then(Attempt::read);
-        let attempt = kept.ok_or("the browser has not begun a login, or ten minutes ago")?;
+        let attempt = kept.ok_or(NoLogin::NotBegun)?;
         if !attempt.is_of(&asked.query("state").unwrap_or_default()) {
-            return Err("the answer is to another login".to_owned());
+            return Err(NoLogin::Another);
         }
         if let Some(error) = asked.query("error") {
             let more = asked.query("error_description").unwrap_or_default();
-            return Err(format!("the issuer says {error}: {more}"));
+            return Err(NoLogin::Refused(format!("{error}: {more}")));
         }
         let code = asked.query("code").unwrap_or_default();
-        let back = back(asked).ok_or("the request has no host")?;
+        let back = back(asked).ok_or(NoLogin::NoHost)?;
         // Anybody can make up an attempt, and the issuer is somebody else's.
-        let _turn = self.redeeming.try_acquire().map_err(|_| "too many log in at a time")?;
-        let token = issuer.oidc.redeem(&*issuer.client, &attempt, &code, &back).await?;
-        self.by_token(token.expose()).map_err(|status| status.message)
+        let _turn = self.redeeming.try_acquire().map_err(|_| NoLogin::TooMany)?;
+        let token = issuer.oidc.redeem(&*issuer.client, &attempt, &code, &back).await;
+        let token = token.map_err(NoLogin::Failed)?;
+        self.by_token(token.expose()).map_err(|status| NoLogin::NotTaken(status.message))
     }
 }
 

@@ -32,6 +32,7 @@ use karmada_apiserver::{
     authn::{
         ANONYMOUS, UserInfo,
         browser::{self, Sessions},
+        refusals::Refusals,
     },
     authz::{Attributes, ResourceTarget, Target},
     paths::{Paths, READ, text},
@@ -97,6 +98,8 @@ pub(crate) struct Page {
     issuer: Option<Issuer>,
     /// Codes that are taken to it.
     redeeming: Semaphore,
+    /// Logins that came to nothing: anybody can have them do so.
+    refusals: Refusals,
 }
 
 impl Page {
@@ -117,6 +120,7 @@ impl Page {
             asking: Asking::new(eyes, env),
             issuer,
             redeeming: Semaphore::new(issuer::AT_A_TIME),
+            refusals: Refusals::default(),
             env: env.clone(),
             handle,
             names,

@@ -340,6 +340,48 @@ async fn people_log_in_at_their_issuer() {
     world.stop.cancel();
 }
 
+/// Counts what the page's logins write into the log.
+#[derive(Clone, Default)]
+struct Lines(Arc<std::sync::atomic::AtomicUsize>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, about: &tracing::Metadata<'_>) -> bool {
+        *about.level() <= tracing::Level::INFO && about.target().ends_with("page::issuer")
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Everything on one thread, whose log this is.
+#[tokio::test]
+async fn strangers_do_not_fill_the_log() {
+    let lines = Lines::default();
+    let _log = tracing::subscriber::set_default(lines.clone());
+    let world = World::start().await;
+    for n in 0..100 {
+        let uri = format!("/ui/login/done?state=s{n}&error=e{n}");
+        let cookie = format!("__Host-ui-login=c{n}");
+        let answer = world.send("GET", &uri, &[HOST, ("cookie", &cookie)], Value::Null).await;
+        assert_eq!(answer.status().as_u16(), 303);
+    }
+    assert_eq!(lines.0.load(std::sync::atomic::Ordering::Relaxed), 1, "of each sort one");
+    world.stop.cancel();
+}
+
 /// What somebody shows to whom a certificate was given so long ago, for so long.
 fn certified(user: &str, group: &str, ago: Duration, validity: Duration) -> Peer {
     let dir = tempfile::tempdir().expect("a folder");

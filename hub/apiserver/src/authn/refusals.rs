@@ -9,27 +9,37 @@ const AGAIN: Duration = Duration::from_secs(300);
 /// So many are told apart. Only those whom the authority once signed for have a name here, all others share one.
 const MOST: usize = 256;
 
-/// What was said when.
+/// What was said when, and how often it was not said since.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
-    said: Mutex<BTreeMap<String, Duration>>,
+pub struct Refusals {
+    said: Mutex<BTreeMap<String, (Duration, u64)>>,
 }
 
 impl Refusals {
     /// Whether it is time to say `what`, at `now` by a monotonic clock.
     pub(crate) fn is_news(&self, what: &str, now: Duration) -> bool {
+        self.news(what, now).is_some()
+    }
+
+    /// The same; how often it has not been said since it was said last. `what` is one of a few, and not what a client says.
+    pub fn news(&self, what: &str, now: Duration) -> Option<u64> {
         let mut said = self.said.lock();
-        if said.get(what).is_some_and(|at| now.saturating_sub(*at) < AGAIN) {
-            return false;
+        if let Some((at, untold)) = said.get_mut(what) {
+            if now.saturating_sub(*at) < AGAIN {
+                *untold += 1;
+                return None;
+            }
+            *at = now;
+            return Some(std::mem::take(untold));
         }
-        if said.len() >= MOST && !said.contains_key(what) {
-            said.retain(|_, at| now.saturating_sub(*at) < AGAIN);
+        if said.len() >= MOST {
+            said.retain(|_, (at, _)| now.saturating_sub(*at) < AGAIN);
             if said.len() >= MOST {
-                return false;
+                return None;
             }
         }
-        said.insert(what.to_owned(), now);
-        true
+        said.insert(what.to_owned(), (now, 0));
+        Some(0)
     }
 }
 
@@ -44,7 +54,7 @@ mod tests {
         assert!(refusals.is_news("a", at(0)));
         assert!(!refusals.is_news("a", at(299)));
         assert!(refusals.is_news("b", at(299)));
-        assert!(refusals.is_news("a", at(300)));
+        assert_eq!((refusals.news("a", at(300)), refusals.news("a", at(300))), (Some(1), None));
         let news = (0..10_000).filter(|i| refusals.is_news(&format!("x{i}"), at(301))).count();
         assert_eq!(news, MOST - 2);
         assert!(refusals.is_news("y", at(601 + 300)));
