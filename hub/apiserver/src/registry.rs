@@ -29,7 +29,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -83,6 +83,9 @@ pub struct Registry {
     audit: OnceLock<Arc<Audit>>,
 }
 
+/// Copies for webhooks take one part in so many of what the object itself takes, all that becomes of it included.
+const COPIES: usize = 2;
+
 /// Who makes a request, and what the client is to be told beside the answer.
 #[derive(Debug)]
 pub struct Caller<'a> {
@@ -102,6 +105,8 @@ pub struct Caller<'a> {
     portions: Mutex<Option<Seat>>,
     /// Bytes of what there is to work on.
     weight: AtomicUsize,
+    /// See [`Caller::weigh_copies`].
+    copied: AtomicBool,
 }
 
 /// What a client is to be told, each text once. They go into headers, so they share the room that kube-apiserver gives
@@ -164,6 +169,7 @@ impl<'a> Caller<'a> {
             memory: None,
             portions: Mutex::default(),
             weight: AtomicUsize::new(0),
+            copied: AtomicBool::new(false),
         }
     }
 
@@ -212,6 +218,24 @@ impl<'a> Caller<'a> {
         if self.weight.fetch_max(bytes, Ordering::Relaxed) >= bytes {
             return Ok(());
         }
+        self.take_portions().await
+    }
+
+    /// What is worked on is copied once more, as those see it who are asked about the write, and written out for each of them.
+    ///
+    /// # Errors
+    /// As [`Caller::weigh`].
+    pub(crate) async fn weigh_copies(&self) -> Result<(), Status> {
+        if self.copied.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.take_portions().await
+    }
+
+    /// Memory for all that there is to work on now.
+    async fn take_portions(&self) -> Result<(), Status> {
+        let copies = if self.copied.load(Ordering::Relaxed) { self.weight() / COPIES } else { 0 };
+        let bytes = self.weight() + copies;
         if let Some((gate, guest)) = &self.memory {
             // Given back before: whoever waits for more must not have what others wait for.
             drop(self.portions.lock().take());

@@ -3,9 +3,10 @@
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use karmada_env::Env;
 use parking_lot::Mutex;
-use reqwest::{Client, StatusCode, Url, redirect};
+use reqwest::{Client, StatusCode, Url, header, redirect};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -94,7 +95,14 @@ impl WebhookClient {
         {
             return Err(PostError::Unreachable(format!("{} (it is not asked again at once)", away.why)));
         }
-        let answer = self.ask(target, body).await;
+        let answer = match serde_json::to_vec(body) {
+            Ok(body) => self.ask(target, body.into()).await,
+            Err(error) => Err(PostError::Failed(format!("the question is no JSON: {error}"))),
+        };
+        let answer = answer.and_then(|answer| {
+            serde_json::from_slice(&answer)
+                .map_err(|error| PostError::Failed(format!("its answer is not JSON: {error}")))
+        });
         let mut away = self.away.lock();
         if let Err(PostError::Unreachable(why)) = &answer {
             let away = away.entry(target.url.to_owned()).or_insert_with(|| Away {
@@ -110,11 +118,12 @@ impl WebhookClient {
         answer
     }
 
-    /// Sends an object and answers with the one that comes back, also to a service that could not be reached just now.
+    /// Sends JSON and answers with what comes back of at most 4 MiB, also to a service that could not be reached just now.
+    /// Neither is looked at.
     ///
     /// # Errors
     /// See [`PostError`].
-    pub async fn ask(&self, target: &Target<'_>, body: &Value) -> Result<Value, PostError> {
+    pub async fn ask(&self, target: &Target<'_>, body: Bytes) -> Result<Bytes, PostError> {
         let mut url = Url::parse(target.url)
             .map_err(|error| PostError::Failed(format!("{:?} is not a URL: {error}", target.url)))?;
         if url.scheme() != "https" {
@@ -125,7 +134,8 @@ impl WebhookClient {
         let client = self.client(&url, target)?;
         let exchange = async {
             let unreachable = |error: &reqwest::Error| PostError::Unreachable(chain(error));
-            let sent = client.post(url).json(body).send().await;
+            let sent =
+                client.post(url).header(header::CONTENT_TYPE, "application/json").body(body).send().await;
             let mut answer = sent.map_err(|error| unreachable(&error))?;
             let status = answer.status();
             let mut text = Vec::new();
@@ -136,8 +146,7 @@ impl WebhookClient {
                 }
             }
             if status.is_success() {
-                return serde_json::from_slice(&text)
-                    .map_err(|error| PostError::Failed(format!("its answer is not JSON: {error}")));
+                return Ok(text.into());
             }
             let start: String = String::from_utf8_lossy(&text).chars().take(200).collect();
             let why = format!("it answered {status}: {}", start.trim());

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use karmada_api::consts::extension;
 use karmada_apiserver::{
@@ -24,7 +25,7 @@ impl AdmissionClient {
         Self { client: WebhookClient::new(env.clone()) }
     }
 
-    async fn ask(&self, place: &Place, review: &Value) -> Result<Value, String> {
+    async fn ask(&self, place: &Place, review: Bytes) -> Result<Bytes, String> {
         let address = match &place.dial {
             Some((host, port)) => Some(resolve(host, *port).await?),
             None => None,
@@ -79,7 +80,7 @@ pub(crate) fn unreachable_services(store: &ApiStore, configuration: &Value) -> V
 }
 
 impl WebhookCaller for AdmissionClient {
-    fn call<'a>(&'a self, place: &'a Place, review: &'a Value) -> BoxFuture<'a, Result<Value, String>> {
+    fn call<'a>(&'a self, place: &'a Place, review: Bytes) -> BoxFuture<'a, Result<Bytes, String>> {
         Box::pin(self.ask(place, review))
     }
 

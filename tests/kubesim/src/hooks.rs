@@ -1,10 +1,10 @@
 //! Admission webhooks, asked over the network: on a stand-in every configuration is meant.
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use karmada_apiserver::webhooks::{Place, WebhookCaller};
 use karmada_client::webhook::{Target, WebhookClient};
 use karmada_env::Env;
-use serde_json::Value;
 
 /// Asks webhooks over the network.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ impl Hooks {
         Self(WebhookClient::new(env.clone()))
     }
 
-    async fn ask(&self, place: &Place, review: &Value) -> Result<Value, String> {
+    async fn ask(&self, place: &Place, review: Bytes) -> Result<Bytes, String> {
         let address = match &place.dial {
             Some((host, port)) => {
                 let found = tokio::net::lookup_host((host.as_str(), *port)).await;
@@ -31,7 +31,7 @@ impl Hooks {
 }
 
 impl WebhookCaller for Hooks {
-    fn call<'a>(&'a self, place: &'a Place, review: &'a Value) -> BoxFuture<'a, Result<Value, String>> {
+    fn call<'a>(&'a self, place: &'a Place, review: Bytes) -> BoxFuture<'a, Result<Bytes, String>> {
         Box::pin(self.ask(place, review))
     }
 }

@@ -388,7 +388,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::{authn::UserInfo, request::Query};
+    use crate::{authn::UserInfo, registry::Caller, request::Query};
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -514,6 +514,23 @@ mod tests {
         assert_eq!(receive("c", &write(), (3 << 20) + 1).await.unwrap_err().code(), 413);
         drop(other);
         assert_eq!(gate.bodies.shares.lock().used() + gate.leases.shares.lock().used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_for_webhooks_are_counted() {
+        let gate = gate(Limits { working_bytes: 300 << 20, ..Limits::default() });
+        let user = UserInfo::new("a", [""; 0]);
+        let caller = Caller::new(&user, "test").counted_for(&gate, guest("a"));
+        let there = |gate: &Gate| gate.pools.memory.taken();
+        caller.weigh(1 << 20).await.unwrap();
+        assert_eq!(there(&gate), 100);
+        caller.weigh_copies().await.unwrap();
+        caller.weigh_copies().await.unwrap();
+        assert_eq!(there(&gate), 150, "once");
+        caller.weigh(512 << 10).await.unwrap();
+        assert_eq!(there(&gate), 150, "no more than the largest");
+        drop(caller);
+        assert_eq!(there(&gate), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,7 +23,8 @@ impl Registry {
         let Some(hooks) = self.hooks(caller, attempt.target.kind, Sort::Mutating) else { return Ok(()) };
         let asking = async {
             let mut round = Round::default();
-            let owners = object::meta(object, "managedFields").cloned();
+            let owners = || object::meta(object, "managedFields").cloned();
+            let owners = self.pool.run(caller.weight(), owners).await?;
             self.ask_mutating(caller, attempt, &hooks, object, &mut round).await?;
             if !round.changed {
                 return Ok(());
@@ -41,8 +42,7 @@ impl Registry {
             self.pool.run(self.weight_of(caller, attempt), again).await??;
             round.repeat();
             self.ask_mutating(caller, attempt, &hooks, object, &mut round).await?;
-            tidy(caller, object, owners.as_ref());
-            Ok(())
+            self.pool.run(caller.weight(), || tidy(caller, object, owners.as_ref())).await
         };
         Box::pin(asking).await
     }

@@ -1,10 +1,8 @@
 //! Asking the webhooks that are for a write.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
+use bytes::Bytes;
 use futures::future::join_all;
 use karmada_meta::{gvk::GroupResource, status::Status};
 use karmada_smd::patch;
@@ -19,6 +17,7 @@ use super::{
 use crate::{
     admission::Operation,
     decode::{self, Expected},
+    heavy::HEAVY,
     kinds::Kind,
     registry::{Caller, Registry, Target, scale},
     shape::Findings,
@@ -68,8 +67,6 @@ struct Passage<'a> {
     request: Request<'a>,
     /// The other kinds under which the same objects are served.
     equivalents: Vec<Arc<Kind>>,
-    /// The old object by the version it is shown in.
-    olds: BTreeMap<Arc<str>, Value>,
 }
 
 impl<'a> Passage<'a> {
@@ -82,7 +79,7 @@ impl<'a> Passage<'a> {
         let request = Request { operation, kind, subresource, namespace, name, user: caller.user, options };
         let same = |other: &&Arc<Kind>| other.storage == kind.storage && other.gvr != kind.gvr;
         let equivalents = registry.kinds().iter().filter(same).cloned().collect();
-        Self { registry, attempt, subject, request, equivalents, olds: BTreeMap::new() }
+        Self { registry, attempt, subject, request, equivalents }
     }
 
     /// The object as a webhook that is asked in the version of `kind` sees it.
@@ -96,20 +93,14 @@ impl<'a> Passage<'a> {
         view
     }
 
-    fn old_view(&mut self, kind: &Kind) -> Value {
-        let Some(old) = self.attempt.old else { return Value::Null };
-        if let Some(view) = self.olds.get(&kind.api_version) {
-            return view.clone();
-        }
-        let view = self.view(kind, old);
-        self.olds.insert(kind.api_version.clone(), view.clone());
-        view
+    /// The version in which a webhook is to be asked, if its rules want the write.
+    fn by_rules(&self, hook: &Hook) -> Option<Arc<Kind>> {
+        matching::by_rules(hook, &self.subject, &self.equivalents)
     }
 
-    /// The version in which a webhook is to be asked, if it is to be asked at all.
-    fn wants(&mut self, hook: &Hook, object: Option<&Value>) -> Result<Option<Arc<Kind>>, Status> {
+    /// Whether its selectors want it.
+    fn selects(&self, hook: &Hook, object: Option<&Value>) -> Result<bool, Status> {
         let (subject, registry) = (self.subject, self.registry);
-        let Some(kind) = matching::by_rules(hook, &subject, &self.equivalents) else { return Ok(None) };
         let namespace_labels = || match object {
             Some(object) if matching::is_namespace(subject.kind) && subject.subresource.is_empty() => {
                 Ok(NamespaceLabels::New(object))
@@ -126,46 +117,82 @@ impl<'a> Passage<'a> {
         } else {
             [object, self.attempt.old]
         };
-        if !matching::by_selectors(hook, &subject, namespace_labels, objects)? {
-            return Ok(None);
+        matching::by_selectors(hook, &subject, namespace_labels, objects)
+    }
+
+    /// What a webhook is asked whose rules want the write. It is work on copies of the objects. `again`: whether it is asked
+    /// at this time, if it is. `cheaply`: conditions that take long are for another time.
+    fn question(
+        &self,
+        hook: &Hook,
+        kind: &Kind,
+        object: Option<&Value>,
+        again: bool,
+        cheaply: bool,
+    ) -> Result<Question, Status> {
+        if !self.selects(hook, object)? {
+            return Ok(Question::None);
         }
-        if hook.conditions.is_empty() {
-            return Ok(Some(kind));
-        }
-        let request = review::request(&self.request, &kind);
-        let new = object.map_or(Value::Null, |object| self.view(&kind, object));
-        let old = self.old_view(&kind);
-        match hook.conditions.hold(&new, &old, &request) {
-            Ok(true) => Ok(Some(kind)),
-            Ok(false) => Ok(None),
-            Err(why) if hook.ignores_failures => {
+        let request = review::request(&self.request, kind);
+        let view = |object: Option<&Value>| object.map_or(Value::Null, |object| self.view(kind, object));
+        let (new, old) = (view(object), view(self.attempt.old));
+        let holds = match cheaply {
+            true => hook.conditions.hold_cheaply(&new, &old, &request),
+            false => Some(hook.conditions.hold(&new, &old, &request)),
+        };
+        match holds {
+            None => return Ok(Question::Costly),
+            Some(Ok(true)) => {}
+            Some(Ok(false)) => return Ok(Question::None),
+            Some(Err(why)) if hook.ignores_failures => {
                 tracing::warn!(
                     webhook = hook.name,
                     why,
                     "the conditions of a webhook have no answer; it is not asked"
                 );
-                Ok(None)
+                return Ok(Question::None);
             }
-            Err(why) => Err(Status::forbidden(&subject.kind.group_resource(), self.attempt.target.name, why)),
+            Some(Err(why)) => {
+                let resource = self.subject.kind.group_resource();
+                return Err(Status::forbidden(&resource, self.attempt.target.name, why));
+            }
         }
+        if !again {
+            return Ok(Question::None);
+        }
+        if self.attempt.options.dry_run() && !hook.dry_run {
+            return Ok(Question::Asked(Err(Failed::Write(Box::new(review::no_dry_run(&hook.name))))));
+        }
+        Ok(Question::Asked(self.review(hook, &request, &new, &old).map_err(Failed::Call)))
     }
 
     /// The review for a webhook.
-    fn review(&mut self, hook: &Hook, kind: &Kind, object: Value) -> Result<Asked, String> {
+    fn review(&self, hook: &Hook, request: &Value, new: &Value, old: &Value) -> Result<Asked, String> {
         let Some(version) = hook.review_version else {
             return Err("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)".to_owned());
         };
-        let (uid, request) = (self.registry.env.uuid(), review::request(&self.request, kind));
-        let review = review::review(version, &uid, request, object, self.old_view(kind));
+        let uid = self.registry.env.uuid();
+        let review = review::review(version, &uid, request, new, old)
+            .map_err(|error| format!("could not create admission objects: {error}"))?;
         Ok(Asked { version, uid, review })
     }
 }
 
-/// A review and what the answer to it has to repeat.
+/// What follows from looking at what a webhook wants.
+enum Question {
+    /// It is not asked.
+    None,
+    /// Its conditions take too long to be judged where others wait.
+    Costly,
+    /// It is asked this, or failed before.
+    Asked(Result<Asked, Failed>),
+}
+
+/// A review as it is sent, and what the answer to it has to repeat.
 struct Asked {
     version: &'static str,
     uid: String,
-    review: Value,
+    review: Bytes,
 }
 
 /// How asking came out.
@@ -176,10 +203,47 @@ enum Failed {
     Write(Box<Status>),
 }
 
+impl From<Status> for Failed {
+    fn from(status: Status) -> Self {
+        Self::Write(Box::new(status))
+    }
+}
+
 impl Registry {
+    /// What a webhook is asked, if it is to be asked. Worked out beside everybody's work where that may take long.
+    ///
+    /// # Errors
+    /// That nobody can be asked, and 429 when too much is worked on already.
+    async fn question(
+        &self,
+        caller: &Caller<'_>,
+        passage: &Passage<'_>,
+        hook: &Hook,
+        (kind, object): (&Kind, Option<&Value>),
+        again: bool,
+    ) -> Result<Option<Result<Asked, Failed>>, Status> {
+        caller.weigh_copies().await?;
+        let weight = caller.weight();
+        let look = |cheaply| passage.question(hook, kind, object, again, cheaply);
+        let mut question = self.pool.run(weight, || look(weight < HEAVY)).await??;
+        if matches!(question, Question::Costly) {
+            question = self.pool.run(weight.max(HEAVY), || look(false)).await??;
+        }
+        Ok(match question {
+            Question::Asked(asked) => Some(asked),
+            Question::None | Question::Costly => None,
+        })
+    }
+
     /// Asks a webhook.
-    async fn ask(&self, hook: &Hook, asked: Result<Asked, String>, mutates: bool) -> Result<Reply, Failed> {
-        let Asked { version, uid, review } = asked.map_err(Failed::Call)?;
+    async fn ask(
+        &self,
+        by: &Caller<'_>,
+        hook: &Hook,
+        asked: Result<Asked, Failed>,
+        mutates: bool,
+    ) -> Result<Reply, Failed> {
+        let Asked { version, uid, review } = asked?;
         let Some(caller) = self.webhooks.caller() else {
             return Err(Failed::Call("this API server has no way to call webhooks".to_owned()));
         };
@@ -193,11 +257,17 @@ impl Registry {
             let seconds = place.timeout.as_secs();
             Failed::Call(format!("failed to call webhook: Post \"{}?timeout={seconds}s\": {why}", place.url))
         };
-        let answer = match tokio::time::timeout(place.timeout, caller.call(&place, &review)).await {
+        let answer = match tokio::time::timeout(place.timeout, caller.call(&place, review)).await {
             Ok(answer) => answer.map_err(|why| failed(&why))?,
             Err(_) => return Err(failed("context deadline exceeded")),
         };
-        review::reply(version, &uid, mutates, &answer).map_err(Failed::Call)
+        // It may be larger than what it is about.
+        by.weigh(answer.len()).await?;
+        let read = || match serde_json::from_slice(&answer) {
+            Ok(answer) => review::reply(version, &uid, mutates, &answer).map_err(Failed::Call),
+            Err(error) => Err(failed(&format!("its answer is not JSON: {error}"))),
+        };
+        self.pool.run(answer.len(), read).await?
     }
 
     /// Says what follows from how asking came out; nothing from a failure that may be.
@@ -268,27 +338,33 @@ impl Registry {
         round: &mut Round,
     ) -> Result<(), Status> {
         let deletes = attempt.operation == Operation::Delete;
-        let mut passage = Passage::new(self, caller, attempt);
+        let (passage, sent) = (Passage::new(self, caller, attempt), caller.weight());
         for (index, hook) in hooks.iter().enumerate() {
+            let Some(kind) = passage.by_rules(hook) else { continue };
+            let again = !round.second || round.again.contains(&index);
             let new = (!deletes).then_some(&*object);
-            let Some(kind) = passage.wants(hook, new)? else { continue };
-            if round.second && !round.again.contains(&index) {
-                continue;
-            }
-            let view = new.map_or(Value::Null, |object| passage.view(&kind, object));
-            let reply = if attempt.options.dry_run() && !hook.dry_run {
-                Err(Failed::Write(Box::new(review::no_dry_run(&hook.name))))
-            } else {
-                let asked = passage.review(hook, &kind, view.clone());
-                self.ask(hook, asked, true).await
-            };
+            let asked = self.question(caller, &passage, hook, (&kind, new), again).await?;
+            let Some(asked) = asked else { continue };
+            let reply = self.ask(caller, hook, asked, true).await;
             let reply = self.outcome(caller, attempt, hook, true, reply)?;
             if let Some(reply) = reply.filter(|reply| !reply.patch.is_empty()) {
                 if deletes {
                     return Err(review::nothing_to_change(&hook.name));
                 }
-                if let Some(changed) = patched(attempt.target, &kind, object, &view, reply)? {
-                    *object = changed;
+                // Copies of copies make much of little.
+                if reply.patch.iter().any(|operation| operation["op"] == "copy") {
+                    caller.weigh(sent + patch::MAX_COPIED).await?;
+                }
+                let apply = || {
+                    let view = passage.view(&kind, object);
+                    let changed = patched(attempt.target, &kind, object, &view, reply)?;
+                    let is_changed = changed.is_some();
+                    if let Some(changed) = changed {
+                        *object = changed;
+                    }
+                    Ok::<_, Status>(is_changed)
+                };
+                if self.pool.run(caller.weight(), apply).await?? {
                     round.changed = true;
                     round.touched();
                 }
@@ -311,21 +387,14 @@ impl Registry {
         hooks: &[Arc<Hook>],
         object: Option<&Value>,
     ) -> Result<(), Status> {
-        let mut passage = Passage::new(self, caller, attempt);
+        let passage = Passage::new(self, caller, attempt);
         let mut calls = Vec::new();
         for hook in hooks {
-            let Some(kind) = passage.wants(hook, object)? else { continue };
-            let asked = if attempt.options.dry_run() && !hook.dry_run {
-                Err(review::no_dry_run(&hook.name))
-            } else {
-                let view = object.map_or(Value::Null, |object| passage.view(&kind, object));
-                Ok(passage.review(hook, &kind, view))
-            };
+            let Some(kind) = passage.by_rules(hook) else { continue };
+            let asked = self.question(caller, &passage, hook, (&kind, object), true).await?;
+            let Some(asked) = asked else { continue };
             calls.push(async move {
-                let reply = match asked {
-                    Ok(asked) => self.ask(hook, asked, false).await,
-                    Err(status) => Err(Failed::Write(Box::new(status))),
-                };
+                let reply = self.ask(caller, hook, asked, false).await;
                 self.outcome(caller, attempt, hook, false, reply)
             });
         }

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 /// What one expression may cost, and all of a webhook together.
 const CALL_LIMIT: u64 = 1_000_000;
 const BUDGET: u64 = 2_500_000;
+/// What may be spent where others wait: less than a millisecond.
+const CHEAP: u64 = 10_000;
 
 /// What conditions see. `request` is an AdmissionRequest without its objects. `authorizer` is not known here.
 static SCOPE: LazyLock<Scope> = LazyLock::new(|| {
@@ -57,17 +59,28 @@ impl Conditions {
         Self(sources.into_iter().map(|source| (source.trim().to_owned(), compile(source.trim()))).collect())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Whether all hold. One that does not settles it, whatever the others come to.
     ///
     /// # Errors
     /// Those that have no answer for this request; the webhook's failure policy says what follows from that.
     pub(crate) fn hold(&self, object: &Value, old: &Value, request: &Value) -> Result<bool, String> {
-        let mut budget = BUDGET;
-        let mut errors = Vec::new();
+        self.judge(&[object, old, request], CALL_LIMIT, BUDGET).0
+    }
+
+    /// The same; nothing where that would take long.
+    pub(crate) fn hold_cheaply(
+        &self,
+        object: &Value,
+        old: &Value,
+        request: &Value,
+    ) -> Option<Result<bool, String>> {
+        let (outcome, is_settled) = self.judge(&[object, old, request], CHEAP, CHEAP);
+        is_settled.then_some(outcome)
+    }
+
+    /// Whether all hold, and whether that does not depend on what was to be spent.
+    fn judge(&self, of: &[&Value; 3], limit: u64, mut budget: u64) -> (Result<bool, String>, bool) {
+        let (mut errors, mut is_settled) = (Vec::new(), true);
         for (source, program) in self.0.iter() {
             let program = match program {
                 Ok(program) => program,
@@ -76,34 +89,52 @@ impl Conditions {
                     continue;
                 }
             };
-            let outcome = program.holds_for(&[object, old, request], CALL_LIMIT);
+            let outcome = program.holds_for(of, limit);
             let Some(left) = budget.checked_sub(outcome.cost) else {
                 let why = "validation failed due to running out of cost budget, no further validation rules will be run";
-                return Err(why.to_owned());
+                return (Err(why.to_owned()), false);
             };
             budget = left;
             match outcome.value {
                 Ok(true) => {}
-                Ok(false) => return Ok(false),
+                Ok(false) => return (Ok(false), is_settled),
                 Err(EvalError::Failed(why)) => {
                     errors.push(format!("expression '{source}' resulted in error: {why}"));
                 }
-                Err(EvalError::TooExpensive) => errors.push(format!(
-                    "expression '{source}' resulted in error: operation cancelled: actual cost limit exceeded"
-                )),
+                Err(EvalError::TooExpensive) => {
+                    is_settled = false;
+                    errors.push(format!(
+                        "expression '{source}' resulted in error: operation cancelled: actual cost limit exceeded"
+                    ));
+                }
             }
         }
-        match errors.as_slice() {
+        let outcome = match errors.as_slice() {
             [] => Ok(true),
             [one] => Err(one.clone()),
             several => Err(format!("[{}]", several.join(", "))),
-        }
+        };
+        (outcome, is_settled)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_takes_long_is_told_beforehand() {
+        let object = json!({"all": (0..1_000).collect::<Vec<u32>>()});
+        let of = |source: &str| Conditions::compile([source.to_owned()]);
+        let cheap = of("object.all[0] == 0");
+        assert_eq!(cheap.hold_cheaply(&object, &Value::Null, &Value::Null), Some(Ok(true)));
+        let costly = of("object.all.filter(a, object.all.exists(b, b == a)).size() > 10");
+        assert_eq!(costly.hold_cheaply(&object, &Value::Null, &Value::Null), None);
+        assert!(
+            of("").hold_cheaply(&object, &Value::Null, &Value::Null).is_some(),
+            "errors are told at once"
+        );
+    }
 
     #[test]
     fn one_that_does_not_hold_settles_it() {

@@ -8,6 +8,9 @@
 //!                                     store ◄─ validating, all at once ◄────────────────────────────────┘
 //! ```
 //!
+//! Reviews are made, and answers read and carried out, beside everybody's work where they are long, as copies that count as
+//! the write's.
+//!
 //! A write is asked about as often as it is tried: a change is made of what is there, and made again when somebody else
 //! was faster. Nothing is held meanwhile but the seat of the request.
 //!
@@ -57,6 +60,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use karmada_store::{Key, Snapshot};
 use parking_lot::Mutex;
@@ -82,8 +86,9 @@ const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigur
 
 /// Asks webhooks, which takes what an API server otherwise has no use for: connections to somewhere else.
 pub trait WebhookCaller: Send + Sync + fmt::Debug {
-    /// Posts a review and gives the answer, or why there is none, in words that follow the URL.
-    fn call<'a>(&'a self, place: &'a Place, review: &'a Value) -> BoxFuture<'a, Result<Value, String>>;
+    /// Posts a review and gives the answer, or why there is none, in words that follow the URL. Both are JSON that is written
+    /// and read elsewhere: it may be long.
+    fn call<'a>(&'a self, place: &'a Place, review: Bytes) -> BoxFuture<'a, Result<Bytes, String>>;
 
     /// Whether a configuration is for this server. One that is not is stored for somebody else.
     fn is_meant(&self, configuration: &Value) -> bool {

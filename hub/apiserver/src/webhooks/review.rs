@@ -1,7 +1,9 @@
 //! AdmissionReviews: what a webhook is asked, what its answer means, and what the client is told of it.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use karmada_meta::{go_quote, gvk::GroupVersionKind, object, status::Status};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::matching::{operation_name, spoken};
@@ -116,11 +118,39 @@ pub(crate) fn request(of: &Request<'_>, kind: &Kind) -> Value {
 }
 
 /// The review around a request.
-pub(crate) fn review(version: &str, uid: &str, mut request: Value, object: Value, old: Value) -> Value {
-    request["uid"] = uid.into();
-    request["object"] = object;
-    request["oldObject"] = old;
-    json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    kind: &'static str,
+    api_version: String,
+    request: Whole<'a>,
+}
+
+/// A request with what it is about.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Whole<'a> {
+    #[serde(flatten)]
+    request: &'a Value,
+    uid: &'a str,
+    object: &'a Value,
+    old_object: &'a Value,
+}
+
+/// The review around a request, as it is sent: the objects are written out and not copied once more.
+///
+/// # Errors
+/// When there is something in it that JSON has no words for.
+pub(crate) fn review(
+    version: &str,
+    uid: &str,
+    request: &Value,
+    object: &Value,
+    old: &Value,
+) -> serde_json::Result<Bytes> {
+    let request = Whole { request, uid, object, old_object: old };
+    let api_version = format!("admission.k8s.io/{version}");
+    serde_json::to_vec(&Review { kind: "AdmissionReview", api_version, request }).map(Bytes::from)
 }
 
 /// What a webhook answered.

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use karmada_apiserver::webhooks::{Place, WebhookCaller};
 use parking_lot::Mutex;
@@ -52,7 +53,8 @@ impl Outside {
 }
 
 impl WebhookCaller for Outside {
-    fn call<'a>(&'a self, place: &'a Place, review: &'a Value) -> BoxFuture<'a, Result<Value, String>> {
+    fn call<'a>(&'a self, place: &'a Place, review: Bytes) -> BoxFuture<'a, Result<Bytes, String>> {
+        let review: Value = serde_json::from_slice(&review).unwrap();
         let host = place.url.trim_start_matches("https://").split(['/', ':']).next().unwrap().to_owned();
         let request = review["request"].clone();
         self.asked.lock().push((host.clone(), request.clone()));
@@ -60,7 +62,9 @@ impl WebhookCaller for Outside {
         Box::pin(async move {
             let mut response = answer.await?;
             response["uid"] = request["uid"].clone();
-            Ok(json!({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}))
+            let answer =
+                json!({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response});
+            Ok(answer.to_string().into())
         })
     }
 }
@@ -520,4 +524,50 @@ async fn services_and_nobody_to_ask_are_failures_that_say_so() {
     server.call("POST", "/api/v1/namespaces/default/services", outlet).await;
     assert_eq!(server.call("POST", MAPS, config_map("a")).await.code, 201);
     assert_eq!(outside.hosts(), ["s.default.svc"]);
+}
+
+/// Reviews are made and answers are read where large work is done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_objects_are_reviewed_beside_everybodys_work() {
+    let outside = Outside::plain(|host, request| {
+        Ok(match host {
+            "adds" => patch(json!([{"op": "add", "path": "/data/large", "value": "y".repeat(32 << 10)}])),
+            _ if request["object"]["data"]["k"] == "bad" => json!({"allowed": false}),
+            _ => allow(),
+        })
+    });
+    let server = with(&outside).await;
+    let jobs = async |name: &str, value: &str| {
+        let before = server.done_aside().await;
+        let map = json!({"metadata": {"name": name}, "data": {"k": value}});
+        assert_eq!(server.call("POST", MAPS, map).await.code, 201, "{name}");
+        server.done_aside().await - before
+    };
+    let large = "x".repeat(64 << 10);
+    assert_eq!(jobs("small", "x").await, 0.0);
+    let alone = jobs("alone", &large).await;
+    configure(&server, "Validating", "a", &[webhook("first", json!({})), webhook("second", json!({}))]).await;
+    assert_eq!(jobs("judged", &large).await - alone, 2.0, "a review each");
+    assert_eq!(jobs("small-and-judged", "x").await, 0.0);
+    configure(&server, "Mutating", "a", &[webhook("adds", json!({}))]).await;
+    // Whose fields they are before, a review, its long answer, what it says, the rules of this server anew, whether the webhook is
+    // asked anew, whose they are after.
+    assert_eq!(jobs("changed", &large).await - alone - 2.0, 7.0);
+
+    // Conditions that take long are judged there, too, however small the object is, and others are not.
+    for sort in ["Validating", "Mutating"] {
+        assert_eq!(server.call("DELETE", &format!("{}/a", path(sort)), Value::Null).await.code, 200);
+    }
+    let digits = "[0,1,2,3,4,5,6,7,8,9]";
+    let costly = ["a", "b", "c", "d"]
+        .iter()
+        .fold("a + b + c + d >= 0".to_owned(), |inner, name| format!("{digits}.all({name}, {inner})"));
+    for (expression, aside) in [("object.data.k == 'x'", 0.0), (costly.as_str(), 1.0)] {
+        let conditions = json!({"matchConditions": [{"name": "c", "expression": expression}]});
+        configure(&server, "Validating", "a", &[webhook("first", conditions)]).await;
+        outside.hosts();
+        assert_eq!(jobs(&format!("conditions-{aside}"), "x").await, aside, "{expression}");
+        assert_eq!(outside.hosts(), ["first"]);
+        assert_eq!(server.call("DELETE", &format!("{}/a", path("Validating")), Value::Null).await.code, 200);
+    }
 }

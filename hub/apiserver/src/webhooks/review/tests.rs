@@ -153,7 +153,8 @@ fn requests_say_what_is_done_by_whom() {
         user: &user,
         options: Options::Write(&options),
     };
-    let asked = review("v1", "uid", request(&of, &old), json!({"new": 1}), Value::Null);
+    let asked = review("v1", "uid", &request(&of, &old), &json!({"new": 1}), &Value::Null).unwrap();
+    let asked: Value = serde_json::from_slice(&asked).unwrap();
     let hpa = |version: &str, what: &str, name: &str| json!({"group": "autoscaling", "version": version, what: name});
     let expected = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
