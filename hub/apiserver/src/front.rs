@@ -439,7 +439,11 @@ impl Front {
         // Whoever acts as others is still one.
         let guest = Guest::new(&user, remote);
         let acted = match known {
-            Ok(()) => self.impersonated(&parts.headers, &attributes, info).await,
+            // What has not been read is not judged either. Of what is carried on nothing is read here.
+            Ok(()) => match Self::has_been_read(parts, &query, info) {
+                Ok(()) => self.impersonated(&parts.headers, &attributes, info).await,
+                Err(status) => Err(status),
+            },
             Err(status) => Err(status),
         };
         let (acted, may) = match acted {
@@ -522,6 +526,18 @@ impl Front {
             response.headers_mut().remove(header::ACCEPT_ENCODING);
         }
         response
+    }
+
+    /// Whether a request asks for no more than is read of one.
+    ///
+    /// # Errors
+    /// 400.
+    fn has_been_read(parts: &Parts, query: &Query, info: &RequestInfo) -> Result<(), Status> {
+        if info.class == Class::Carried {
+            return Ok(());
+        }
+        query.check()?;
+        negotiate::check(&parts.headers)
     }
 
     /// Begins to tell of a request, if it is to be told. `known`: it is known who asks.

@@ -74,6 +74,7 @@ pub mod audit;
 pub mod authn;
 pub mod authz;
 mod body;
+mod bounds;
 mod brief;
 pub mod builtin;
 pub mod carried;

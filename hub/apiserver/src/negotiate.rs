@@ -7,6 +7,8 @@
 use http::{HeaderMap, header};
 use karmada_meta::status::{Status, StatusDetails};
 
+use crate::bounds::{self, MEDIA_TYPES, PARAMETERS};
+
 /// The media types of a built-in kind.
 const BUILT_IN: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 /// The media types of a custom resource.
@@ -86,16 +88,36 @@ pub(crate) struct Clause<'a> {
     quality: f32,
 }
 
-/// The clauses of an `Accept` header, the most wanted first.
+/// Refuses an `Accept` header that names more than is read.
+///
+/// # Errors
+/// 400.
+pub(crate) fn check(headers: &HeaderMap) -> Result<(), Status> {
+    let (mut types, mut parameters) = (0, 0);
+    for value in headers.get_all(header::ACCEPT) {
+        let count = |wanted: u8| value.as_bytes().iter().filter(|byte| **byte == wanted).count();
+        types += 1 + count(b',');
+        parameters += count(b';');
+    }
+    let advice = "name those that are wanted";
+    bounds::check("Accept", "media types", types, MEDIA_TYPES, advice)?;
+    bounds::check("Accept", "parameters of media types", parameters, PARAMETERS, advice)
+}
+
+/// The clauses of an `Accept` header, the most wanted first. Of more than there may be ([`check`]) the first are read: a
+/// refusal has a form, too.
 pub(crate) fn clauses(text: &str) -> Vec<Clause<'_>> {
+    let mut left = PARAMETERS;
     let mut clauses: Vec<Clause<'_>> = text
         .split(',')
+        .take(MEDIA_TYPES)
         .filter_map(|clause| {
             let mut parts = clause.split(';').map(str::trim);
             let media = parts.next().filter(|media| !media.is_empty())?;
             let mut quality = 1.0;
             let mut parameters = Vec::new();
-            for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+            for (key, value) in parts.filter_map(|part| part.split_once('=')).take(left) {
+                left -= 1;
                 if key == "q" {
                     quality = value.parse().unwrap_or(1.0);
                 } else {
@@ -241,6 +263,35 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, text.parse().unwrap());
         accept(&headers, None, false, Endpoint::Object).map_err(|status| status.code())
+    }
+
+    #[test]
+    fn no_more_is_read_than_there_may_be() {
+        for (text, most, what) in [
+            ("a/b,", MEDIA_TYPES, "65 media types"),
+            ("a/b;c=d;", PARAMETERS, "257 parameters of media types"),
+        ] {
+            let each = text.matches([',', ';']).count();
+            let of = |many: usize| {
+                let mut headers = HeaderMap::new();
+                // However many headers there are.
+                headers
+                    .append(header::ACCEPT, text.repeat(many / each).trim_end_matches(',').parse().unwrap());
+                headers
+            };
+            assert!(check(&of(most)).is_ok(), "{text}");
+            let mut more = of(most);
+            more.append(header::ACCEPT, "a/b;".parse().unwrap());
+            let why = check(&more).unwrap_err();
+            assert!(
+                why.code() == 400 && why.message.starts_with(&format!("Accept: it has {what}, ")),
+                "{why}"
+            );
+        }
+        assert_eq!(clauses(&"a/b,".repeat(10_000)).len(), MEDIA_TYPES);
+        let read: usize = clauses(&"a/b;c=d;e=f,".repeat(10_000)).iter().map(|c| c.parameters.len()).sum();
+        assert_eq!(read, 2 * MEDIA_TYPES);
+        assert_eq!(clauses(&"a/b;c=d".repeat(10_000))[0].parameters.len(), PARAMETERS);
     }
 
     #[test]

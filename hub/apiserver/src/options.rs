@@ -2,13 +2,14 @@
 
 use karmada_meta::{
     fields::FieldSelector,
-    labels::Selector,
+    labels::{InvalidSelector, Selector},
     path::{FieldError, Path},
     status::Status,
 };
 use serde_json::Value;
 
 use crate::{
+    bounds,
     kinds::Kind,
     request::{Query, RequestInfo},
     sums::Within,
@@ -248,18 +249,14 @@ fn number(query: &Query, key: &str) -> Result<Option<i64>, Status> {
     }
 }
 
-/// The most requirements of a selector. Each is asked of each object, all at one go: in the longest query there is room for
-/// a hundred thousand. Any number of values may stand in one.
-const REQUIREMENTS: usize = 128;
-
-fn bounded(selector: &str, requirements: usize) -> Result<(), Status> {
-    if requirements <= REQUIREMENTS {
-        return Ok(());
-    }
-    Err(Status::bad_request(format!(
-        "{selector}: it has {requirements} requirements, and may have {REQUIREMENTS}; name several values of one key with \
-         \"in\", or ask several times"
-    )))
+/// What is said of a selector that cannot be read.
+fn unread(error: InvalidSelector) -> Status {
+    Status::bad_request(match error {
+        InvalidSelector::Unreadable(why) => why,
+        InvalidSelector::TooLarge { .. } => format!(
+            "labelSelector: {error}; name several values of one key with \"in\", or ask several times"
+        ),
+    })
 }
 
 /// How a list relates to the version it names.
@@ -305,14 +302,12 @@ impl ListOptions {
         let text = |key: &str| query.get(key).filter(|v| !v.is_empty()).map(str::to_owned);
         let limit = number(query, "limit")?.unwrap_or(0);
         let timeout_seconds = number(query, "timeoutSeconds")?;
-        let labels = Selector::parse(query.get("labelSelector").unwrap_or_default())
-            .map_err(|e| Status::bad_request(e.to_string()))?;
+        let labels = Selector::parse_within(query.get("labelSelector").unwrap_or_default(), bounds::LABELS)
+            .map_err(unread)?;
         if let Some(status) = &info.bad_fields {
             return Err(status.clone());
         }
         let fields = info.fields.clone();
-        bounded("labelSelector", labels.requirements().len())?;
-        bounded("fieldSelector", fields.requirements().len())?;
         let named_match = text("resourceVersionMatch");
         let mut options = Self {
             limit: usize::try_from(limit).unwrap_or(0),
@@ -341,6 +336,11 @@ impl ListOptions {
         };
         check_fields(&options.fields, kind)?;
         Ok(options)
+    }
+
+    /// About how many bytes of memory the selectors take.
+    pub(crate) fn selectors(&self) -> usize {
+        self.labels.size() + self.fields.size()
     }
 
     fn list_errors(&self, version_match: Option<&str>) -> Vec<FieldError> {

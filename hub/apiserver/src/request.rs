@@ -7,7 +7,16 @@
 use std::borrow::Cow;
 
 use http::Method;
-use karmada_meta::{fields::FieldSelector, status::Status};
+use karmada_meta::{
+    fields::{FieldSelector, InvalidFieldSelector},
+    status::Status,
+};
+
+use crate::bounds;
+
+/// So many parts of a path mean something: those of the group, version, watch, namespace, resource, name and subresource.
+/// Of those behind it is only told how many they are.
+const PARTS: usize = 12;
 
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,26 +104,49 @@ impl Class {
 
 /// The query, decoded. Later values of one key do not count, as in kube-apiserver.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct Query {
+    pairs: Vec<(String, String)>,
+    /// How many pairs there were. Of more than there may be none is read.
+    there: usize,
+}
 
 impl Query {
-    /// Reads a query string.
+    /// Reads a query string. One with too many pairs is empty, and then refused ([`Query::check`]).
     pub(crate) fn parse(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let pairs = || text.split('&').filter(|pair| !pair.is_empty());
+        let there = pairs().count();
+        if there > bounds::PAIRS {
+            return Self { pairs: Vec::new(), there };
+        }
+        let decoded = pairs().map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (percent_decode(key, true).into_owned(), percent_decode(value, true).into_owned())
         });
-        Self(pairs.collect())
+        Self { pairs: decoded.collect(), there }
+    }
+
+    /// Refuses what has not been read.
+    ///
+    /// # Errors
+    /// 400.
+    pub(crate) fn check(&self) -> Result<(), Status> {
+        bounds::check(
+            "query",
+            "parameters",
+            self.there,
+            bounds::PAIRS,
+            "leave out those that are there more than once",
+        )
     }
 
     /// The first value of a key.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+        self.pairs.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
     /// All values of a key.
     pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
+        self.pairs.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 }
 
@@ -175,7 +207,8 @@ impl RequestInfo {
                 _ => Lane::Write,
             },
         };
-        let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let mut all = path.split('/').filter(|part| !part.is_empty());
+        let mut parts: Vec<&str> = all.by_ref().take(PARTS).collect();
         match parts.first().copied() {
             Some("api") if parts.len() >= 3 => {
                 info.version = parts[1].to_string();
@@ -202,7 +235,7 @@ impl RequestInfo {
             }
         }
         info.resource = parts[0].to_string();
-        info.behind = parts.len().saturating_sub(3);
+        info.behind = (parts.len() + all.count()).saturating_sub(3);
         if let Some(name) = parts.get(1) {
             info.name = name.to_string();
             info.name_in_path = true;
@@ -243,8 +276,12 @@ impl RequestInfo {
     /// Reads which objects are meant. One object by field selector is authorised as that object, where it is read: a right
     /// to delete it is none to delete collections.
     fn select(&mut self, query: &Query) {
-        match FieldSelector::parse(query.get("fieldSelector").unwrap_or_default()) {
+        let text = query.get("fieldSelector").unwrap_or_default();
+        match FieldSelector::parse_within(text, bounds::REQUIREMENTS) {
             Ok(fields) => self.fields = fields,
+            Err(error @ InvalidFieldSelector::TooMany { .. }) => {
+                self.bad_fields = Some(Status::bad_request(format!("fieldSelector: {error}")));
+            }
             Err(error) => self.bad_fields = Some(Status::bad_request(error.to_string())),
         }
         if !self.name_in_path {
@@ -381,6 +418,24 @@ mod tests {
                 "{uri}"
             );
         }
+    }
+
+    #[test]
+    fn no_more_is_read_than_there_may_be() {
+        let pairs = |many: usize| Query::parse(&format!("&{}", "&a=1".repeat(many)));
+        assert!(pairs(256).check().is_ok() && pairs(256).get("a") == Some("1"));
+        let why = pairs(257).check().unwrap_err();
+        assert_eq!((why.code(), pairs(257).get("a")), (400, None));
+        assert!(why.message.starts_with("query: it has 257 parameters, and may have 256; "), "{why}");
+        let terms = |many: usize| {
+            let info = parse("GET", &format!("/api/v1/pods?fieldSelector={}", vec!["a=b"; many].join(",")));
+            (info.fields.requirements().len(), info.bad_fields.map(|status| status.message))
+        };
+        assert_eq!(terms(128), (128, None));
+        let why = "fieldSelector: it has 129 requirements, and may have 128; ask several times, or select by labels";
+        assert_eq!(terms(129), (0, Some(why.to_owned())));
+        let long = parse("GET", &format!("/api/v1/namespaces/x/pods/p/log{}", "/x".repeat(100)));
+        assert_eq!((long.name.as_str(), long.subresource.as_str(), long.behind), ("p", "log", 100));
     }
 
     #[test]

@@ -36,6 +36,14 @@ pub enum InvalidFieldSelector {
     /// A comma or an equals sign in a value without a backslash.
     #[error("invalid field selector: unescaped character in value: {0}")]
     Unescaped(char),
+    /// More terms than are read.
+    #[error("it has {terms} requirements, and may have {most}; ask several times, or select by labels")]
+    TooMany {
+        /// How many.
+        terms: usize,
+        /// How many there may be.
+        most: usize,
+    },
 }
 
 impl FieldSelector {
@@ -46,7 +54,7 @@ impl FieldSelector {
 
     /// Reads a selector; an empty one selects everything.
     pub fn parse(selector: &str) -> Result<Self, InvalidFieldSelector> {
-        let mut terms = split_terms(selector);
+        let mut terms: Vec<&str> = split_terms(selector).collect();
         terms.sort_unstable();
         let mut requirements = Vec::with_capacity(terms.len());
         for term in terms.into_iter().filter(|t| !t.is_empty()) {
@@ -59,6 +67,15 @@ impl FieldSelector {
             requirements.push(FieldRequirement { path: path.to_owned(), negate, value: unescape(value)? });
         }
         Ok(Self { requirements })
+    }
+
+    /// Reads a selector that may only have so many terms; of one that has more nothing is read.
+    pub fn parse_within(selector: &str, most: usize) -> Result<Self, InvalidFieldSelector> {
+        let terms = split_terms(selector).count();
+        if terms > most {
+            return Err(InvalidFieldSelector::TooMany { terms, most });
+        }
+        Self::parse(selector)
     }
 
     /// What this selects and whose field has this value.
@@ -79,6 +96,11 @@ impl FieldSelector {
     /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
+    }
+
+    /// About how many bytes of memory it takes.
+    pub fn size(&self) -> usize {
+        self.requirements.iter().map(|r| size_of::<FieldRequirement>() + r.path.len() + r.value.len()).sum()
     }
 
     /// Whether all requirements hold for the fields that `get` looks up.
@@ -110,21 +132,19 @@ impl fmt::Display for FieldSelector {
 }
 
 /// Splits at commas that no backslash precedes.
-fn split_terms(selector: &str) -> Vec<&str> {
-    let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
-    for (i, c) in selector.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            ',' => {
-                terms.push(&selector[start..i]);
-                start = i + 1;
-            }
-            _ => {}
+fn split_terms(selector: &str) -> impl Iterator<Item = &str> {
+    let mut escaped = false;
+    selector.split(move |c: char| match c {
+        _ if escaped => {
+            escaped = false;
+            false
         }
-    }
-    terms.push(&selector[start..]);
-    terms
+        '\\' => {
+            escaped = true;
+            false
+        }
+        c => c == ',',
+    })
 }
 
 /// Path, whether negated, and the value still escaped; `None` without an operator.
@@ -192,6 +212,13 @@ mod tests {
         ] {
             assert_eq!(FieldSelector::parse(text).unwrap_err().to_string(), want);
         }
+    }
+
+    #[test]
+    fn so_many_terms_are_read() {
+        let read = |text: &str| FieldSelector::parse_within(text, 2);
+        assert_eq!(read(r"a=1\,2\,3,b=2").unwrap().requirements().len(), 2);
+        assert_eq!(read("a,b,c"), Err(InvalidFieldSelector::TooMany { terms: 3, most: 2 }));
     }
 
     proptest! {

@@ -117,7 +117,7 @@ impl LabelSelector {
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::DoesNotExist,
                 other => {
-                    return Err(InvalidSelector(format!(
+                    return Err(InvalidSelector::Unreadable(format!(
                         "{} is not a valid label selector operator",
                         go_quote(other)
                     )));
@@ -149,10 +149,21 @@ pub fn validate_labels<K: AsRef<str>, V: AsRef<str>>(
     errors
 }
 
-/// A selector that cannot be read; the text is kube-apiserver's.
+/// A selector that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidSelector(String);
+pub enum InvalidSelector {
+    /// It is none; the text is kube-apiserver's.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It is larger than what is read ([`Selector::parse_within`]).
+    #[error("it has more than {most} {what}")]
+    TooLarge {
+        /// How many there may be.
+        most: usize,
+        /// Of what.
+        what: &'static str,
+    },
+}
 
 /// How a requirement compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -176,6 +187,9 @@ pub enum Operator {
     /// `<`
     LessThan,
 }
+
+/// So much at most is told to be wrong with a requirement.
+const WRONG: usize = 16;
 
 /// One requirement of a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,6 +237,10 @@ impl Requirement {
             _ => {}
         }
         for (i, value) in values.iter().enumerate() {
+            // What is told of each is longer than the shortest of them many times over.
+            if errors.len() == WRONG {
+                break;
+            }
             if let Err(e) = names::label_value(value) {
                 errors.push(FieldError::invalid(&values_at.index(i).key(key), value.as_str(), e));
             }
@@ -230,7 +248,7 @@ impl Requirement {
         if errors.is_empty() {
             Ok(Self { key: key.to_owned(), operator, values })
         } else {
-            Err(InvalidSelector(crate::path::aggregate(&errors)))
+            Err(InvalidSelector::Unreadable(crate::path::aggregate(&errors)))
         }
     }
 
@@ -287,6 +305,23 @@ impl fmt::Display for Requirement {
     }
 }
 
+/// How large a selector may be that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Requirements.
+    pub requirements: usize,
+    /// Values to compare with, of all requirements together.
+    pub values: usize,
+}
+
+impl Bounds {
+    /// As large as it is.
+    pub const NONE: Self = Self { requirements: usize::MAX, values: usize::MAX };
+}
+
+/// What a text takes in memory beside its bytes: where it is, how long it is, its place in a set.
+const TEXT: usize = 48;
+
 /// A parsed selector: all requirements must hold. They stand in order of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
@@ -301,7 +336,12 @@ impl Selector {
 
     /// Reads the query string's grammar; an empty text selects everything.
     pub fn parse(text: &str) -> Result<Self, InvalidSelector> {
-        let mut requirements = parse::parse(text)?;
+        Self::parse_within(text, Bounds::NONE)
+    }
+
+    /// The same of a selector that may only be so large. Of one that is larger no more is read than shows it.
+    pub fn parse_within(text: &str, bounds: Bounds) -> Result<Self, InvalidSelector> {
+        let mut requirements = parse::parse(text, bounds)?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(Self { requirements })
     }
@@ -314,6 +354,12 @@ impl Selector {
     /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
+    }
+
+    /// About how many bytes of memory it takes.
+    pub fn size(&self) -> usize {
+        let of = |text: &str| text.len() + TEXT;
+        self.requirements.iter().map(|r| of(&r.key) + r.values().map(of).sum::<usize>()).sum()
     }
 
     /// Whether all requirements hold.
@@ -409,6 +455,26 @@ mod tests {
         );
         let bad = Selector::parse("n>x").unwrap_err().to_string();
         assert!(bad.contains("for 'Gt', 'Lt' operators, the value must be an integer"), "{bad}");
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_read() {
+        let bounds = Bounds { requirements: 2, values: 3 };
+        let read = |text: &str| Selector::parse_within(text, bounds).map_err(|e| e.to_string());
+        for text in ["a,b", "a in (1,1,1)", "a in (1,),b=3", "a!=1,b!=2"] {
+            assert_eq!(read(text), Ok(Selector::parse(text).unwrap()), "{text}");
+        }
+        for (text, what) in
+            [("a,b,c", "2 requirements"), ("a in (1,2,3,4)", "3 values"), ("a in (,,,,,,)", "3 values")]
+        {
+            let why = read(text).unwrap_err();
+            assert_eq!(why, format!("it has more than {what}"), "{text}");
+        }
+        // What comes behind is not looked at.
+        assert_eq!(read("a,b,c ((("), read("a,b,c"));
+        let many = format!("a in ({})", (0..5_000).map(|i| format!("{i}_")).collect::<Vec<_>>().join(","));
+        let why = Selector::parse(&many).unwrap_err().to_string();
+        assert_eq!(why.matches("Invalid value").count(), WRONG, "{why:.300}");
     }
 
     #[test]

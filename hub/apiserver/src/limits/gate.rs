@@ -59,6 +59,10 @@ const PENDING_LEASE: usize = 4 << 10;
 const LEASE_BODY: usize = 64 << 10;
 /// What bodies of Leases may take, and those of one identity. At 4 KiB each, 8,192 can be on their way, 64 of them of one.
 const LEASE_BODIES: (usize, usize) = (32 << 20, 256 << 10);
+/// Selectors below this, of one watch, are not counted.
+const SMALL_SELECTOR: usize = 1 << 10;
+/// What selectors of watches may take, and those of one identity: some dozens of the largest that there may be.
+const SELECTORS: (usize, usize) = (64 << 20, 8 << 20);
 /// Of the seats for writes one in so many is for Leases.
 const LEASES: usize = 4;
 /// Documents are made two at a time, one of one identity; some clients ask for a dozen at once.
@@ -133,6 +137,7 @@ pub(crate) struct Gate {
     leases: Arc<Budget>,
     lists: Arc<Budget>,
     open: Arc<Budget>,
+    selectors: Arc<Budget>,
     refused: Family<1, Counter>,
 }
 
@@ -162,6 +167,7 @@ impl Gate {
             leases: Budget::new(LEASE_BODIES.0, LEASE_BODIES.1, env),
             lists: Budget::new(limits.list_bytes, limits.list_bytes / EACH, env),
             open: Budget::new(0, limits.open_each, env),
+            selectors: Budget::new(SELECTORS.0, SELECTORS.1, env),
             refused: Family::new(["reason"], 16, Counter::default),
         }
     }
@@ -327,6 +333,20 @@ impl Gate {
         self.open.take(&guest.who, 1, false).map(Some).ok_or_else(|| {
             let message = "Too many watches are open, please end some of them.";
             self.too_many("too_many_open", message, &self.open.pace, 1)
+        })
+    }
+
+    /// Room for what a watch asks of each object, which is kept for as long as it is open.
+    ///
+    /// # Errors
+    /// 429 when those of this guest, or of all, take it all.
+    pub(crate) fn selectors(&self, guest: &Guest, bytes: usize) -> Result<Option<Room>, Status> {
+        if guest.exempt || bytes < SMALL_SELECTOR {
+            return Ok(None);
+        }
+        self.selectors.take(&guest.who, bytes, false).map(Some).ok_or_else(|| {
+            let message = "The selectors of open watches take too much memory; end some of them, or select by fewer values.";
+            self.too_many("selectors_too_large", message, &self.selectors.pace, 1)
         })
     }
 

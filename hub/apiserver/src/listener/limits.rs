@@ -51,7 +51,7 @@ pub struct Limits {
     pub header_bytes: usize,
     /// The same over HTTP/2. A long selector or continue token fits; hyper's own default of 16 KiB is short of it.
     pub header_list: u32,
-    /// Both for a client without a certificate. A token of an identity provider and a selector fit.
+    /// Both for a client without a certificate. A token of an identity provider and a selector of some hundred values fit.
     pub stranger_headers: u32,
     /// What strangers may have lying here of requests that are not whole, beyond 16 KiB for each. One that needs more when
     /// it is used up is ended.
@@ -86,7 +86,7 @@ impl Default for Limits {
             send_buffer: 64 << 10,
             header_bytes: 1 << 20,
             header_list: 256 << 10,
-            stranger_headers: 64 << 10,
+            stranger_headers: 16 << 10,
             stranger_bytes: 64 << 20,
             stranger_window: 128 << 10,
             drain: Duration::from_secs(7),

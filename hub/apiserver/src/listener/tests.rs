@@ -535,12 +535,12 @@ async fn what_comes_before_a_body_is_small_for_strangers() {
             sender.send_request(request).await.map(|response| response.status().as_u16())
         }
     };
-    let (token, large) = (40 << 10, 120 << 10);
+    let (token, selector, large) = (12 << 10, 20 << 10, 120 << 10);
     let protocols: [&[u8]; 2] = [b"h2", b"http/1.1"];
     for alpn in protocols {
         let name = String::from_utf8_lossy(alpn);
         assert_eq!(send(alpn, None, token).await.ok(), Some(200), "{name}: a stranger's token");
-        let refused = send(alpn, None, large).await.map_or(true, |code| code == 431);
+        let refused = send(alpn, None, selector).await.map_or(true, |code| code == 431);
         assert!(refused, "{name}: a stranger's selector");
         assert_eq!(send(alpn, Some(&agent), large).await.ok(), Some(200), "{name}: an agent's selector");
     }
@@ -549,7 +549,9 @@ async fn what_comes_before_a_body_is_small_for_strangers() {
 #[tokio::test]
 async fn half_a_header_of_each_of_many_strangers_is_not_held() {
     use tokio::io::AsyncWriteExt;
-    let server = limited(Limits { stranger_bytes: 100 << 10, drain: GRACE, ..Limits::default() }).await;
+    let (stranger_headers, stranger_bytes) = (64 << 10, 100 << 10);
+    let server =
+        limited(Limits { stranger_headers, stranger_bytes, drain: GRACE, ..Limits::default() }).await;
     let mut half = b"GET / HTTP/1.1\r\nhost: localhost\r\nx: ".to_vec();
     half.resize(50 << 10, b'y');
     let mut held = Vec::new();

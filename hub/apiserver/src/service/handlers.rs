@@ -92,9 +92,11 @@ impl<'a> Handler<'a> {
         &self.inner.registry.pool
     }
 
-    /// What a list, watch or deletecollection is about, as it was judged.
-    fn list_options(&self, watch: bool) -> Result<ListOptions, Status> {
-        ListOptions::parse(&self.exchange.query, self.exchange.info, self.kind, watch)
+    /// What a list, watch or deletecollection is about, as it was judged. A long selector is read like other large work.
+    async fn list_options(&self, watch: bool) -> Result<ListOptions, Status> {
+        let (query, info) = (&self.exchange.query, self.exchange.info);
+        let length = query.get("labelSelector").map_or(0, str::len);
+        self.look(length, || ListOptions::parse(query, info, self.kind, watch)).await?
     }
 
     pub(super) async fn get(&self) -> Result<Response<Body>, Status> {
@@ -115,7 +117,7 @@ impl<'a> Handler<'a> {
 
     pub(super) async fn list(&self) -> Result<Response<Body>, Status> {
         let accepted = self.accepted(Endpoint::List)?;
-        let mut options = self.list_options(false)?;
+        let mut options = self.list_options(false).await?;
         let include = self.include(&accepted)?;
         self.refuse_single(&accepted)?;
         if accepted.form == Form::Sums {
@@ -150,7 +152,8 @@ impl<'a> Handler<'a> {
     /// A watch of a collection, or of the object that the path names.
     pub(super) async fn watch(&self) -> Result<Response<Body>, Status> {
         let accepted = self.accepted(Endpoint::Watch)?;
-        let options = self.list_options(true)?;
+        let options = self.list_options(true).await?;
+        let room = self.inner.front.gate.selectors(&self.exchange.guest, options.selectors())?;
         let include = self.include(&accepted)?;
         let (registry, shutdown) = (&self.inner.registry, self.inner.shutdown.clone());
         let lasts = self.inner.front.gate.limits().watch_timeout;
@@ -163,7 +166,11 @@ impl<'a> Handler<'a> {
         let packed = respond::takes(&self.exchange.parts.headers, pack::CODING);
         let shown = watch::Shown { accepted: &accepted, include, packed };
         let begin = || watch::respond(registry, self.kind, self.namespace, &options, shown, life);
-        self.look(weight, begin).await?
+        let response = self.look(weight, begin).await??;
+        Ok(match room {
+            Some(room) => response.map(|body| Body::new(limits::Held::new(body, room))),
+            None => response,
+        })
     }
 
     /// Has something looked for, in the client's turn: the places for large work are taken in the order of coming, and one
@@ -257,7 +264,7 @@ impl<'a> Handler<'a> {
     pub(super) async fn delete_collection(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let (exchange, registry) = (self.exchange, &self.inner.registry);
         let accepted = self.accepted(Endpoint::List)?;
-        let list = self.list_options(false)?;
+        let list = self.list_options(false).await?;
         let include = self.include(&accepted)?;
         let options = self.delete_options(body).await?;
         let read = || registry.list(self.kind, self.namespace, &list);

@@ -470,11 +470,13 @@ async fn who_leaves_is_not_ready_and_answers_all_the_same() {
 async fn selectors_have_so_many_requirements() {
     let server = Server::start().await;
     let many = |requirement: &str, times| vec![requirement; times].join(",");
-    let values = format!("a+in+({})", vec!["x"; 1000].join(","));
+    let values = |times| format!("a+in+({})", vec!["x"; times].join(","));
     for (selector, code) in [
         (format!("labelSelector={}", many("!a", 128)), 200),
         (format!("labelSelector={}", many("!a", 129)), 400),
-        (format!("labelSelector={values}"), 200),
+        (format!("labelSelector={}", values(2_000)), 200),
+        (format!("labelSelector={}", values(2_001)), 400),
+        (format!("labelSelector={},{}", values(1_000), values(1_001)), 400),
         (format!("fieldSelector={}", many("metadata.name!=x", 128)), 200),
         (format!("fieldSelector={}", many("metadata.name!=x", 129)), 400),
     ] {
@@ -486,6 +488,60 @@ async fn selectors_have_so_many_requirements() {
             assert_eq!(answer.status(), code, "{method} {query} {}", &selector[..20]);
         }
     }
+}
+
+/// What is too much is refused by the bound that it is beyond, whatever is asked.
+#[tokio::test(start_paused = true)]
+async fn queries_and_media_types_have_bounds() {
+    let server = Server::start().await;
+    let pairs = |times: usize| format!("?{}", "a=1&".repeat(times));
+    let types = |times: usize| format!("{}application/json", "a/b;q=0.1,".repeat(times - 1));
+    for (path, query, accept, why) in [
+        (MAPS, pairs(256), types(64), ""),
+        (MAPS, pairs(257), types(1), "query: it has 257 parameters, and may have 256; "),
+        (MAPS, String::new(), types(65), "Accept: it has 65 media types, and may have 64; "),
+        ("/apis", String::new(), types(65), "Accept: it has 65 media types, and may have 64; "),
+        ("/openapi/v2", pairs(257), types(1), "query: it has 257 parameters, and may have 256; "),
+    ] {
+        let path = format!("{path}{query}");
+        let answer = server.send_with(Server::admin(), "GET", &path, &[("accept", &accept)]).await;
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        let code = if why.is_empty() { 200 } else { 400 };
+        assert!(answer.code == code && message.starts_with(why), "{path:.40}: {answer:?}");
+    }
+    let values = format!("{MAPS}?labelSelector=a+in+({})", vec!["x"; 2_001].join(","));
+    let why = "labelSelector: it has more than 2000 values; name several values of one key with \"in\", or ask several times";
+    assert_eq!(server.get(&values).await.body["message"], why);
+}
+
+/// What a watch asks of each object is kept as long as it is open.
+#[tokio::test(start_paused = true)]
+async fn selectors_of_watches_are_counted() {
+    let server = Server::judged(Arc::new(Anything)).await;
+    let values: Vec<String> = (0..2_000).map(|n| format!("{n:020}")).collect();
+    let large = format!("{MAPS}?watch=true&labelSelector=a+notin+({})", values.join(","));
+    let open = async |name: &str, path: &str| {
+        let mut request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(UserInfo::new(name, [""; 0]));
+        server.api.service().oneshot(request).await.unwrap()
+    };
+    let mut held = Vec::new();
+    let refused = loop {
+        let answer = open("one", &large).await;
+        if answer.status() != 200 {
+            break answer;
+        }
+        held.push(answer);
+        assert!(held.len() < 100, "100 of 100 KB and more");
+    };
+    assert!(held.len() > 30, "{}", held.len());
+    assert_eq!(refused.status(), 429);
+    assert!(refused.headers().contains_key("retry-after"));
+    let small = format!("{MAPS}?watch=true&labelSelector=a+in+(x,y)");
+    assert_eq!(open("one", &small).await.status(), 200, "a small one needs no room");
+    assert_eq!(open("other", &large).await.status(), 200, "nor does another's");
+    held.pop();
+    assert_eq!(open("one", &large).await.status(), 200, "one has ended");
 }
 
 /// Everybody may do everything, and is counted.

@@ -206,6 +206,58 @@ fn the_largest_bodies_are_within_bounds() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Nobody has a turn yet when this is read, and some of it not even a name.
+#[test]
+fn what_is_too_much_is_only_looked_at() {
+    const LONG: usize = 60 << 10;
+    /// Allocations beside those of a short request: of a refusal, and of what is read of a selector before it is too much.
+    const FEW: u64 = 100;
+    const VALUES: u64 = 6_000;
+    let times = |text: &str| text.repeat(LONG / text.len());
+    let asked = |query: String| format!("{}?{query}", bodies::MAPS);
+    let values = |end: &str| (0..LONG / 6).map(|n| format!("{n:04}{end}")).collect::<Vec<_>>().join(",");
+    let server = Server::start();
+    let cost = |path: &str, accept: &str, known: bool| {
+        let mut request = Request::get(path).header("accept", accept).body(Body::empty()).unwrap();
+        if known {
+            request.extensions_mut().insert(UserInfo::new("admin", ["system:masters"]));
+        }
+        let mut code = 0;
+        let cost = allocation_counter::measure(|| {
+            let response = server.runtime.block_on(server.api.service().oneshot(request)).unwrap();
+            code = response.status().as_u16();
+        });
+        (code, cost)
+    };
+    let json = "application/json";
+    let (types, parameters) = (times("a/b;q=0.1,"), format!("a/b{}", times(";c=d")));
+    let forms = [
+        ("pairs", asked(times("a&")), json, 400, FEW),
+        ("escaped pairs", asked(times("%61=%62&")), json, 400, FEW),
+        ("fields", asked(format!("fieldSelector={}", times("ab=,cd=,"))), json, 400, FEW),
+        ("labels", asked(format!("labelSelector={}", times("!a,"))), json, 400, VALUES),
+        ("values", asked(format!("labelSelector=k+notin+({})", values("x"))), json, 400, VALUES),
+        ("wrong values", asked(format!("labelSelector=k+notin+({})", values("_"))), json, 400, VALUES),
+        ("parentheses", asked(format!("labelSelector=k+in+{}", times("("))), json, 400, FEW),
+        ("media types", asked(String::new()), types.as_str(), 400, FEW),
+        ("parameters", asked(String::new()), parameters.as_str(), 400, FEW),
+        ("parts", format!("{}/a{}", bodies::MAPS, times("/x")), json, 404, FEW),
+    ];
+    for known in [false, true] {
+        // What is made once is made.
+        cost(bodies::MAPS, json, known);
+        let (_, plain) = cost(bodies::MAPS, json, known);
+        for (what, path, accept, code, most) in &forms {
+            let (code, most) = if known { (*code, *most) } else { (401, FEW) };
+            let (answered, cost) = cost(path, accept, known);
+            assert_eq!(answered, code, "{what}");
+            let (count, bytes) = (cost.count_total, cost.bytes_total);
+            assert!(count < plain.count_total + most, "{what}, {code}: {count} allocations");
+            assert!(bytes < plain.bytes_total + 12 * LONG as u64, "{what}, {code}: {bytes} bytes");
+        }
+    }
+}
+
 #[test]
 fn every_way_in_has_a_row() {
     let has = |what: &str| ROWS.iter().any(|row| row.name.contains(what));

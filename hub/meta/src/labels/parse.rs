@@ -9,7 +9,7 @@
 //!
 //! `in` and `notin` are only words of the grammar where an operator may stand; elsewhere they are names.
 
-use super::{InvalidSelector, Operator, Requirement};
+use super::{Bounds, InvalidSelector, Operator, Requirement};
 use crate::{
     names,
     path::{FieldError, Path},
@@ -57,38 +57,61 @@ fn special(text: &str) -> Option<(Token, usize)> {
         .map(|(literal, token)| (*token, literal.len()))
 }
 
-fn lex(text: &str) -> Vec<(Token, &str)> {
-    let mut out = Vec::new();
-    let mut rest = text.trim_start_matches(is_space);
-    while !rest.is_empty() {
-        let (token, len) = special(rest).unwrap_or_else(|| {
-            let len = rest.find(|c| is_space(c) || is_special(c)).unwrap_or(rest.len());
-            let token = match &rest[..len] {
-                "in" => Token::Binary(Operator::In),
-                "notin" => Token::Binary(Operator::NotIn),
-                _ => Token::Identifier,
-            };
-            (token, len)
-        });
-        out.push((token, &rest[..len]));
-        rest = rest[len..].trim_start_matches(is_space);
+/// The token at the start of a text, with what is left behind it.
+fn lex(text: &str) -> ((Token, &str), &str) {
+    if text.is_empty() {
+        return ((Token::End, ""), text);
     }
-    out
+    let (token, len) = special(text).unwrap_or_else(|| {
+        let len = text.find(|c| is_space(c) || is_special(c)).unwrap_or(text.len());
+        let token = match &text[..len] {
+            "in" => Token::Binary(Operator::In),
+            "notin" => Token::Binary(Operator::NotIn),
+            _ => Token::Identifier,
+        };
+        (token, len)
+    });
+    let (literal, rest) = text.split_at(len);
+    ((token, literal), rest.trim_start_matches(is_space))
 }
 
+/// Reads token by token, and nothing behind what is wrong or too much.
 struct Parser<'a> {
-    tokens: Vec<(Token, &'a str)>,
-    at: usize,
+    ahead: (Token, &'a str),
+    rest: &'a str,
+    bounds: Bounds,
+    /// Values so far.
+    values: usize,
 }
 
 fn error<T>(message: String) -> Result<T, InvalidSelector> {
-    Err(InvalidSelector(message))
+    Err(InvalidSelector::Unreadable(message))
 }
 
 impl<'a> Parser<'a> {
+    fn new(text: &'a str, bounds: Bounds) -> Self {
+        let (ahead, rest) = lex(text.trim_start_matches(is_space));
+        Self { ahead, rest, bounds, values: 0 }
+    }
+
     /// The next token where an operator may stand.
     fn peek_operator(&self) -> (Token, &'a str) {
-        self.tokens.get(self.at).copied().unwrap_or((Token::End, ""))
+        self.ahead
+    }
+
+    fn skip(&mut self) {
+        (self.ahead, self.rest) = lex(self.rest);
+    }
+
+    /// One more value, if there may be one.
+    fn add(&mut self, values: &mut Vec<String>, value: &str) -> Result<(), InvalidSelector> {
+        self.values += 1;
+        let most = self.bounds.values;
+        if self.values > most {
+            return Err(InvalidSelector::TooLarge { most, what: "values" });
+        }
+        values.push(value.to_owned());
+        Ok(())
     }
 
     /// The next token where a name may stand.
@@ -101,7 +124,7 @@ impl<'a> Parser<'a> {
 
     fn next(&mut self) -> (Token, &'a str) {
         let token = self.peek();
-        self.at += 1;
+        self.skip();
         token
     }
 
@@ -126,7 +149,7 @@ impl<'a> Parser<'a> {
             return Requirement::new(key, Operator::Exists, []);
         }
         let (token, literal) = self.peek_operator();
-        self.at += 1;
+        self.skip();
         let Token::Binary(operator) = token else {
             return error(format!("found '{literal}', expected: {BINARY}"));
         };
@@ -162,7 +185,7 @@ impl<'a> Parser<'a> {
         loop {
             match self.next() {
                 (Token::Identifier, literal) => {
-                    values.push(literal.to_owned());
+                    self.add(&mut values, literal)?;
                     match self.peek() {
                         (Token::Comma, _) => {}
                         (Token::Close, _) => return Ok(values),
@@ -171,16 +194,16 @@ impl<'a> Parser<'a> {
                 }
                 (Token::Comma, _) => {
                     if values.is_empty() {
-                        values.push(String::new());
+                        self.add(&mut values, "")?;
                     }
                     match self.peek().0 {
                         Token::Close => {
-                            values.push(String::new());
+                            self.add(&mut values, "")?;
                             return Ok(values);
                         }
                         Token::Comma => {
                             self.next();
-                            values.push(String::new());
+                            self.add(&mut values, "")?;
                         }
                         _ => {}
                     }
@@ -202,15 +225,21 @@ impl<'a> Parser<'a> {
 }
 
 /// The requirements of a selector, in the order written.
-pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, InvalidSelector> {
-    let mut parser = Parser { tokens: lex(text), at: 0 };
+pub(super) fn parse(text: &str, bounds: Bounds) -> Result<Vec<Requirement>, InvalidSelector> {
+    let mut parser = Parser::new(text, bounds);
     let mut requirements = Vec::new();
     loop {
         match parser.peek() {
+            (Token::Identifier | Token::Not, _) if requirements.len() == bounds.requirements => {
+                return Err(InvalidSelector::TooLarge { most: bounds.requirements, what: "requirements" });
+            }
             (Token::Identifier | Token::Not, _) => {
-                let requirement = parser
-                    .requirement()
-                    .map_err(|e| InvalidSelector(format!("unable to parse requirement: {e}")))?;
+                let requirement = parser.requirement().map_err(|e| match e {
+                    InvalidSelector::Unreadable(why) => {
+                        InvalidSelector::Unreadable(format!("unable to parse requirement: {why}"))
+                    }
+                    too_large @ InvalidSelector::TooLarge { .. } => too_large,
+                })?;
                 requirements.push(requirement);
                 match parser.next() {
                     (Token::End, _) => return Ok(requirements),
