@@ -18,7 +18,7 @@ use super::{
     agents,
     client::{Answer, Identity, Wire},
     ground::People,
-    rights, strangers,
+    questions, rights, strangers,
 };
 use crate::bench::now;
 
@@ -246,6 +246,12 @@ pub const ATTACKS: &[Attack] = &[
     ),
     attack!("applies", Agent, agents::applies, "3 MiB of descending keys, applied, four at once"),
     attack!("lists", Agent, agents::lists, "lists of all that an agent may see, 64 at once"),
+    attack!(
+        "questions",
+        Agent,
+        questions::agent,
+        "selectors, queries and media types at their bounds and far beyond, 120 at once, and watches by 2,000 values"
+    ),
     attack!("forbidden", Agent, agents::forbidden, "lists and watches of what it may not see, 64 at once"),
     attack!("openapi", Agent, agents::openapi, "/openapi/v2 and /openapi/v3, 32 at once"),
     attack!("watches", Agent, agents::watches, "watches that are opened and closed, 128 at once"),
@@ -323,6 +329,12 @@ pub const ATTACKS: &[Attack] = &[
         Stranger,
         strangers::labels,
         "methods and paths that nobody has ever asked for, 64 at once"
+    ),
+    attack!(
+        "strange-questions",
+        Stranger,
+        questions::strangers,
+        "selectors, queries and media types at their bounds and far beyond, 120 at once"
     ),
     attack!("rights", Agent, rights::all, "everything that it may not do, once each, again and again"),
 ];

@@ -31,6 +31,7 @@ pub mod client;
 pub mod frames;
 pub mod ground;
 pub mod others;
+mod questions;
 mod revoked;
 mod rights;
 mod strangers;
