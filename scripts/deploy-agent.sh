@@ -39,6 +39,8 @@ The second form gives it a credential that was made elsewhere:
   --tunnel-ca F      the CA certificates (PEM) to believe there; they go to the member as a ConfigMap (default: those of the image)
   --upgrade WHEN     lets the agent replace itself by a version that the hub offers (karmada-hub upgrade agents): windows, which means
                      in maintenance windows only, on, or off (default)
+  --upgrade-image-from P  what images begin with that it may run then, such as registry.example/karmada/; several with commas between
+                     them (default: the repository of its image)
   --cluster-role F   a ClusterRole named karmada-agent to use instead of manifests/agent/clusterrole.yaml. What it does not allow
                      is named in the status of the Work
   --allow-loopback   accept a hub address that means this machine only (for trials on one machine)
@@ -57,7 +59,7 @@ quoted() { printf "'%s'" "${1//\'/\'\'}"; }
 
 # --- arguments ---------------------------------------------------------------------------------------------------
 
-cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run='' state=secrets namespaces='' role_file='' tunnel=off upgrade=off
+cluster='' image='' hub_server_override='' allow_loopback='' replace='' wait=120 dry_run='' state=secrets namespaces='' role_file='' tunnel=off upgrade=off upgrade_from=''
 tunnel_server='' tunnel_ca=''
 join_hub='' token='' hash='' proxy='' member_file='' member_context=''
 declare -a positional=() further=()
@@ -67,7 +69,7 @@ while [ $# -gt 0 ]; do
         -h | --help) usage; exit 0 ;;
         --cluster-name | --image | --hub-server | --wait | --hub | --token | --ca-cert-hash | --proxy-url | \
             --member-kubeconfig | --member-context | --state | --namespaces | --cluster-role | --tunnel | \
-            --tunnel-server | --tunnel-ca | --upgrade)
+            --tunnel-server | --tunnel-ca | --upgrade | --upgrade-image-from)
             value_of "$@"; set -- "$1=$2" "${@:3}"; continue ;;
         --hub=*) join_hub=${1#*=} ;;
         --token=*) token=${1#*=} ;;
@@ -82,6 +84,7 @@ while [ $# -gt 0 ]; do
         --tunnel-server=*) tunnel_server=${1#*=} ;;
         --tunnel-ca=*) tunnel_ca=${1#*=} ;;
         --upgrade=*) upgrade=${1#*=} ;;
+        --upgrade-image-from=*) upgrade_from=${1#*=} ;;
         --namespaces=*) namespaces=${1#*=} ;;
         --cluster-role=*) role_file=${1#*=} ;;
         --hub-server=*) hub_server_override=${1#*=} ;;
@@ -125,6 +128,11 @@ if [ -n "$tunnel_ca" ]; then
     ! grep -q -- 'PRIVATE KEY-----' "$tunnel_ca" || bad "--tunnel-ca: $tunnel_ca holds a private key, which the member must not see; give pki/ca.crt of the hub's data directory"
 fi
 [[ $upgrade =~ ^(off|windows|on)$ ]] || bad "--upgrade is off, windows or on, not \"$upgrade\""
+if [ -n "$upgrade_from" ]; then
+    prefix='[A-Za-z0-9._-][A-Za-z0-9._/:-]*'
+    [[ $upgrade_from =~ ^$prefix(,$prefix)*$ ]] || bad "--upgrade-image-from wants what images begin with, such as registry.example/karmada/, not \"$upgrade_from\""
+    [ "$upgrade" != off ] || bad "--upgrade-image-from wants --upgrade=windows or --upgrade=on"
+fi
 [[ $wait =~ ^[0-9]{1,5}$ ]] || bad "--wait wants a number of seconds, not \"$wait\""
 if [ -n "$cluster" ]; then check_cluster_name "$cluster" --cluster-name; else
     cluster=$member_context
@@ -155,6 +163,10 @@ fi
 [ -z "$tunnel_ca" ] || further=(--tunnel-ca=/etc/karmada-tunnel/ca.crt ${further[@]+"${further[@]}"})
 [ -z "$tunnel_server" ] || further=("--tunnel-server=$tunnel_server" ${further[@]+"${further[@]}"})
 [ "$tunnel" = off ] || further=("--tunnel=$tunnel" ${further[@]+"${further[@]}"})
+if [ -n "$upgrade_from" ]; then
+    IFS=, read -ra prefixes <<<"$upgrade_from"
+    for prefix in "${prefixes[@]}"; do further=("--upgrade-image-from=$prefix" ${further[@]+"${further[@]}"}); done
+fi
 [ "$upgrade" = off ] || further=("--upgrade=$upgrade" ${further[@]+"${further[@]}"})
 [ -z "$namespaces" ] || further=("--namespaces=$namespaces" ${further[@]+"${further[@]}"})
 

@@ -201,7 +201,11 @@ async fn what_the_charts_render_is_taken_by_a_server() {
             ),
             5,
         ),
-        ("karmada-agent", values(&joining(), &["upgrade=windows"]), 7),
+        (
+            "karmada-agent",
+            values(&joining(), &["upgrade=windows", "upgradeImageFrom={registry.example/karmada/}"]),
+            7,
+        ),
         (
             "karmada-agent",
             values(
@@ -325,6 +329,7 @@ fn values_that_cannot_be_meant_are_refused() {
             "one of pem, configMap and secret",
         ),
         ("karmada-agent", values(&joining(), &["upgrade=always"]), "/upgrade"),
+        ("karmada-agent", values(&joining(), &["upgradeImageFrom={host/x@1}"]), "/upgradeImageFrom/0"),
         ("karmada-agent", values(&joining(), &["state=disk"]), "/state"),
         (
             "karmada-agent",

@@ -1055,6 +1055,7 @@ fn chart_and_manifests_agree() {
         "--tunnel-ca=/etc/karmada-tunnel/ca.crt",
         "karmada-agent-tunnel-ca",
         "--upgrade=",
+        "--upgrade-image-from=",
         "karmada-agent-token",
         "karmada-kubeconfig",
     ] {

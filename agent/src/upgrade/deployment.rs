@@ -7,7 +7,7 @@
 use karmada_api::consts::extension::AGENT_TRIAL;
 use karmada_client::{Error, Patch, Resource, Rest};
 use karmada_core::upgrade::{
-    Offer, Version, Way,
+    Offer, Version, Way, image_is_from, repository,
     trial::{Ended, Trial},
 };
 use karmada_meta::{object, time::Time};
@@ -30,6 +30,8 @@ pub(crate) struct Deployment {
     member: Rest,
     path: String,
     name: String,
+    /// What images begin with that it may be given; nothing for the repository of its present one.
+    images: Vec<String>,
 }
 
 impl Deployment {
@@ -39,7 +41,12 @@ impl Deployment {
     pub(crate) fn new(member: Rest, (namespace, name): (String, String)) -> Self {
         let resource = Resource::new("apps", "v1", "deployments", "Deployment", true);
         let path = resource.object(Some(&namespace), &name);
-        Self { member, path, name: format!("{namespace}/{name}") }
+        Self { member, path, name: format!("{namespace}/{name}"), images: Vec::new() }
+    }
+
+    /// With what images begin with that it may be given.
+    pub(crate) fn with_images(self, images: Vec<String>) -> Self {
+        Self { images, ..self }
     }
 
     /// As it is now.
@@ -85,6 +92,7 @@ impl Deployment {
         }
         let (_, old) = image(live)?;
         let new = wanted_image(old, offer).map_err(Trouble::Lasting)?;
+        image_is_from(&new, old, &self.images).map_err(Trouble::Lasting)?;
         let kept: Map<String, Value> =
             CHANGED.iter().map(|field| ((*field).to_owned(), live["spec"][*field].clone())).collect();
         let trial = Trial {
@@ -233,9 +241,8 @@ fn wanted_image(old: &str, offer: &Offer) -> Result<String, String> {
             "the image {old} is pinned by its digest, so the new one has to be named: karmada-hub upgrade agents --image"
         ));
     }
-    let name = old.rfind('/').map_or(0, |slash| slash + 1);
-    let tag = old[name..].find(':').map(|colon| name + colon);
-    let (repository, tag) = tag.map_or((old, ""), |colon| (&old[..colon], &old[colon + 1..]));
+    let repository = repository(old);
+    let tag = old[repository.len()..].strip_prefix(':').unwrap_or_default();
     let prefix =
         if tag.starts_with('v') && tag[1..].starts_with(|c: char| c.is_ascii_digit()) { "v" } else { "" };
     Ok(format!("{repository}:{prefix}{}", offer.version))

@@ -12,6 +12,8 @@ pub struct Upgrade {
     pub mode: Mode,
     /// How it is replaced.
     pub installed: Installed,
+    /// What images begin with that an agent may run that is a Pod; nothing for the repository of its present one.
+    pub images: Vec<String>,
     /// Cancelled when another version is to act: this process looks after it, or ends.
     pub aside: CancellationToken,
 }

@@ -237,7 +237,7 @@ impl Upgrader {
     ) -> Self {
         let site = match upgrade.installed {
             Installed::Deployment(namespace, name) => {
-                Site::Deployment(Deployment::new(member, (namespace, name)))
+                Site::Deployment(Deployment::new(member, (namespace, name)).with_images(upgrade.images))
             }
             Installed::Program(programs) => Site::Program(programs),
         };

@@ -40,7 +40,7 @@ async fn installed(world: &World, image: &str, annotations: Value, spec: Value) 
 
 fn config(world: &World, version: &str) -> AgentConfig {
     let installed = Installed::Deployment("karmada-system".to_owned(), "karmada-agent".to_owned());
-    let upgrade = Upgrade { mode: Mode::On, installed, aside: CancellationToken::new() };
+    let upgrade = Upgrade { mode: Mode::On, installed, images: Vec::new(), aside: CancellationToken::new() };
     AgentConfig { version: version.to_owned(), upgrade: Some(upgrade), ..world.config() }
 }
 
@@ -160,6 +160,28 @@ async fn who_deploys_the_agent_during_a_trial_is_given_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_image_is_run_only_from_where_the_owner_says() {
+    // Where nothing is said: from the repository of the one that runs.
+    let (world, agent) = installed_and_active().await;
+    say(&world, json!({"version": "0.1.1", "begun": BEGUN, "image": "evil.example/rootkit:1"})).await;
+    let refused = async || said(&world).await.contains("evil.example/rootkit:1 is none of these");
+    eventually(MINUTE * 3, "it refuses", refused).await;
+    assert!(said(&world).await.contains("\"Refused\""), "{}", said(&world).await);
+    sleep(MINUTE * 3).await;
+    assert_eq!(image(&own(&world).await), OLD);
+    agent.stop().await;
+    // An owner who names another place has it from there.
+    let mut config = config(&world, "0.1.0");
+    config.upgrade.as_mut().unwrap().images = vec!["mirror.example/".to_owned()];
+    let agent = world.agent(config);
+    agent.phase(Phase::Active).await;
+    let named = "mirror.example/agent:0.1.1";
+    say(&world, json!({"version": "0.1.1", "begun": "2026-11-18T11:00:00Z", "image": named})).await;
+    eventually(MINUTE * 3, "it is on trial", async || image(&own(&world).await) == named).await;
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_trial_that_could_not_be_taken_back_at_once_is_taken_back_when_that_can_be_written() {
     let world = World::new().await;
     let week = 7 * 24 * 3600;
@@ -231,7 +253,12 @@ fn program(world: &World, state: &Path, version: &str) -> (AgentConfig, Cancella
         _ => folder.read().unwrap().trial.map(|trial| trial.new),
     };
     let programs = Programs { runs, ..Programs::new(folder, "https://releases.test/".to_owned()) };
-    let upgrade = Upgrade { mode: Mode::On, installed: Installed::Program(programs), aside: aside.clone() };
+    let upgrade = Upgrade {
+        mode: Mode::On,
+        installed: Installed::Program(programs),
+        images: Vec::new(),
+        aside: aside.clone(),
+    };
     (AgentConfig { version: version.to_owned(), upgrade: Some(upgrade), ..world.config() }, aside)
 }
 

@@ -223,11 +223,16 @@ pub const CONDITIONS: [Entry; 49] = [
 ];
 
 /// What the hub notes for itself on objects, beside what stands in [`consts`](crate::consts). Nobody else writes these.
-pub const INTERNAL: [Entry; 29] = [
+pub const INTERNAL: [Entry; 30] = [
     entry(
         "Binding; ConfigMap agent-upgrade",
         "hub.karmada.io/rollout",
         "How far the last change, or the upgrade of the agents, has come: waves, times, revisions.",
+    ),
+    entry(
+        "Binding",
+        "hub.karmada.io/rollout-outlives-policy",
+        "Its policy asks for no waves any more, and those of a change that is not through stay in force.",
     ),
     entry(
         "Work",

@@ -668,6 +668,10 @@ pub mod event {
         ROLLOUT_ENDED = "RolloutEnded";
         /// Binding and template, or the ConfigMap `agent-upgrade`: a command about a rollout cannot be carried out, and why. Ours.
         ROLLOUT_COMMAND_REFUSED = "RolloutCommandRefused";
+        /// Binding and template: the policy asks for no waves any more, and those of a change that is not through stay in force. Ours.
+        ROLLOUT_OUTLIVES = "RolloutOutlivesPolicy";
+        /// Cluster: the annotation `hub.karmada.io/agent-upgrade` offered its agent what the hub does not, and was put right. Ours.
+        AGENT_OFFER_REMOVED = "AgentOfferRemoved";
         /// Namespace: it stays on a member, without the hub's marks. Ours.
         NAMESPACE_RELEASED = extension::NAMESPACE_RELEASED;
         /// Work: an object stays on the member, because it is newer than the hub's data (which come from a backup). Ours.

@@ -28,7 +28,7 @@ use karmada_api::{
 };
 use karmada_apiserver::{
     admission::{Admission, AdmissionRequest, Operation},
-    authn::{agent_cluster, epochs::Record, generator_cluster},
+    authn::{UserInfo, agent_cluster, epochs::Record, generator_cluster},
     kinds::{Kind, Kinds, storage_name},
     registry::Registry,
     storage::{ApiStore, Object},
@@ -67,6 +67,10 @@ pub struct KarmadaAdmission {
     usages: usage::Usages,
 }
 
+/// The hub's own controllers, as a component of the system: nobody else can have a certificate or a token of such a user in the group
+/// of administrators.
+pub(crate) const CONTROLLERS: &str = "karmada-controller-manager";
+
 /// How long a write that was let in may take until it is stored: no request takes longer.
 const WRITTEN_BY: Duration = Duration::from_secs(60);
 
@@ -96,6 +100,12 @@ impl KarmadaAdmission {
     fn write(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
         let verb = if request.operation == Operation::Create { Verb::Create } else { Verb::Update };
         let (group, kind) = (request.kind.gvk.group.as_str(), request.kind.gvk.kind.as_str());
+        if is::<Cluster>(request)
+            && !is_hub(request)
+            && let Some(error) = admit::offer(request.old, object)
+        {
+            return Err(Status::invalid(kind, group, object::name(object), vec![error]));
+        }
         let mut warnings = checks::admit(group, kind, verb, request.old, object, &self.env)
             .map_err(|errors| Status::invalid(kind, group, object::name(object), errors))?;
         if is::<Cluster>(request) {
@@ -272,6 +282,11 @@ fn is<K: KarmadaKind>(request: &AdmissionRequest<'_>) -> bool {
 
 fn is_agent(request: &AdmissionRequest<'_>) -> bool {
     agent_cluster(request.user).is_some() && !request.user.in_group(subject::MASTERS)
+}
+
+/// Whether the hub itself asks.
+fn is_hub(request: &AdmissionRequest<'_>) -> bool {
+    *request.user == UserInfo::system(CONTROLLERS)
 }
 
 /// A taint is one policy's: another one that names it is refused.

@@ -323,3 +323,33 @@ async fn events_secrets_and_leases_are_about_its_own_cluster() {
     world.agent.post(&leases, &lease("m1", &own)).await.expect("its own");
     world.stop().await;
 }
+
+#[tokio::test]
+async fn the_hub_alone_offers_agents_a_version() {
+    let world = World::start().await;
+    world.register().await;
+    let person = UserInfo::new("admin", [subject::MASTERS]);
+    let person = Rest::new(world.embedded.server().client(person, "kubectl/test"));
+    let offer = |text: Value| json!({"metadata": {"annotations": {extension::AGENT_OFFER: text}}});
+    let evil = offer("{\"version\":\"0.1.1\",\"image\":\"evil.example/rootkit:1\"}".into());
+    let says = |error: Error| {
+        assert_eq!(error.code(), Some(422), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("karmada-hub upgrade agents --to VERSION"), "{text}");
+        assert!(text.contains(extension::AGENT_OFFER), "{text}");
+    };
+    says(person.patch(M1, Patch::Merge, &evil).await.expect_err("not a person's to write"));
+    let mut new = cluster("eu");
+    new["metadata"] = json!({"name": "m2", "annotations": evil["metadata"]["annotations"]});
+    new["spec"]["id"] = "u2".into();
+    says(person.post(CLUSTERS, &new).await.expect_err("nor when the Cluster is new"));
+    let _ = world.agent.patch(M1, Patch::Merge, &evil).await;
+    let live = world.admin.get(M1).await.expect("it is there");
+    assert_eq!(object::annotation(&live, extension::AGENT_OFFER), None, "nor is it the agent's");
+    world.admin.patch(M1, Patch::Merge, &evil).await.expect("the hub's");
+    // Whoever changes something else is not held up, and whoever takes it off does no harm.
+    let label = json!({"metadata": {"labels": {"tier": "gold"}}});
+    person.patch(M1, Patch::Merge, &label).await.expect("a label");
+    person.patch(M1, Patch::Merge, &offer(Value::Null)).await.expect("taken off");
+    world.stop().await;
+}

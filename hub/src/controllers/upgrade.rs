@@ -8,13 +8,22 @@
 //!
 //! The ConfigMap is the one object of an upgrade: what is asked for, how far it is, and a status that people read. It is one of
 //! a kind that every API server has; only who may write in `karmada-system` may ask for anything. What an agent reads is an
-//! annotation of its own Cluster, which agents may not write: it watches that anyway, and gets it when its link is back. The
+//! annotation of its own Cluster: it watches that anyway, and gets it when its link is back. Admission lets the hub alone write it;
+//! what somebody writes past that is taken away, or put right, and an event says so. The
 //! state is written before the offers that follow from it, and they are brought in step with it again after a restart.
 //!
 //! All clusters are passed over when a request is new, and when a wave, a phase or a command judges all of them anew. Otherwise what
 //! is looked at are the clusters that have changed, and those of a wave that are not done yet.
 
-use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use karmada_api::consts::{component, event, extension, namespace};
@@ -37,7 +46,7 @@ use karmada_objects::{
     kinds::{CLUSTERS, CONFIG_MAPS},
 };
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
@@ -152,8 +161,12 @@ impl Upgrades {
         let of_clusters = async {
             loop {
                 let batch = self.clusters.next().await;
-                if !known.upgrades.is_empty() {
-                    self.changed.lock().extend(batch.into_keys());
+                let asked = !known.upgrades.is_empty();
+                // Nobody is offered anything then.
+                let concerned = batch.into_keys().filter(|key| asked || self.is_offered(key));
+                let mut changed = self.changed.lock();
+                changed.extend(concerned);
+                if !changed.is_empty() {
                     self.queue.add(extension::AGENT_UPGRADE_OBJECT.to_owned());
                 }
             }
@@ -171,11 +184,12 @@ impl Upgrades {
         let mut desk = self.desk.lock().await;
         let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
             self.figure(None);
-            self.changed.lock().clear();
+            let changed = mem::take(&mut *self.changed.lock());
             let empty = desk.empty;
             *desk = Desk::default();
-            if !empty {
-                self.clear().await?;
+            match empty {
+                true => self.take_away(changed).await?,
+                false => self.clear().await?,
             }
             desk.empty = true;
             return Ok(Next::Done);
@@ -346,7 +360,41 @@ impl Upgrades {
             offered.extend(page.into_iter().filter(has).map(|(key, _)| (key.name.clone(), None)));
             yield_now().await;
         }
-        self.put_all(offered, |_, _| {}).await
+        self.put_all(offered, |_, _, _| {}).await
+    }
+
+    /// Whether a Cluster has an offer.
+    fn is_offered(&self, key: &Key) -> bool {
+        let head = self.context.known.clusters.get(key);
+        head.is_some_and(|head| !head.deleting && head.annotation(extension::AGENT_OFFER).is_some())
+    }
+
+    /// Takes offers away that the hub has not made: nothing is asked for.
+    async fn take_away(&self, changed: BTreeSet<Key>) -> Result<(), Error> {
+        let offered = changed.into_iter().filter(|key| self.is_offered(key));
+        let offered: Vec<_> = offered.map(|key| (key.name, None)).collect();
+        self.put_all(offered, |name, _, written| {
+            if written {
+                self.tell_foreign(name);
+            }
+        })
+        .await
+    }
+
+    /// Says that somebody else has offered an agent a version.
+    fn tell_foreign(&self, cluster: &str) {
+        let Some(head) = self.context.known.clusters.get(&Key::cluster_scoped(cluster)) else { return };
+        let about = json!({
+            "apiVersion": CLUSTERS.api_version(), "kind": "Cluster",
+            "metadata": {"name": cluster, "uid": head.cluster.metadata.uid},
+        });
+        let text = format!(
+            "The annotation {} offered the agent what the hub does not offer, and was put right: somebody else has written it. To \
+             offer agents a version: karmada-hub upgrade agents --to VERSION.",
+            extension::AGENT_OFFER
+        );
+        let writer = &self.context.writer;
+        writer.warning(component::AGENT_UPGRADE, &about, event::AGENT_OFFER_REMOVED, text);
     }
 
     /// Brings the Clusters' offers in step with what they are to be.
@@ -355,7 +403,13 @@ impl Upgrades {
         if due.is_empty() {
             return Ok(Next::Done);
         }
-        self.put_all(due, |name, offer| table.offered(name, offer)).await?;
+        self.put_all(due, |name, offer, written| {
+            if written && table.is_foreign(name) {
+                self.tell_foreign(name);
+            }
+            table.offered(name, offer);
+        })
+        .await?;
         // What was written may have the next wave begin, or more be due.
         Ok(Next::After(Duration::ZERO))
     }
@@ -363,7 +417,7 @@ impl Upgrades {
     async fn put_all(
         &self,
         offers: Vec<(String, Option<Offer>)>,
-        mut done: impl FnMut(&str, Option<Offer>),
+        mut done: impl FnMut(&str, Option<Offer>, bool),
     ) -> Result<(), Error> {
         let (mut running, mut failed, mut offers) = (FuturesUnordered::new(), None, offers.into_iter());
         loop {
@@ -376,7 +430,7 @@ impl Upgrades {
                 Some(Err(error)) => {
                     failed.get_or_insert(error);
                 }
-                Some(Ok((name, offer))) => done(&name, offer),
+                Some(Ok((name, offer, written))) => done(&name, offer, written),
                 None => break,
             }
         }
@@ -398,22 +452,27 @@ impl Upgrades {
     }
 }
 
-/// Has a Cluster offer this, or nothing.
-async fn put(objects: Objects, name: String, offer: Option<Offer>) -> Result<(String, Option<Offer>), Error> {
-    let text = offer.as_ref().map(Offer::write);
+/// Has a Cluster offer this, or nothing. Answers also whether it did not yet.
+async fn put(
+    objects: Objects,
+    name: String,
+    offer: Option<Offer>,
+) -> Result<(String, Option<Offer>, bool), Error> {
+    let (text, written) = (offer.as_ref().map(Offer::write), AtomicBool::new(false));
     let change = |live: &mut Value| {
         if object::annotation(live, extension::AGENT_OFFER) == text.as_deref() {
             return false;
         }
+        written.store(true, Ordering::Relaxed);
         match &text {
             Some(text) => object::set_annotation(live, extension::AGENT_OFFER, text.as_str()),
             None => drop(object::remove_annotation(live, extension::AGENT_OFFER)),
         }
         true
     };
-    let written = objects.modify(&CLUSTERS, &Key::cluster_scoped(name.as_str()), Part::Main, change).await;
-    match written {
-        Ok(_) => Ok((name, offer)),
+    let done = objects.modify(&CLUSTERS, &Key::cluster_scoped(name.as_str()), Part::Main, change).await;
+    match done {
+        Ok(_) => Ok((name, offer, written.into_inner())),
         Err(error) => {
             tracing::warn!(cluster = %name, %error, "the Cluster's offer of a version cannot be written");
             Err(error)

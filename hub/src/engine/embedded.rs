@@ -26,7 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::members;
 use crate::{
     Hub, HubConfig, HubError,
-    admission::{KarmadaAdmission, services::AdmissionClient},
+    admission::{CONTROLLERS, KarmadaAdmission, services::AdmissionClient},
     known::searched::Searched,
     push::Copies,
     reported::Reported,
@@ -178,7 +178,7 @@ impl Embedded {
 
     /// A client for the controllers: in process, and allowed everything.
     pub fn client(&self) -> Client {
-        self.server.client(UserInfo::system("karmada-controller-manager"), AGENT)
+        self.server.client(UserInfo::system(CONTROLLERS), AGENT)
     }
 
     /// The namespaces that a hub has beside those of every API server.

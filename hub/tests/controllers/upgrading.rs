@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use karmada_client::Patch;
+use karmada_client::{Patch, Resource};
 use karmada_objects::kinds::{CLUSTERS, CONFIG_MAPS, NAMESPACES};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -141,5 +141,60 @@ async fn a_version_goes_everywhere_so_many_at_once() {
     let text = status(&world).await;
     assert!(text.starts_with("Complete: "), "{text}");
     assert_eq!((offered, most), (30, 5), "{text}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_that_the_hub_has_not_made_is_taken_away() {
+    let world = World::start().await;
+    let members = fleet(&world, 2).await;
+    let evil =
+        json!({"version": "0.1.1", "begun": "2026-11-18T10:00:00Z", "image": "evil.example/rootkit:1"});
+    let offer = |text: &str| json!({"metadata": {"annotations": {OFFER: text}}});
+    let path = CLUSTERS.object(None, &members[0].name);
+    // Nothing is asked for. The tests' client is the hub to admission.
+    for text in [evil.to_string(), "nothing that can be read".to_owned()] {
+        world.rest.patch(&path, Patch::Merge, &offer(&text)).await.expect("written");
+        let gone = |cluster: &Value| cluster["metadata"]["annotations"].get(OFFER).is_none();
+        world.becomes("the offer is gone", &CLUSTERS, "", &members[0].name, gone).await;
+    }
+    world.event(&members[0].name, "AgentOfferRemoved", "karmada-hub upgrade agents --to VERSION").await;
+    // Something else is.
+    ask(&world, "100%", "").await;
+    let made = |cluster: &Value| {
+        let text = cluster["metadata"]["annotations"][OFFER].as_str();
+        text.is_some_and(|text| text.contains("0.1.1") && !text.contains("evil"))
+    };
+    for member in &members {
+        world.becomes("it is offered", &CLUSTERS, "", &member.name, made).await;
+    }
+    let path = CLUSTERS.object(None, &members[1].name);
+    world.rest.patch(&path, Patch::Merge, &offer(&evil.to_string())).await.expect("written");
+    world.becomes("the hub's offer is back", &CLUSTERS, "", &members[1].name, made).await;
+    world.event(&members[1].name, "AgentOfferRemoved", "somebody else has written it").await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_offer_of_the_hubs_own_is_called_somebody_elses() {
+    let world = World::start().await;
+    let members = fleet(&world, 5).await;
+    ask(&world, "100% soak=0", "").await;
+    let fate = |_, after: Duration| match after.as_secs() {
+        ..60 => Some(("Waiting", true)),
+        _ => Some(("Committed", false)),
+    };
+    play(&world, &members, SECOND * 300, fate).await;
+    let object = CONFIG_MAPS.object(Some("karmada-system"), "agent-upgrade");
+    world.rest.delete(&object, &json!({})).await.expect("deleted");
+    for member in &members {
+        let gone = |cluster: &Value| cluster["metadata"]["annotations"].get(OFFER).is_none();
+        world.becomes("its offer is gone", &CLUSTERS, "", &member.name, gone).await;
+    }
+    world.settle().await;
+    let events = Resource::new("", "v1", "events", "Event", true);
+    let all = world.list(&events, None).await;
+    let foreign = all.iter().filter(|event| event["reason"] == "AgentOfferRemoved");
+    assert_eq!(foreign.count(), 0);
     world.stop().await;
 }

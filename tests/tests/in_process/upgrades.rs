@@ -55,7 +55,7 @@ impl Pod {
         let installed = Installed::Deployment("karmada-system".to_owned(), "karmada-agent".to_owned());
         let config = AgentConfig {
             version: image.rsplit(':').next().unwrap().to_owned(),
-            upgrade: Some(Upgrade { mode: Mode::On, installed, aside: aside.clone() }),
+            upgrade: Some(Upgrade { mode: Mode::On, installed, images: Vec::new(), aside: aside.clone() }),
             ..world.config_of(&member.name)
         };
         let state = State::fresh(member.machine.env());

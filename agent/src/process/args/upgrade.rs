@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use karmada_core::upgrade::{Mode, prefix};
+use karmada_core::upgrade::{Mode, image_prefix, prefix};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Folder, Installed, Programs, Upgrade};
@@ -23,6 +23,11 @@ pub(super) struct UpgradeFlags {
     /// --leader-elect-resource-namespace.
     #[arg(long, value_name = "NAME")]
     upgrade_namespace: Option<String>,
+    /// For an agent that is a Pod: what images begin with that the hub may have it run, such as registry.example/karmada/ or a whole
+    /// repository. Give the flag several times for several. Without it: the repository of the image that it runs. The hub may name any
+    /// image there, also an old one.
+    #[arg(long, value_name = "PREFIX")]
+    upgrade_image_from: Vec<String>,
     /// For an agent that is no Pod: what addresses begin with from which it may fetch programs, such as
     /// https://releases.example/karmada/. It keeps them in a folder of --state-dir, and runs the newest that has proven itself in
     /// the stead of the installed one; also with --upgrade=off, which takes no others. Needs a supervisor that starts the agent again
@@ -48,6 +53,14 @@ impl UpgradeFlags {
         state: Option<&Path>,
         namespace: impl FnOnce() -> String,
     ) -> Result<Option<Upgrade>, String> {
+        for prefix in &self.upgrade_image_from {
+            image_prefix(prefix).map_err(|why| format!("--upgrade-image-from: {prefix:?} {why}"))?;
+        }
+        if !self.upgrade_image_from.is_empty() && (self.upgrade == Mode::Off || !in_pod) {
+            return Err("--upgrade-image-from is for an agent that is a Pod, with --upgrade=windows or \
+                        --upgrade=on"
+                .to_owned());
+        }
         if self.upgrade == Mode::Off {
             if self.upgrade_namespace.is_some() {
                 return Err("--upgrade-namespace wants --upgrade=windows or --upgrade=on".to_owned());
@@ -82,7 +95,8 @@ impl UpgradeFlags {
         if self.upgrade == Mode::Off {
             return Ok(None);
         }
-        Ok(Some(Upgrade { mode: self.upgrade, installed, aside: CancellationToken::new() }))
+        let (mode, images) = (self.upgrade, self.upgrade_image_from);
+        Ok(Some(Upgrade { mode, installed, images, aside: CancellationToken::new() }))
     }
 }
 
@@ -123,6 +137,8 @@ mod tests {
         // A file that is not there is no reason not to start.
         assert!(check("--upgrade=on --upgrade-from=https://h/ --upgrade-ca=/nowhere", false).is_ok());
         assert_eq!(check("--upgrade=on", true), Ok(Some((Mode::On, "own/karmada-agent".to_owned()))));
+        let images = "--upgrade=on --upgrade-image-from=host/x/ --upgrade-image-from=host/y";
+        assert!(check(images, true).is_ok());
         let named = check("--upgrade=windows --upgrade-namespace=a --upgrade-deployment=b", true);
         assert_eq!(named, Ok(Some((Mode::Windows, "a/b".to_owned()))));
         let program = check("--upgrade=windows --upgrade-from=https://h.example/a/", false);
@@ -134,6 +150,13 @@ mod tests {
             ("--upgrade=on --upgrade-from=https://h.example/a/", true, "is for an agent that is no Pod"),
             ("--upgrade=on --upgrade-from=https://h.example/a", false, "does not end with a slash"),
             ("--upgrade=on --upgrade-from=http://h.example/", false, "does not begin with https://"),
+            ("--upgrade=on --upgrade-image-from=host/x:1", true, "names a tag"),
+            ("--upgrade-image-from=host/x/", true, "is for an agent that is a Pod, with --upgrade="),
+            (
+                "--upgrade=on --upgrade-from=https://h/ --upgrade-image-from=host/x/",
+                false,
+                "is for an agent that is a Pod",
+            ),
             ("--upgrade=always", true, "none of off, windows and on"),
             ("--upgrade-namespace=a", true, "wants --upgrade="),
             ("--upgrade=on", false, "without --kubeconfig"),

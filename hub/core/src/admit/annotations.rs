@@ -2,8 +2,11 @@
 //!
 //! Only what is written now is judged: whoever changes something else in an object that has been there is not held up.
 
-use karmada_api::consts::extension::{FAILBACK_AFTER, FENCE_AFTER, ROLLOUT, ROLLOUT_GATE};
-use karmada_meta::{object, path::FieldError};
+use karmada_api::consts::extension::{AGENT_OFFER, FAILBACK_AFTER, FENCE_AFTER, ROLLOUT, ROLLOUT_GATE};
+use karmada_meta::{
+    object,
+    path::{FieldError, Path},
+};
 use serde_json::Value;
 
 use crate::{
@@ -27,6 +30,29 @@ pub(super) fn policy(old: Option<&Value>, obj: &Value) -> Vec<FieldError> {
     let rollout = Asked::read(|key| object::annotation(obj, key)).err();
     let rollout = rollout.filter(|_| is_news(old, obj, ROLLOUT) || is_news(old, obj, ROLLOUT_GATE));
     template(old, obj).into_iter().chain(failback).chain(held).chain(rollout).collect()
+}
+
+/// What to tell who takes the waves off a policy.
+pub(super) fn waves_removed(old: Option<&Value>, obj: &Value) -> Option<String> {
+    let had = old.is_some_and(|old| object::annotation(old, ROLLOUT).is_some());
+    (had && object::annotation(obj, ROLLOUT).is_none()).then(|| {
+        format!(
+            "metadata.annotations[{ROLLOUT}]: changes that are on their way in waves stay in these until they are complete, also \
+             where they are stopped; karmada-hub rollout status shows them, and resume, abort or return says what becomes of them"
+        )
+    })
+}
+
+/// What is wrong with what a Cluster offers its agent, where not the hub writes it.
+pub fn offer(old: Option<&Value>, obj: &Value) -> Option<FieldError> {
+    let wrong = object::annotation(obj, AGENT_OFFER).is_some() && is_news(old, obj, AGENT_OFFER);
+    wrong.then(|| {
+        let path = Path::new("metadata").child("annotations").key(AGENT_OFFER);
+        FieldError::forbidden(
+            &path,
+            "only the hub offers agents a version: ask it with karmada-hub upgrade agents --to VERSION",
+        )
+    })
 }
 
 /// What is wrong with the maintenance windows of an object.

@@ -42,6 +42,7 @@ use serde_json::Value;
 use crate::{hold::Whose, services};
 
 pub use self::{
+    annotations::offer,
     cluster::{duplicate_id, duplicate_id_for_agent},
     idle::{Found, idle},
     taint_policy::conflicts as taint_conflicts,
@@ -104,7 +105,10 @@ pub fn admit(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let warnings = known.validate(old, obj)?;
+    let mut warnings = known.validate(old, obj)?;
+    if matches!(known, Known::PropagationPolicy | Known::ClusterPropagationPolicy) {
+        warnings.extend(annotations::waves_removed(old, obj));
+    }
     Ok(warnings)
 }
 

@@ -27,6 +27,7 @@
 
 pub mod agent;
 pub mod fleet;
+mod image;
 mod program;
 pub mod request;
 pub mod slots;
@@ -37,6 +38,7 @@ mod version;
 pub mod words;
 
 pub use self::{
+    image::{image_is_from, image_prefix, repository},
     program::{Program, is_digest, prefix},
     told::{About, Mode, Offer, Report, Stands, Way},
     version::{Unreadable, Version, next_step, with_hub},

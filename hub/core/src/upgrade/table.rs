@@ -61,6 +61,8 @@ type Crowd = (usize, Fact, Option<Time>);
 #[derive(Debug)]
 struct Entry {
     row: Row,
+    /// What it was offered when it was first seen, or before the last time, and at the last time that the hub has written it.
+    made: [Option<Offer>; 2],
     /// As it was counted.
     judged: Option<(Crowd, Option<Skip>)>,
 }
@@ -102,7 +104,10 @@ impl Table {
         match self.entries.get_mut(name) {
             Some(entry) if entry.row == row => return,
             Some(entry) => entry.row = row,
-            None => drop(self.entries.insert(name.to_owned(), Entry { row, judged: None })),
+            None => {
+                let made = [row.offer.clone(), None];
+                self.entries.insert(name.to_owned(), Entry { row, made, judged: None });
+            }
         }
         self.stale.insert(name.to_owned());
     }
@@ -110,9 +115,17 @@ impl Table {
     /// A cluster was given this offer, or none.
     pub fn offered(&mut self, name: &str, offer: Option<Offer>) {
         if let Some(entry) = self.entries.get_mut(name) {
+            entry.made = [entry.made[1].take().or_else(|| entry.made[0].take()), offer.clone()];
             (entry.row.offer, entry.row.odd) = (offer, false);
             self.stale.insert(name.to_owned());
         }
+    }
+
+    /// Whether a cluster is offered what the hub has not written.
+    pub fn is_foreign(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(|entry| {
+            entry.row.odd || entry.row.offer.is_some() && !entry.made.contains(&entry.row.offer)
+        })
     }
 
     /// The clusters that a request concerns, with their labels: all are looked at.
@@ -325,6 +338,37 @@ mod tests {
             _ => None,
         };
         Request::read(data).unwrap()
+    }
+
+    #[test]
+    fn an_offer_is_foreign_that_the_hub_has_not_written() {
+        let offer = |image: &str| Offer {
+            version: "0.6.0".to_owned(),
+            begun: at("2026-11-26T01:00:00Z"),
+            image: image.to_owned(),
+            programs: Vec::new(),
+            returns: false,
+            spread: 0,
+        };
+        let with = |offer: Option<Offer>| Some(Row { offer, ..Row::default() });
+        let mut table = Table::default();
+        // What is there at first may be from before the hub was started.
+        table.put("a", with(Some(offer("old"))));
+        assert!(!table.is_foreign("a"));
+        table.offered("a", Some(offer("new")));
+        assert!(!table.is_foreign("a"));
+        // The watch is behind: it shows what was there before.
+        table.put("a", with(Some(offer("old"))));
+        assert!(!table.is_foreign("a"));
+        table.put("a", with(Some(offer("evil"))));
+        assert!(table.is_foreign("a"));
+        table.offered("a", Some(offer("new")));
+        assert!(!table.is_foreign("a"));
+        table.put("a", with(None));
+        assert!(!table.is_foreign("a"), "nothing is nobody's");
+        table.put("a", Some(Row { odd: true, ..Row::default() }));
+        assert!(table.is_foreign("a"));
+        assert!(!table.is_foreign("b"));
     }
 
     fn row(stands: Option<Stands>, begun: Option<Time>) -> Row {
