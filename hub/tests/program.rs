@@ -109,12 +109,43 @@ async fn a_hub_from_start_to_stop() {
     // What is revoked holds no more; what is made then does, whether the hub runs or not.
     let revoked = run(&["cluster", "revoke", "m", "--kubeconfig", config]);
     let lines = String::from_utf8_lossy(&revoked.stdout).into_owned();
-    assert!(revoked.status.success() && lines.contains("cluster/m credentials revoked"), "{lines}");
-    let notes = String::from_utf8_lossy(&revoked.stderr).into_owned();
-    assert!(notes.contains("there is no Cluster m."), "it may be misspelled: {notes}");
+    assert!(lines.contains("cluster/m not found; credentials of that name are refused"), "{lines}");
+    complaint(&revoked, 1, "there is no Cluster m.");
+    let as_json = run(&["cluster", "revoke", "m", "--kubeconfig", config, "-o", "json"]);
+    let said: Value = serde_json::from_slice(&as_json.stdout).expect("JSON");
+    assert_eq!((&said["cluster"], &said["result"]), (&"m".into(), &"notFound".into()));
+    complaint(&as_json, 1, "there is no Cluster m.");
+    complaint(
+        &run(&["rollout", "status", "--kubeconfig", config]),
+        1,
+        "no rollout in namespace \"default\" (-A: in all)",
+    );
+    complaint(
+        &run(&["rollout", "status", "-A", "-o", "json", "--kubeconfig", config]),
+        1,
+        "no rollout in any namespace",
+    );
     complaint(&run(&["get", "works", "-n", "karmada-es-m", "--kubeconfig", agent_config]), 1, "was revoked");
     assert!(run(&["credentials", "--data-dir", text, "--cluster", "m", "-o", agent_config]).status.success());
     assert!(run(&["get", "works", "-n", "karmada-es-m", "--kubeconfig", agent_config]).status.success());
+
+    // What has no namespace is seen from any, and taken by the name that explain and the page say.
+    let wide = folder.path().join("wide.yaml");
+    fs::write(&wide, WIDE).expect("written");
+    assert!(run(&["apply", "-f", wide.to_str().expect("UTF-8"), "--kubeconfig", config]).status.success());
+    let status = ["rollout", "status", "clusterrole/plain", "--kubeconfig", config];
+    until("its rollout is seen", || run(&status).status.success()).await;
+    for line in [
+        &status[..],
+        &["rollout", "status", "--kubeconfig", config],
+        &["rollout", "status", "-A", "--kubeconfig", config],
+    ] {
+        let output = run(line);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("ClusterRole plain: Complete"), "{line:?}: {said}");
+    }
+    let resumed = run(&["rollout", "resume", "clusterrole/plain", "--kubeconfig", config]);
+    complaint(&resumed, 1, "ClusterRole plain: no rollout is under way");
 
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/examples/nginx");
     let applied = run(&["apply", "-f", examples, "--kubeconfig", config]);
@@ -211,6 +242,23 @@ fn what_cannot_be_used_is_said_in_one_line() {
 }
 
 /// The exit code, and one line on standard error that says why.
+/// A ClusterRole whose changes go out in waves.
+const WIDE: &str = r"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: plain}
+rules: []
+---
+apiVersion: policy.karmada.io/v1alpha1
+kind: ClusterPropagationPolicy
+metadata:
+  name: plain
+  annotations: {policy.karmada.io/rollout: '10%; 100%'}
+spec:
+  resourceSelectors: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: plain}]
+  placement: {clusterAffinity: {clusterNames: [m]}}
+";
+
 fn complaint(output: &Output, code: i32, says: &str) {
     let text = String::from_utf8_lossy(&output.stderr);
     // What is logged before things go wrong is no complaint.

@@ -215,25 +215,35 @@ pub(super) async fn each_binding(
         None => &[Scope::Namespaced, Scope::Cluster],
     };
     for scope in scopes {
-        let mut unreadable = None;
-        let mut take = |page: Vec<Value>| {
-            for value in &page {
-                match Bound::read(*scope, value) {
-                    Ok(bound) => each(bound),
-                    Err(failure) => unreadable = Some(failure),
-                }
-            }
-        };
-        server
-            .objects
-            .list(bindings::resource(*scope), namespace, "", &mut take)
-            .await
-            .map_err(|e| server.failure(&e))?;
-        if let Some(failure) = unreadable {
-            return Err(failure);
+        if let Some(forbidden) = each_of(server, *scope, namespace, &mut each).await? {
+            return Err(forbidden);
         }
     }
     Ok(())
+}
+
+/// Hands every binding of a scope to `each`, in the namespace if one is given. Answers what the server says where the person may not
+/// list them.
+pub(super) async fn each_of(
+    server: &Server,
+    scope: Scope,
+    namespace: Option<&str>,
+    each: &mut impl FnMut(Bound),
+) -> Result<Option<Failure>, Failure> {
+    let mut unreadable = None;
+    let take = |page: Vec<Value>| {
+        for value in &page {
+            match Bound::read(scope, value) {
+                Ok(bound) => each(bound),
+                Err(failure) => unreadable = Some(failure),
+            }
+        }
+    };
+    match server.objects.list(bindings::resource(scope), namespace, "", take).await {
+        Ok(_) => unreadable.map_or(Ok(None), Err),
+        Err(error) if error.is_forbidden() => Ok(Some(server.failure(&error))),
+        Err(error) => Err(server.failure(&error)),
+    }
 }
 
 /// A binding by its key.

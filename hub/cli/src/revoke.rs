@@ -47,25 +47,34 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
         }
         Err(error) => return Err(server.failure(&error)),
     }
+    let mut absent = Vec::new();
     for name in &args.names {
+        let there = rest.get(&CLUSTERS.object(None, name)).await;
+        let is_absent = there.is_err_and(|error| error.is_not_found());
+        // Also of a cluster that has gone or not come yet: its agent may have credentials before it has a Cluster.
         let epoch = end(rest, name, &env).await.map_err(|error| server.failure(&error))?;
+        if is_absent {
+            // Whoever has misspelled a name must know that a stolen credential still holds.
+            let line = format!(
+                "cluster/{name} not found; credentials of that name are refused (epoch {epoch} counts now)"
+            );
+            args.told.say(&line, &json!({"cluster": name, "result": "notFound", "epoch": epoch}))?;
+            absent.push(name.as_str());
+            continue;
+        }
         let line = format!(
             "cluster/{name} credentials revoked (epoch {epoch} counts now). To let its agent in again: karmada-hub \
              token create --cluster {name}"
         );
         args.told.say(&line, &json!({"cluster": name, "result": "revoked", "epoch": epoch}))?;
-        // Right for a cluster that has gone or not come yet. Whoever has misspelled a name must know that a stolen
-        // credential still holds.
-        match rest.get(&CLUSTERS.object(None, name)).await {
-            Err(error) if error.is_not_found() => {
-                eprintln!(
-                    "note: there is no Cluster {name}. If you meant another one, its credentials are still valid"
-                );
-            }
-            Ok(_) | Err(_) => {}
-        }
     }
-    Ok(())
+    if absent.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "there is no Cluster {}. If you meant another one, its credentials are still valid (karmada-hub get clusters)",
+        absent.join(", ")
+    )))
 }
 
 /// Whether the API server is not a hub's own: then no record says which credentials count.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use karmada_api::{
     conditions,
     consts::{extension, label},
+    work::ObjectReference,
 };
 use karmada_core::{
     names,
@@ -31,7 +32,8 @@ pub(super) async fn run(args: RolloutArgs, env: Env) -> Result<(), Failure> {
     let server = Server::open(&args.server, &env)?;
     server.reach().await?;
     let (mut meant, mut near) = (Vec::new(), Vec::new());
-    placed::each_binding(&server, Some(&server.namespace), |bound| {
+    let within = (!args.all_namespaces).then_some(server.namespace.as_str());
+    let mut take = |bound: Bound| {
         let name = bound.spec.resource.name.clone();
         match args.target.as_deref().is_none_or(|target| means(target, &bound)) {
             true if bound.rollout.is_some() => meant.push(bound),
@@ -42,9 +44,17 @@ pub(super) async fn run(args: RolloutArgs, env: Env) -> Result<(), Failure> {
             )),
             false => near.push(name),
         }
-    })
-    .await?;
+    };
+    if let Some(forbidden) = placed::each_of(&server, Scope::Namespaced, within, &mut take).await? {
+        return Err(forbidden);
+    }
+    // Whoever has rights in one namespace only has none about these.
+    let unseen = placed::each_of(&server, Scope::Cluster, None, &mut take).await?.is_some();
+    let place = place(within, unseen);
     let Some(target) = args.target.as_deref() else {
+        if meant.is_empty() {
+            return Err(Failure::failed(format!("no rollout {place}")));
+        }
         for bound in &meant {
             show(&server, bound, args.told).await?;
         }
@@ -57,20 +67,43 @@ pub(super) async fn run(args: RolloutArgs, env: Env) -> Result<(), Failure> {
                 return Err(Failure::failed(why));
             }
             let hint = suggestion(target, near.iter().map(String::as_str));
-            let place = &server.namespace;
-            return Err(Failure::failed(format!("no rollout of {target:?} in namespace {place:?}{hint}")));
+            return Err(Failure::failed(format!("no rollout of {target:?} {place}{hint}")));
         }
         several => {
             let names: Vec<_> = several.iter().map(Bound::object).collect();
             return Err(Failure::usage(format!(
-                "{target:?} is several: {}; name one as KIND/NAME",
-                names.join(", ")
+                "{target:?} is several: {}; name one as KIND/NAME{}",
+                names.join(", "),
+                if args.all_namespaces { ", with -n NAMESPACE" } else { "" }
             )));
         }
     };
     match command {
         None => show(&server, bound, args.told).await,
         Some(command) => act(&server, bound, command, args.told).await,
+    }
+}
+
+/// Where was looked.
+fn place(namespace: Option<&str>, unseen: bool) -> String {
+    let place = match namespace {
+        Some(namespace) => format!("in namespace {namespace:?} (-A: in all)"),
+        None => "in any namespace".to_owned(),
+    };
+    match unseen {
+        true => format!(
+            "{place}; you may not list clusterresourcebindings, so objects without a namespace are not seen"
+        ),
+        false => format!("{place}, nor of an object without one"),
+    }
+}
+
+/// How an object is named to these commands.
+pub(super) fn named(of: &ObjectReference) -> String {
+    let object = format!("{}/{}", of.kind.to_ascii_lowercase(), of.name);
+    match of.namespace.as_str() {
+        "" => object,
+        namespace => format!("{object} -n {namespace}"),
     }
 }
 
@@ -185,6 +218,30 @@ mod tests {
         ];
         for (target, want) in rows {
             assert_eq!(means(target, &bound), want, "{target}");
+        }
+        assert_eq!(named(&bound.spec.resource), "deployment/web -n shop");
+    }
+
+    #[test]
+    fn what_has_no_namespace_is_named_as_the_page_and_explain_name_it() {
+        let binding = json!({
+            "metadata": {"name": "plain-reader-clusterrole"},
+            "spec": {"resource": {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "Plain:Reader"}},
+        });
+        let bound = Bound::read(Scope::Cluster, &binding).unwrap();
+        let name = named(&bound.spec.resource);
+        assert_eq!(name, "clusterrole/Plain:Reader");
+        assert!(means(&name, &bound));
+        assert!(!means("clusterrole/plain:reader", &bound), "names are compared as they are");
+        assert_eq!(bound.object(), "ClusterRole Plain:Reader");
+        let rows = [
+            (Some("shop"), false, "in namespace \"shop\" (-A: in all), nor of an object without one"),
+            (None, false, "in any namespace, nor of an object without one"),
+            (Some("shop"), true, "you may not list clusterresourcebindings"),
+        ];
+        for (namespace, unseen, want) in rows {
+            let said = place(namespace, unseen);
+            assert!(said.contains(want), "{said}");
         }
     }
 }

@@ -101,7 +101,7 @@ function rollout(view) {
   const told = view.rollout;
   if (!told) return null;
   if (told.problem) return section("Rollout", h("p", { class: "acts" }, `▲ ${told.problem}`));
-  const object = `${view.kind}/${view.name}`.toLowerCase();
+  const object = `${view.kind.toLowerCase()}/${view.name}`;
   const inside = view.namespace ? ` -n ${view.namespace}` : "";
   return section("Rollout", stands(told),
     told.revision ? facts([["Revision", told.revision], ["Before", told.before], ["Began", told.began ? time(told.began) : null]]) : null,

@@ -218,7 +218,8 @@ pub struct RolloutArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum RolloutCommand {
-    /// Show how far a change has come: of one object, or of all objects in the namespace whose policies ask for waves.
+    /// Show how far a change has come: of one object, or of all objects in the namespace and all without one whose policies ask
+    /// for waves.
     Status(RolloutTarget),
     /// Change no more clusters until somebody resumes the rollout.
     Pause(RolloutNamed),
@@ -234,9 +235,12 @@ pub enum RolloutCommand {
 /// What is looked at.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct RolloutTarget {
-    /// NAME or KIND/NAME of an object in the namespace; without it all.
+    /// NAME or KIND/NAME of an object in the namespace, or of one without a namespace; without it all.
     #[arg(value_name = "NAME")]
     pub target: Option<String>,
+    /// Look at all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
     #[command(flatten)]
     pub told: Told,
     #[command(flatten)]
@@ -246,9 +250,12 @@ pub struct RolloutTarget {
 /// What something is done about.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct RolloutNamed {
-    /// NAME or KIND/NAME of an object in the namespace.
+    /// NAME or KIND/NAME of an object in the namespace, or of one without a namespace.
     #[arg(value_name = "NAME")]
     pub target: String,
+    /// Look at all namespaces. The name must mean one object.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
     #[command(flatten)]
     pub told: Told,
     #[command(flatten)]
@@ -266,7 +273,7 @@ impl RolloutCommand {
             Self::Abort(named) => (Do::Abort, named),
             Self::Return(named) => (Do::Return, named),
         };
-        let RolloutNamed { target, told, server } = named;
-        (Some(what), RolloutTarget { target: Some(target), told, server })
+        let RolloutNamed { target, all_namespaces, told, server } = named;
+        (Some(what), RolloutTarget { target: Some(target), all_namespaces, told, server })
     }
 }

@@ -383,7 +383,7 @@ fn of_binding(bound: &Bound, report: &mut TemplateReport) {
         if ["Paused", "GateBroken", "AwaitsApproval"].contains(&rolled.reason.as_str()) {
             report.advice.push(format!(
                 "Say what becomes of the change: karmada-hub rollout resume, abort or return {}.",
-                spec.resource.name
+                crate::rollout::named(&spec.resource)
             ));
         }
     }
