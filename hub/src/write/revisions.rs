@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use karmada_api::consts::{label, namespace};
 use karmada_client::Error;
-use karmada_core::{rollout::Revision, skip};
+use karmada_core::{
+    rollout::{Revision, Sure},
+    skip,
+};
 use karmada_meta::object;
 use karmada_objects::{
     Objects, bindings,
@@ -45,7 +48,7 @@ impl Revisions {
         objects: &Objects,
         key: &BindingKey,
         binding: &Value,
-        name: &str,
+        sure: Sure<'_>,
         revision: &Revision,
     ) -> Result<Result<(), String>, Error> {
         let text = match serde_json::to_string(revision) {
@@ -56,7 +59,7 @@ impl Revisions {
             return Ok(Err(format!("{} bytes are more than a Secret takes ({MOST})", text.len())));
         }
         let uid = object::uid(binding);
-        let place = place(key, uid, name);
+        let place = place(key, uid, sure.name);
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {
@@ -74,7 +77,8 @@ impl Revisions {
             Ok(_) => {}
             Err(error) if error.is_already_exists() => {
                 let there = objects.get(&SECRETS, &place).await?;
-                if there.as_ref().and_then(|secret| read(secret, name)).is_none() {
+                let read = there.as_ref().and_then(|secret| read(secret, uid, sure, &revision.template));
+                if read.is_none() {
                     return Ok(Err(format!("Secret {place} is somebody else's: delete it")));
                 }
             }
@@ -84,25 +88,25 @@ impl Revisions {
             }
             Err(error) => return Err(error),
         }
-        self.note(uid, name, Arc::new(revision.clone()));
+        self.note(uid, sure, Arc::new(revision.clone()));
         Ok(Ok(()))
     }
 
-    /// A revision of a binding, if it is kept.
+    /// A revision of a binding, if it is kept, and is one of `live`.
     pub(crate) async fn find(
         &self,
         objects: &Objects,
-        key: &BindingKey,
-        uid: &str,
-        name: &str,
+        (key, uid): (&BindingKey, &str),
+        sure: Sure<'_>,
+        live: &Value,
     ) -> Result<Option<Arc<Revision>>, Error> {
-        if let Some(known) = self.0.lock().get(&(uid.to_owned(), name.to_owned())) {
+        if let Some(known) = self.0.lock().get(&recent(uid, sure)) {
             return Ok(Some(known.clone()));
         }
-        let Some(secret) = objects.get(&SECRETS, &place(key, uid, name)).await? else { return Ok(None) };
-        let Some(revision) = read(&secret, name) else { return Ok(None) };
+        let Some(secret) = objects.get(&SECRETS, &place(key, uid, sure.name)).await? else { return Ok(None) };
+        let Some(revision) = read(&secret, uid, sure, live) else { return Ok(None) };
         let revision = Arc::new(revision);
-        self.note(uid, name, revision.clone());
+        self.note(uid, sure, revision.clone());
         Ok(Some(revision))
     }
 
@@ -114,7 +118,7 @@ impl Revisions {
         uid: &str,
         name: &str,
     ) -> Result<(), Error> {
-        self.0.lock().remove(&(uid.to_owned(), name.to_owned()));
+        self.0.lock().retain(|(of, known), _| of != uid || !known.starts_with(name));
         let Some(secret) = objects.get(&SECRETS, &place(key, uid, name)).await? else { return Ok(()) };
         if secret["type"] == skip::REVISION {
             objects.delete(&SECRETS, &secret).await?;
@@ -122,13 +126,18 @@ impl Revisions {
         Ok(())
     }
 
-    fn note(&self, uid: &str, name: &str, revision: Arc<Revision>) {
+    fn note(&self, uid: &str, sure: Sure<'_>, revision: Arc<Revision>) {
         let mut all = self.0.lock();
         if all.len() >= RECENT {
             all.clear();
         }
-        all.insert((uid.to_owned(), name.to_owned()), revision);
+        all.insert(recent(uid, sure), revision);
     }
+}
+
+/// Under what a revision is found that was used: what was checked by its name alone is no answer for whoever knows more.
+fn recent(uid: &str, sure: Sure<'_>) -> (String, String) {
+    (uid.to_owned(), format!("{}/{}", sure.name, sure.whole.unwrap_or_default()))
 }
 
 /// Where a revision is kept.
@@ -140,10 +149,16 @@ fn place(key: &BindingKey, uid: &str, name: &str) -> Key {
     Key::new(of, format!("karmada-revision-{uid}-{name}"))
 }
 
-fn read(secret: &Value, name: &str) -> Option<Revision> {
+/// What a Secret keeps, if that is the revision that is meant, of the binding and of the object that is there.
+fn read(secret: &Value, uid: &str, sure: Sure<'_>, live: &Value) -> Option<Revision> {
+    if object::label(secret, OF) != Some(uid)
+        || !object::owner_references(secret).iter().any(|owner| owner.uid == uid)
+    {
+        return None;
+    }
     let text = BASE64_STANDARD.decode(secret.get("data")?.get(FIELD)?.as_str()?).ok()?;
     let revision: Revision = serde_json::from_slice(&text).ok()?;
-    (revision.digest() == name).then_some(revision)
+    sure.is(&revision, live).then_some(revision)
 }
 
 #[cfg(test)]
@@ -154,16 +169,38 @@ mod tests {
     fn what_was_changed_is_not_believed() {
         let template =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}});
-        let revision = Revision::new(template, &[], &[]);
-        let name = revision.digest();
+        let revision = Revision::new(template.clone(), &[], &[]);
+        let (name, whole) = (revision.digest(), revision.whole_digest());
         let secret = |revision: &Revision| {
             let text = serde_json::to_string(revision).expect("it is JSON");
-            json!({"data": {FIELD: BASE64_STANDARD.encode(text)}})
+            let owner = json!([{"apiVersion": "v1", "kind": "B", "name": "b", "uid": "u"}]);
+            json!({"metadata": {"labels": {OF: "u"}, "ownerReferences": owner},
+                   "data": {FIELD: BASE64_STANDARD.encode(text)}})
         };
-        assert_eq!(read(&secret(&revision), &name).as_ref(), Some(&revision));
+        let sure = Sure { name: &name, whole: Some(&whole) };
+        let of_before = Sure { whole: None, ..sure };
+        for sure in [sure, of_before] {
+            assert_eq!(read(&secret(&revision), "u", sure, &template).as_ref(), Some(&revision));
+        }
+        // The name alone says little: what shares it is not the same.
+        let another = format!("{name}{}", "0".repeat(48));
+        let found = read(&secret(&revision), "u", Sure { name: &name, whole: Some(&another) }, &template);
+        assert_eq!(found, None);
+        // Nor is a revision of another object, or a Secret of another binding.
+        for (path, value) in [("/kind", "Secret"), ("/metadata/name", "b")] {
+            let mut live = template.clone();
+            *live.pointer_mut(path).expect("it is there") = value.into();
+            assert_eq!(read(&secret(&revision), "u", sure, &live), None, "{path}");
+        }
+        assert_eq!(read(&secret(&revision), "v", sure, &template), None);
+        for path in ["/metadata/labels", "/metadata/ownerReferences"] {
+            let mut bare = secret(&revision);
+            *bare.pointer_mut(path).expect("it is there") = Value::Null;
+            assert_eq!(read(&bare, "u", sure, &template), None, "{path}");
+        }
         let mut other = revision;
         other.template["data"]["x"] = json!("2");
-        assert_eq!(read(&secret(&other), &name), None);
-        assert_eq!(read(&json!({}), &name), None);
+        assert_eq!(read(&secret(&other), "u", sure, &template), None);
+        assert_eq!(read(&json!({}), "u", sure, &template), None);
     }
 }

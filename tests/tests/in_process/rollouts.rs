@@ -282,3 +282,94 @@ async fn a_cluster_outside_of_its_windows_is_waited_for_and_no_failure() {
     has(&world, 1, "web:2").await;
     world.stop().await;
 }
+
+/// Takes the policy with its waves away, and puts another one there that asks for none.
+async fn another_policy(world: &World) {
+    world.delete(&of_policy()).await;
+    let names: Vec<&str> = world.members.iter().map(|member| member.name.as_str()).collect();
+    let mut policy = deployment_policy("web", &names);
+    policy["metadata"]["name"] = json!("web-at-once");
+    world.create([policy]).await;
+    let bound = |b: &Value| {
+        b["metadata"]["annotations"]["propagationpolicy.karmada.io/name"] == "web-at-once"
+            && b["metadata"]["annotations"].get("hub.karmada.io/rollout-outlives-policy").is_some()
+    };
+    world.hub_until(&web(), "of the other policy", LONG, bound).await;
+}
+
+fn has_waves(binding: &Value) -> bool {
+    let annotations = &binding["metadata"]["annotations"];
+    ["policy.karmada.io/rollout", "hub.karmada.io/rollout", "hub.karmada.io/rollout-outlives-policy"]
+        .iter()
+        .any(|key| annotations.get(*key).is_some())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_aborted_stays_so_when_another_policy_asks_for_no_waves() {
+    let world = staged(906, "tier=pilot soak=0; 100% approve soak=0").await;
+    let old = images(&world).await.remove(0);
+    set_image(&world, "web:2").await;
+    stands(&world, "AwaitsApproval").await;
+    command(&world, "abort").await;
+    stands(&world, "Aborted").await;
+    another_policy(&world).await;
+    event(&world, World::NAMESPACE, "web", "RolloutOutlivesPolicy", "stay in force until it is complete")
+        .await;
+    tokio::time::sleep(SETTLED * 3).await;
+    assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    // What was before is still kept.
+    command(&world, "return").await;
+    has(&world, 0, &old).await;
+    let said = stands(&world, "Returned").await;
+    assert!(said["message"].as_str().unwrap().contains("its policy asks for no waves any more"), "{said}");
+    // Back to what everybody has: then it is complete, and the waves end.
+    set_image(&world, &old).await;
+    world.hub_until(&web(), "without waves", LONG, |b| !has_waves(b)).await;
+    set_image(&world, "web:3").await;
+    for member in 0..4 {
+        has(&world, member, "web:3").await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_outlives_the_waves_of_its_policy_until_a_person_resumes() {
+    let mut world = staged(907, "tier=pilot soak=0; 100% approve soak=0").await;
+    let old = images(&world).await.remove(0);
+    set_image(&world, "web:2").await;
+    stands(&world, "AwaitsApproval").await;
+    command(&world, "pause").await;
+    stands(&world, "Paused").await;
+    let none = json!({"metadata": {"annotations": {"policy.karmada.io/rollout": null}}});
+    world.api().patch(&of_policy(), Patch::Merge, &none).await.unwrap();
+    event(&world, World::NAMESPACE, "web", "RolloutOutlivesPolicy", "karmada-hub rollout resume").await;
+    world.stop_hub().await;
+    world.start_hub().await;
+    tokio::time::sleep(SETTLED * 3).await;
+    assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    command(&world, "resume").await;
+    stands(&world, "AwaitsApproval").await;
+    assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    command(&world, "resume").await;
+    for member in 0..4 {
+        has(&world, member, "web:2").await;
+    }
+    // When it has gone everywhere, the policy has its way.
+    world.hub_until(&web(), "without waves", LONG, |b| !has_waves(b)).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_the_state_off_gives_the_change_to_all_at_once() {
+    let world = staged(908, "tier=pilot soak=0; 100% approve soak=0").await;
+    set_image(&world, "web:2").await;
+    stands(&world, "AwaitsApproval").await;
+    another_policy(&world).await;
+    let none = json!({"metadata": {"annotations": {"hub.karmada.io/rollout": null}}});
+    world.api().patch(&web(), Patch::Merge, &none).await.unwrap();
+    for member in 0..4 {
+        has(&world, member, "web:2").await;
+    }
+    world.hub_until(&web(), "without waves", LONG, |b| !has_waves(b)).await;
+    world.stop().await;
+}

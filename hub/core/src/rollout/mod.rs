@@ -31,6 +31,7 @@
 //! - A cluster never gets a revision that another one has replaced. Until its wave comes it keeps what it has; a new one gets
 //!   the last revision that went everywhere.
 //! - Nothing but a person begins a revision again that was stopped.
+//! - What is not through stays in its waves where the policy asks for none any more, or another policy that does not takes over.
 
 pub mod asked;
 mod clocks;
@@ -43,6 +44,7 @@ mod step;
 mod sums;
 pub mod words;
 
+use karmada_api::consts::extension;
 use karmada_meta::object;
 use serde_json::Value;
 
@@ -53,13 +55,15 @@ pub use self::{
     mark::{mark, marked},
     revision::Revision,
     seen::{copies, is_named, seen},
-    state::{Command, Gets, Order, Phase, Place, State, Wave, What, begin},
+    state::{Command, Gets, Order, Phase, Place, State, Sure, Wave, What, begin},
     step::{command, step},
     sums::{Stage, Step, Sums, Told},
 };
 
 /// On a binding, by the hub: the [`State`].
 pub const STATE: &str = "hub.karmada.io/rollout";
+/// On a binding, by the hub: its policy asks for no waves any more, and those of the rollout that was not through stay in force.
+pub const OUTLIVES: &str = "hub.karmada.io/rollout-outlives-policy";
 /// On a Work, by the hub: the revision that it carries, and a digest of the content that is meant.
 pub const REVISION: &str = "hub.karmada.io/revision";
 
@@ -81,6 +85,17 @@ impl State {
     pub fn carried<'a>(&'a self, says: Option<&'a str>) -> &'a str {
         says.filter(|says| self.kept.iter().any(|kept| kept == says)).unwrap_or(&self.base)
     }
+}
+
+/// Whether the waves of a binding stay in force where its policy asks for none: as long as what goes out in them is not through.
+/// Otherwise another policy, or one that is edited, would give every cluster what people or the gate have stopped. What cannot be
+/// read may have been stopped.
+pub fn outlives(binding: &Value) -> bool {
+    object::annotation(binding, extension::ROLLOUT).is_some()
+        && match State::read(binding) {
+            Ok(state) => state.is_some_and(|state| state.phase != Phase::Complete),
+            Err(_) => true,
+        }
 }
 
 #[cfg(test)]

@@ -63,13 +63,35 @@ impl Revision {
         Self { template, cluster_overrides: of_cluster, overrides: of_namespace }
     }
 
-    /// Its name: the same for what is the same.
+    /// Its name: the same for what is the same. Whoever could choose both might find two of one name: [`Self::whole_digest`].
     pub fn digest(&self) -> String {
+        name_of(&self.whole_digest()).to_owned()
+    }
+
+    /// What says that it is the same, whoever made it.
+    pub fn whole_digest(&self) -> String {
         let mut all = json!([self.bare(), self.cluster_overrides, self.overrides]);
         // The order of fields says nothing; a patch may change it.
         all.sort_all_objects();
         let hash = Sha256::digest(all.to_string());
-        hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether it is one of this object: of its API group, kind, namespace and name.
+    pub fn is_of(&self, live: &Value) -> bool {
+        let group = |object: &Value| {
+            let (group, _) = object::api_version(object).rsplit_once('/').unwrap_or_default();
+            group.to_owned()
+        };
+        let of = |object: &'_ Value| {
+            (
+                group(object),
+                object::kind(object).to_owned(),
+                object::namespace(object).to_owned(),
+                object::name(object).to_owned(),
+            )
+        };
+        of(&self.template) == of(live)
     }
 
     /// The template, with what does not wait for a wave taken from the one that is there now.
@@ -119,6 +141,11 @@ impl Revision {
         }
         template
     }
+}
+
+/// The name of a revision with this whole digest.
+fn name_of(whole: &str) -> &str {
+    &whole[..whole.len().min(16)]
 }
 
 /// Takes what the hub is told off labels or annotations.
@@ -186,6 +213,28 @@ mod tests {
         assert_ne!(with(&[policy("p", rule("1"))]), with(&[policy("p", rule("2"))]));
         let (p, q) = (policy("p", rule("1")), policy("q", rule("2")));
         assert_eq!(with(&[p.clone(), q.clone()]), with(&[q, p]));
+    }
+
+    #[test]
+    fn a_revision_is_of_one_object() {
+        let live = template("a:1", json!({}));
+        let revision = Revision::new(live.clone(), &[], &[]);
+        assert!(revision.is_of(&live));
+        assert_eq!((revision.digest().len(), revision.whole_digest().len()), (16, 64));
+        assert!(revision.whole_digest().starts_with(&revision.digest()));
+        let mut later = live.clone();
+        later["apiVersion"] = json!("apps/v2");
+        assert!(revision.is_of(&later), "a version of the API is no other object");
+        for (path, value) in [
+            ("/apiVersion", "batch/v1"),
+            ("/kind", "DaemonSet"),
+            ("/metadata/name", "till"),
+            ("/metadata/namespace", "bank"),
+        ] {
+            let mut other = live.clone();
+            *other.pointer_mut(path).unwrap() = value.into();
+            assert!(!revision.is_of(&other), "{path}");
+        }
     }
 
     #[test]

@@ -4,9 +4,13 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use karmada_meta::{labels::Selector, time::Time};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::asked::{self, Asked, Who};
+use super::{
+    asked::{self, Asked, Who},
+    revision::Revision,
+};
 
 /// So many revisions that were stopped are remembered.
 const STOPPED: usize = 8;
@@ -144,6 +148,9 @@ pub struct State {
     pub base: String,
     /// The revisions of which some cluster may have one; how each is to be made is kept elsewhere.
     pub kept: Vec<String>,
+    /// The whole digests of these, as they were when they were kept. Hubs of before have written none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub digests: BTreeMap<String, String>,
     /// How it stands.
     pub phase: Phase,
     /// Why it was stopped, for people.
@@ -182,6 +189,24 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
+/// What says that a revision is the one that was kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Sure<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its whole digest, where a hub has written it.
+    pub whole: Option<&'a str>,
+}
+
+impl Sure<'_> {
+    /// Whether it is this one, of this object.
+    pub fn is(self, revision: &Revision, live: &Value) -> bool {
+        revision.is_of(live)
+            && revision.digest() == self.name
+            && self.whole.is_none_or(|whole| revision.whole_digest() == whole)
+    }
+}
+
 /// What a cluster is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gets<'a> {
@@ -208,6 +233,18 @@ impl State {
     /// What was, where nobody can say: what follows goes out in waves, and those that wait are left as they are.
     pub fn unknown(seed: &str) -> Self {
         Self { seed: seed.to_owned(), ..Self::default() }
+    }
+
+    /// Notes the whole digest of a revision, and forgets those of revisions that are not kept.
+    pub fn note(&mut self, name: &str, whole: String) {
+        self.digests.insert(name.to_owned(), whole);
+        let (kept, base) = (&self.kept, &self.base);
+        self.digests.retain(|name, _| kept.contains(name) || name == base);
+    }
+
+    /// What is known of a revision that is kept.
+    pub fn sure<'a>(&'a self, name: &'a str) -> Sure<'a> {
+        Sure { name, whole: self.digests.get(name).map(String::as_str) }
     }
 
     /// What a cluster of a wave is to have, which that has reached or not ([`Self::reaches`]). `has` is the revision that it has;
@@ -345,6 +382,7 @@ pub fn begin(
         revision: revision.to_owned(),
         base: before.base.clone(),
         kept,
+        digests: before.digests.clone(),
         seed: seed.to_owned(),
         stopped,
         ..State::default()

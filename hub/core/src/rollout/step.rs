@@ -539,6 +539,7 @@ fn end(state: &mut State, silent: usize) {
     state.well = None;
     state.base.clone_from(&state.revision);
     state.kept = vec![state.revision.clone()];
+    state.digests.retain(|name, _| *name == state.revision);
     state.why = if silent > 0 { words::except(silent) } else { String::new() };
     state.stopped.retain(|stopped| *stopped != state.revision);
 }

@@ -204,6 +204,17 @@ pub fn no_return() -> &'static str {
     "it cannot be returned, since what was everywhere before is not kept any more"
 }
 
+/// What happens where the policy asks for no waves any more.
+pub fn outlives() -> &'static str {
+    "The policy asks for no waves (any more), but the last change has not reached every cluster. Its waves and its gate stay in \
+     force until it is complete: say what becomes of it with karmada-hub rollout resume, abort or return."
+}
+
+/// The same, in a condition.
+pub fn outlived(message: &str) -> String {
+    format!("{message}; its policy asks for no waves any more, and these stay in force until it is complete")
+}
+
 /// The reason of the condition.
 pub fn reason(state: &State) -> &'static str {
     match state.phase {

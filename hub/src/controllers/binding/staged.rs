@@ -95,7 +95,9 @@ impl Staged {
         let Some(revision) = revision.ok().filter(|revision| revision.digest() == state.revision) else {
             let mut first = First::default();
             let revisions = &context.writer.revisions;
-            if let Some(base) = revisions.find(&context.writer.objects, key, uid, &state.base).await? {
+            if let Some(base) =
+                revisions.find(&context.writer.objects, (key, uid), state.sure(&state.base), template).await?
+            {
                 let over = (base.cluster_overrides.clone(), base.overrides.clone());
                 if let Ok(template) = current::template(interpreter, &base, template).await {
                     first.base.insert(state.base.clone(), (template, over));

@@ -169,11 +169,17 @@ fn carry(binding: &mut Value, template: &Value, policy: Policy<'_>) {
         None => drop(object::remove_annotation(binding, extension::FAILBACK_AFTER)),
     }
     // Also what cannot be read: agents hold changes back until it can, and the hub does those that go out in waves.
-    for key in Whose::Policy.keys().into_iter().chain([extension::ROLLOUT, extension::ROLLOUT_GATE]) {
+    let stay = policy.annotation(extension::ROLLOUT).is_none() && rollout::outlives(binding);
+    let waves = [extension::ROLLOUT, extension::ROLLOUT_GATE].into_iter().filter(|_| !stay);
+    for key in Whose::Policy.keys().into_iter().chain(waves) {
         match policy.annotation(key) {
             Some(text) => object::set_annotation(binding, key, text),
             None => drop(object::remove_annotation(binding, key)),
         }
+    }
+    match stay {
+        true => object::set_annotation(binding, rollout::OUTLIVES, "true"),
+        false => drop(object::remove_annotation(binding, rollout::OUTLIVES)),
     }
 }
 

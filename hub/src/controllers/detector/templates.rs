@@ -8,7 +8,10 @@ use karmada_api::{
     work::ResourceBindingSpec,
 };
 use karmada_client::{Error, Resource};
-use karmada_core::select::{self, Claim, Policy, Subject};
+use karmada_core::{
+    rollout,
+    select::{self, Claim, Policy, Subject},
+};
 use karmada_meta::object;
 use karmada_objects::{
     Part, bindings,
@@ -356,6 +359,7 @@ impl Detector {
             return Ok(Bound::Unchanged);
         }
         let before = binding["spec"].clone();
+        let outlived = object::annotation(&binding, rollout::OUTLIVES).is_some();
         match desired::update_binding(key, &mut binding, template, asked, keep_version, &self.context.env) {
             Ok(false) => Ok(Bound::Unchanged),
             Ok(true) => {
@@ -363,6 +367,17 @@ impl Detector {
                     return Ok(Bound::Waits(why));
                 }
                 self.context.writer.objects.replace(bindings::resource(key.scope), &binding).await?;
+                if !outlived && object::annotation(&binding, rollout::OUTLIVES).is_some() {
+                    for about in [&binding, template] {
+                        let writer = &self.context.writer;
+                        writer.warning(
+                            component::DETECTOR,
+                            about,
+                            event::ROLLOUT_OUTLIVES,
+                            rollout::words::outlives(),
+                        );
+                    }
+                }
                 Ok(Bound::Written)
             }
             Err(reason) => Ok(Bound::Refused(reason)),

@@ -69,7 +69,8 @@ impl Changes {
         let mut from = BTreeMap::new();
         for name in state.kept.iter().chain([&state.base]).filter(|name| **name != state.revision) {
             if !from.contains_key(name)
-                && let Some(revision) = writer.revisions.find(&writer.objects, key, uid, name).await?
+                && let Some(revision) =
+                    writer.revisions.find(&writer.objects, (key, uid), state.sure(name), &to.template).await?
             {
                 let same = to.same_template(&revision);
                 from.insert(name.clone(), (revision, same));

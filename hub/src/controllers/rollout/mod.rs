@@ -33,7 +33,7 @@ use karmada_core::{
     gather::Rounds,
     names,
     rollout::{
-        self, Asked, Clocks, Command, Fact, Gate, Member, Order, Phase, State, Step, Told, Who, begin,
+        self, Asked, Clocks, Command, Fact, Gate, Member, Order, Phase, State, Step, Sure, Told, Who, begin,
         command, step, words,
     },
     select::{Claim, Subject},
@@ -176,6 +176,10 @@ impl Rollouts {
             Err(_) => return Ok(Next::Done),
         };
         let before = match before {
+            // What its policy does not ask for any more has ended.
+            Ok(before) if is_outlived(&binding) && !rollout::outlives(&binding) => {
+                return self.end(key, &binding, before.or_else(|| Some(State::default()))).await;
+            }
             Ok(before) => before,
             Err(why) => return self.cannot_be_read(key, &why).await,
         };
@@ -186,14 +190,15 @@ impl Rollouts {
             // The detector says so.
             return Ok(Next::After(PATIENCE));
         };
-        let (name, revision) = (revision.digest(), Arc::new(revision));
+        let (name, whole, revision) = (revision.digest(), revision.whole_digest(), Arc::new(revision));
+        let sure = Sure { name: &name, whole: Some(&whole) };
         let uid = object::uid(&binding);
         let is_new = before.as_ref().is_none_or(|before| before.revision != name);
         let (objects, revisions) = (&context.writer.objects, &context.writer.revisions);
         // First of all: whoever waits, or comes back, will be given what was before. On a hub that was moved here it is not
         // there yet.
-        if (is_new || revisions.find(objects, key, uid, &name).await?.is_none())
-            && let Err(why) = revisions.keep(objects, key, &binding, &name, &revision).await?
+        if (is_new || revisions.find(objects, (key, uid), sure, &template).await?.is_none())
+            && let Err(why) = revisions.keep(objects, key, &binding, sure, &revision).await?
             // What is everywhere already, or is the first of all, goes out all the same.
             && before.as_ref().is_some_and(|before| is_new || before.base != name)
         {
@@ -210,7 +215,8 @@ impl Rollouts {
             // What is on the clusters is not what is there now, and nobody can say what it is.
             None if self.is_behind(&look, object::generation(&template)) => State::unknown(&seed),
             None => {
-                let state = State::first(&name, &seed);
+                let mut state = State::first(&name, &seed);
+                state.note(&name, whole);
                 self.write(&look, None, &state, false).await?;
                 return Ok(Next::Done);
             }
@@ -245,6 +251,7 @@ impl Rollouts {
                 false => begin(&state, &name, &asked, &seed, &clusters),
             };
         }
+        state.note(&name, whole);
         self.go_on(&look, before, state, &asked, &changes).await
     }
 
@@ -293,7 +300,7 @@ impl Rollouts {
         for (reason, text) in told {
             self.tell(look, reason, &text);
         }
-        let shown = self.show(look.key, &state, &stepped, returns, now).await?;
+        let shown = self.show(look, &state, &stepped, returns, now).await?;
         let again = again.into_iter().chain(shown).min();
         for gone in before.kept.iter().filter(|kept| !state.kept.contains(kept)) {
             let uid = object::uid(look.binding);
@@ -377,12 +384,13 @@ impl Rollouts {
     /// that is not now.
     async fn show(
         &self,
-        key: &BindingKey,
+        look: &Look<'_>,
         state: &State,
         step: &Step,
         returns: bool,
         now: Time,
     ) -> Result<Option<Duration>, Error> {
+        let key = look.key;
         let phase = words::reason(state);
         let ended = state.phase == Phase::Complete;
         self.context.figures.rollouts().is(&key.to_string(), (!ended).then_some(phase));
@@ -406,6 +414,7 @@ impl Rollouts {
         let message =
             if ended { words::message(state, &Step::default()) } else { words::message(state, step) };
         let message = if ended || returns { message } else { format!("{message}; {}", words::no_return()) };
+        let message = if is_outlived(look.binding) { words::outlived(&message) } else { message };
         self.set_condition(key, Some(Condition::new(extension::ROLLED_OUT, ended, phase, message, now)), now)
             .await?;
         Ok(None)
@@ -438,6 +447,13 @@ impl Rollouts {
         let Some(state) = state else { return Ok(Next::Done) };
         let objects = &self.context.writer.objects;
         let take = |live: &mut Value| {
+            if is_outlived(live) && !rollout::outlives(live) {
+                for key in [extension::ROLLOUT, extension::ROLLOUT_GATE, rollout::OUTLIVES] {
+                    object::remove_annotation(live, key);
+                }
+                object::remove_annotation(live, rollout::STATE);
+                return true;
+            }
             let asks = object::annotation(live, extension::ROLLOUT).is_some();
             !asks && object::remove_annotation(live, rollout::STATE).is_some()
         };
@@ -493,6 +509,11 @@ impl Rollouts {
             }
         }
     }
+}
+
+/// Whether the policy of a binding asks for no waves any more.
+fn is_outlived(binding: &Value) -> bool {
+    object::annotation(binding, rollout::OUTLIVES).is_some()
 }
 
 /// Does what somebody wants.

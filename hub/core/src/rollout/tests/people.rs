@@ -1,5 +1,7 @@
 //! What people decide.
 
+use serde_json::json;
+
 use super::*;
 
 #[test]
@@ -138,4 +140,38 @@ fn what_is_not_kept_is_not_returned() {
     assert!(refused.unwrap_err().contains("is not kept any more"));
     assert_eq!(fleet.state, before);
     command(&mut fleet.state, Command::Abort, &fleet.last, false).unwrap();
+}
+
+#[test]
+fn what_is_not_through_outlives_the_policy_that_asked_for_waves() {
+    let binding = |phase: Phase| {
+        let state = State { revision: "one".to_owned(), phase, ..State::default() };
+        json!({"metadata": {"annotations": {
+            ROLLOUT: "100%", STATE: serde_json::to_string(&state).unwrap(),
+        }}})
+    };
+    let rows = [
+        (Phase::Complete, false),
+        (Phase::Running, true),
+        (Phase::AwaitsApproval, true),
+        (Phase::Paused, true),
+        (Phase::Breached, true),
+        (Phase::Aborted, true),
+        (Phase::Returned, true),
+    ];
+    for (phase, want) in rows {
+        assert_eq!(outlives(&binding(phase)), want, "{phase:?}");
+    }
+    let annotations = |all: Value| json!({"metadata": {"annotations": all}});
+    let rows = [
+        // Nothing has changed since waves were asked for.
+        (annotations(json!({ROLLOUT: "100%"})), false),
+        // What cannot be read may have been stopped, until somebody takes it off.
+        (annotations(json!({ROLLOUT: "100%", STATE: "{"})), true),
+        (annotations(json!({STATE: "{"})), false),
+        (json!({"metadata": {}}), false),
+    ];
+    for (binding, want) in rows {
+        assert_eq!(outlives(&binding), want, "{binding}");
+    }
 }
