@@ -537,7 +537,7 @@ mod tests {
             let line: String = line.split(' ').map(|word| format!("{word}\0")).collect();
             fs::write(proc.path().join(pid).join("cmdline"), line).unwrap();
         };
-        let meant = |line: &str| super::meant(words(line), || running(proc.path()));
+        let meant = |line: &str| meant(words(line), || running(proc.path()));
         process("1", "/sbin/init");
         process("2", "/usr/local/bin/karmada-agent doctor");
         process("3", "karmada-agent status");

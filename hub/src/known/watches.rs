@@ -85,7 +85,7 @@ impl Watches {
                 }
                 said.insert(name, now);
                 tracing::warn!(
-                    watch = name,
+                    resource = name,
                     seconds = since.as_secs(),
                     error = &*why,
                     "a watch of the controllers keeps failing: what they know of it is old"

@@ -124,7 +124,7 @@ impl Page {
     fn no_login(&self, no: &NoLogin) {
         let shown = text::line(&no.to_string(), WHY);
         match self.refusals.news(no.sort(), self.env.now()) {
-            Some(untold) => tracing::info!(untold, "no login by the issuer: {shown}"),
+            Some(count) => tracing::info!(count, "no login by the issuer: {shown}"),
             None => tracing::debug!("no login by the issuer: {shown}"),
         }
     }

@@ -342,9 +342,9 @@ async fn people_log_in_at_their_issuer() {
 
 /// Counts what the page's logins write into the log.
 #[derive(Clone, Default)]
-struct Lines(Arc<std::sync::atomic::AtomicUsize>);
+struct Logged(Arc<std::sync::atomic::AtomicUsize>);
 
-impl tracing::Subscriber for Lines {
+impl tracing::Subscriber for Logged {
     fn enabled(&self, about: &tracing::Metadata<'_>) -> bool {
         *about.level() <= tracing::Level::INFO && about.target().ends_with("page::issuer")
     }
@@ -369,7 +369,7 @@ impl tracing::Subscriber for Lines {
 /// Everything on one thread, whose log this is.
 #[tokio::test]
 async fn strangers_do_not_fill_the_log() {
-    let lines = Lines::default();
+    let lines = Logged::default();
     let _log = tracing::subscriber::set_default(lines.clone());
     let world = World::start().await;
     for n in 0..100 {

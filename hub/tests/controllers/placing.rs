@@ -322,10 +322,11 @@ async fn a_work_that_does_not_fit_is_told() {
     let world = World::start().await;
     let member = world.join("m", json!({})).await;
     world.create(&CUSTOM_RESOURCE_DEFINITIONS, widget_definition()).await;
-    // The API takes requests of up to 3 MiB: the template fits, also with its claim, but not with all that a Work adds.
+    // The API takes up to 5 MiB from administrators and controllers: the template fits, also with its claim, but not with
+    // all that a Work adds.
     let large = json!({
         "apiVersion": "example.com/v1", "kind": "Widget",
-        "metadata": {"name": "large", "namespace": "default"}, "data": "x".repeat((3 << 20) - 1400),
+        "metadata": {"name": "large", "namespace": "default"}, "data": "x".repeat((5 << 20) - 1400),
     });
     world
         .until("the kind is served", || async {

@@ -107,7 +107,7 @@ pub(super) async fn agent(scene: Scene) {
                 }
                 return Ok(Answer { code, body: Vec::new() });
             }
-            let is_long = n % 3 == 0;
+            let is_long = n.is_multiple_of(3);
             let question = if is_long { &long[at % long.len()] } else { &good[at % good.len()] };
             let path = format!("{}?{}", works(MALLORY), question.query);
             let answer = wire.ask(Ask::get(&path).with("accept", &*question.accept).keep(KEPT)).await?;

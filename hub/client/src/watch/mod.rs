@@ -604,6 +604,10 @@ impl<T> Watcher<T> {
         }
         let objects = items.iter().map(|item| bytes.slice_ref(item.get().as_bytes())).collect();
         let token = list.metadata.token.filter(|token| !token.is_empty());
+        if token.is_none() {
+            // What is told of the last page is of this revision, the first event included.
+            self.revision = Some(list.metadata.resource_version.clone());
+        }
         // Where it goes on once all of it is told.
         self.state = State::Ready(Step::List(token.clone()));
         self.page = Some(Rows { objects, revision: list.metadata.resource_version, token });
