@@ -240,11 +240,8 @@ async fn within(hub: &Rest, path: &str, partial: &mut Partial) -> Result<bool, E
         let Some(page) = asked(pages.next::<Box<RawValue>>().await)? else { return Ok(false) };
         let Some(page) = page else { return Ok(true) };
         for item in page.items {
-            let read = match hub.is_too_dense(item.get().as_bytes()) {
-                true => Err("it has more values than its length lets expect".to_owned()),
-                false => Heard::parse(item.get()),
-            };
-            match read {
+            let light = hub.not_too_dense(item.get().as_bytes()).map_err(str::to_owned);
+            match light.and_then(|()| Heard::parse(item.get())) {
                 Ok(work) => partial.works.push(work),
                 Err(error) => tracing::warn!(path, %error, "skipped an object that cannot be read"),
             }

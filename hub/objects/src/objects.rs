@@ -188,8 +188,13 @@ impl Objects {
             let (mut items, mut read) = (Vec::new(), 0);
             for item in list.items.into_iter().flatten() {
                 let object = item.get();
-                if self.rest.is_too_dense(object.as_bytes()) {
-                    tracing::warn!(path = page, bytes = object.len(), "skipped an object of too many values");
+                if let Err(error) = self.rest.not_too_dense(object.as_bytes()) {
+                    tracing::warn!(
+                        path = page,
+                        bytes = object.len(),
+                        error,
+                        "skipped an object that is not read"
+                    );
                     continue;
                 }
                 items.push(serde_json::from_str(object).map_err(unreadable)?);

@@ -125,7 +125,7 @@ async fn a_commit_is_all_or_nothing() {
 #[tokio::test]
 async fn what_cannot_be_stored_is_refused() {
     let store = open(Memory::new());
-    let big = Op::put(key("a/x"), Expect::Any, vec![0; 4 * 1024 * 1024 + 1]);
+    let big = Op::put(key("a/x"), Expect::Any, vec![0; Options::default().max_value + 1]);
     assert!(matches!(store.commit(vec![big]).await, Err(CommitError::TooLarge { op: 0, .. })));
     for bad in [Key::new("", "a", "b"), Key::new("r", "a", ""), Key::new("r", "a", "x".repeat(3000))] {
         let result = store.commit(vec![Op::put(bad, Expect::Any, "")]).await;

@@ -216,14 +216,20 @@ impl Rest {
     }
 
     /// The same of a page of a list, whose objects are looked at one by one: each is to be asked about
-    /// ([`Rest::is_too_dense`]) before it is read, so that one alone is not read.
+    /// ([`Rest::not_too_dense`]) before it is read, so that one alone is not read.
     pub async fn get_page(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
         self.whole(request(&Method::GET, path, accept, "", None)?).await.map(|(_, bytes)| bytes)
     }
 
-    /// Whether an object is made of so many values that it would take much more than its length.
-    pub fn is_too_dense(&self, object: &[u8]) -> bool {
-        object.len() > self.bounds.dense && is_dense(object)
+    /// That an object is not made of so many values that it would take much more than its length.
+    ///
+    /// # Errors
+    /// It is: in words for a log.
+    pub fn not_too_dense(&self, object: &[u8]) -> Result<(), &'static str> {
+        match object.len() > self.bounds.dense && is_dense(object) {
+            true => Err("it has more values than its length lets expect"),
+            false => Ok(()),
+        }
     }
 
     /// The same, unless what the server has is what was answered with this tag before: then none. With the answer's tag.
@@ -405,11 +411,10 @@ impl Rest {
     async fn sparse(&self, request: Request<Body>) -> Result<(http::response::Parts, Bytes), Error> {
         let (method, path) = (request.method().clone(), path_of(&request));
         let (parts, bytes) = self.whole(request).await?;
-        if self.is_too_dense(&bytes) {
-            let cause = "it has more values than its length lets expect".to_owned();
-            return Err(Error::Answer { method, path, cause });
+        match self.not_too_dense(&bytes) {
+            Err(dense) => Err(Error::Answer { method, path, cause: dense.to_owned() }),
+            Ok(()) => Ok((parts, bytes)),
         }
-        Ok((parts, bytes))
     }
 
     /// Sends a request and reads all of its answer. In a box, so that whoever may ask something at some time has room for it only

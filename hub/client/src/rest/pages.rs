@@ -105,7 +105,7 @@ impl Pages<'_> {
     }
 
     /// Also of objects that would take much more than their length: whoever reads them asks of each first
-    /// ([`Rest::is_too_dense`]).
+    /// ([`Rest::not_too_dense`]).
     #[must_use]
     pub fn each_looked_at(self) -> Self {
         Self { is_looked_at: true, ..self }
@@ -161,12 +161,18 @@ impl Pages<'_> {
     }
 
     fn page(&self) -> String {
-        let and = if self.path.contains('?') { '&' } else { '?' };
-        let Self { path, size, token, .. } = self;
-        match token.as_str() {
-            "" => format!("{path}{and}limit={size}"),
-            token => format!("{path}{and}limit={size}&continue={}", query_value(token)),
+        let Self { size, token, .. } = self;
+        let (path, query) = self.path.split_once('?').unwrap_or((&self.path, ""));
+        let mut page = format!("{path}?limit={size}");
+        if !query.is_empty() {
+            page.push('&');
+            page.push_str(query);
         }
+        if !token.is_empty() {
+            page.push_str("&continue=");
+            page.push_str(&query_value(token));
+        }
+        page
     }
 }
 

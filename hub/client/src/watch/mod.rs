@@ -718,10 +718,9 @@ impl<T> Watcher<T> {
 
     /// Tells of an object, that it is there or gone; whether there is room for it.
     fn emit(&mut self, object: &str, there: bool) -> bool {
-        if self.rest.is_too_dense(object.as_bytes()) {
+        if let Err(error) = self.rest.not_too_dense(object.as_bytes()) {
             let NameIn { namespace, name } = serde_json::from_str(object)
                 .map_or_else(|_| NameIn::default(), |named: Named| named.metadata);
-            let error = "it has more values than its length lets expect";
             tracing::warn!(path = %self.config.path, namespace, name, error, "skipped an object that is not read");
             return true;
         }
