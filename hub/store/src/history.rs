@@ -12,6 +12,8 @@
 //! part of it that is trimmed further, is kept: what nothing was forgotten of can be watched from its beginning. Whoever
 //! watches more than a part can do so from where all of it is there.
 
+mod within;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque, btree_set},
     iter::{Peekable, Rev},
@@ -19,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use self::within::{InNamespace, first_after};
 use crate::{
     engine::Forget,
     entry::Event,
@@ -49,12 +52,6 @@ struct Slot<H> {
     event: Option<Arc<Event<H>>>,
 }
 
-struct InNamespace<H> {
-    /// Not at cluster scope, where names are trimmed by themselves.
-    events: Events<H>,
-    names: BTreeMap<Arc<str>, Events<H>>,
-}
-
 struct InResource<H> {
     slots: VecDeque<Slot<H>>,
     /// Slots without an event. The first has one, and no more than half of all have none.
@@ -82,8 +79,11 @@ impl<H> InResource<H> {
     /// The events of a part.
     fn of_part(&self, part: &str) -> Option<&Events<H>> {
         match part.strip_prefix('/') {
-            Some(name) => self.namespaces.get("")?.names.get(name),
-            None => self.namespaces.get(part).map(|namespace| &namespace.events),
+            Some(name) => match self.namespaces.get("")? {
+                InNamespace::Cluster(names) => names.get(name),
+                InNamespace::Namespace { .. } => None,
+            },
+            None => self.namespaces.get(part)?.events(),
         }
     }
 
@@ -106,16 +106,7 @@ impl<H> InResource<H> {
         self.bytes -= weight;
         self.weigh(part(&key.namespace, &key.name), |before| before - weight);
         let Some(namespace) = self.namespaces.get_mut(&key.namespace) else { return };
-        if !key.namespace.is_empty() {
-            namespace.events.pop_front();
-        }
-        if let Some(events) = namespace.names.get_mut(&key.name) {
-            events.pop_front();
-            if events.is_empty() {
-                namespace.names.remove(&key.name);
-            }
-        }
-        if namespace.names.is_empty() {
+        if namespace.leave(event) {
             self.namespaces.remove(&key.namespace);
         }
     }
@@ -305,11 +296,8 @@ impl<H> History<H> {
         let namespace = resource
             .namespaces
             .entry(key.namespace.clone())
-            .or_insert_with(|| InNamespace { events: VecDeque::new(), names: BTreeMap::new() });
-        namespace.names.entry(key.name.clone()).or_default().push_back(event.clone());
-        if !key.namespace.is_empty() {
-            namespace.events.push_back(event.clone());
-        }
+            .or_insert_with(|| InNamespace::new(&key.namespace));
+        namespace.push(event.clone());
         resource.weigh(part(&key.namespace, &key.name), |before| before + weight);
         resource.bytes += weight;
         self.bytes += weight;
@@ -404,9 +392,6 @@ impl<H> History<H> {
 
     /// The first event in scope after a revision.
     pub(crate) fn next_in(&self, scope: &Scope, after: Revision) -> Option<&Arc<Event<H>>> {
-        fn first_after<H>(events: &Events<H>, after: Revision) -> Option<&Arc<Event<H>>> {
-            events.get(events.partition_point(|e| e.revision() <= after))
-        }
         let resource = self.resources.get(&scope.resource)?;
         let in_all = || {
             let first = resource.slots.partition_point(|slot| slot.revision <= after);
@@ -415,10 +400,8 @@ impl<H> History<H> {
         match (&scope.namespace, &scope.name) {
             (None, _) => in_all(),
             (Some(namespace), None) if namespace.is_empty() => in_all(),
-            (Some(namespace), None) => first_after(&resource.namespaces.get(namespace)?.events, after),
-            (Some(namespace), Some(name)) => {
-                first_after(resource.namespaces.get(namespace)?.names.get(name)?, after)
-            }
+            (Some(namespace), None) => first_after(resource.namespaces.get(namespace)?.events()?, after),
+            (Some(namespace), Some(name)) => resource.namespaces.get(namespace)?.next_of(name, after),
         }
     }
 
@@ -431,7 +414,7 @@ impl<H> History<H> {
         let slots = whole.into_iter().flat_map(|resource| resource.slots.iter().rev());
         let all =
             slots.take_while(move |slot| slot.revision > revision).filter_map(|slot| slot.event.as_ref());
-        let some = part.into_iter().flat_map(|part| part.events.iter().rev());
+        let some = part.and_then(InNamespace::events).into_iter().flat_map(|events| events.iter().rev());
         all.chain(some.take_while(move |event| event.revision() > revision))
     }
 }
