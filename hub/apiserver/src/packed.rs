@@ -9,11 +9,14 @@ use karmada_store::{Dictionary, pack, unpack};
 
 /// By resource, as keys have it.
 static WORDS: [(&str, Dictionary); 5] = [
-    ("work.karmada.io/works", Dictionary(include_bytes!("../data/words/works.txt"))),
-    ("core/events", Dictionary(include_bytes!("../data/words/events.txt"))),
-    ("work.karmada.io/resourcebindings", Dictionary(include_bytes!("../data/words/bindings.txt"))),
-    ("work.karmada.io/clusterresourcebindings", Dictionary(include_bytes!("../data/words/bindings.txt"))),
-    ("cluster.karmada.io/clusters", Dictionary(include_bytes!("../data/words/clusters.txt"))),
+    ("work.karmada.io/works", Dictionary::new(include_bytes!("../data/words/works.txt"))),
+    ("core/events", Dictionary::new(include_bytes!("../data/words/events.txt"))),
+    ("work.karmada.io/resourcebindings", Dictionary::new(include_bytes!("../data/words/bindings.txt"))),
+    (
+        "work.karmada.io/clusterresourcebindings",
+        Dictionary::new(include_bytes!("../data/words/bindings.txt")),
+    ),
+    ("cluster.karmada.io/clusters", Dictionary::new(include_bytes!("../data/words/clusters.txt"))),
 ];
 
 /// With what values of a resource are packed, if they are.
@@ -22,11 +25,13 @@ pub(crate) fn packs(resource: &str) -> Option<&'static Dictionary> {
 }
 
 /// The words of Works.
-const WORKS: &Dictionary = &WORDS[0].1;
+fn of_works() -> &'static Dictionary {
+    &WORDS[0].1
+}
 
 /// Packs what Works bring or say, if that is worth it.
 pub fn pack_work(text: &str) -> Option<Box<[u8]>> {
-    pack(text.as_bytes(), WORKS)
+    pack(text.as_bytes(), of_works())
 }
 
 /// What [`pack_work`] has packed.
@@ -34,7 +39,7 @@ pub fn pack_work(text: &str) -> Option<Box<[u8]>> {
 /// # Panics
 /// Where it was packed by nothing of the kind.
 pub fn unpack_work(packed: &[u8]) -> String {
-    let plain = unpack(packed, WORKS).and_then(|plain| String::from_utf8(plain).ok());
+    let plain = unpack(packed, of_works()).and_then(|plain| String::from_utf8(plain).ok());
     plain.expect("invariant: what was packed here can be unpacked")
 }
 
@@ -71,7 +76,7 @@ mod tests {
             ("work.karmada.io/clusterresourcebindings", "ResourceBinding", binding, "/spec/resource/kind"),
             ("cluster.karmada.io/clusters", "Cluster", cluster, "/status/apiEnablements/0/groupVersion"),
         ] {
-            let words = std::str::from_utf8(packs(resource).unwrap().0).unwrap();
+            let words = std::str::from_utf8(packs(resource).unwrap().words()).unwrap();
             assert!(words.len() < 16 << 10, "{resource}: it is gone through for each object");
             for line in words.lines() {
                 let object: serde_json::Value = serde_json::from_str(line).unwrap();

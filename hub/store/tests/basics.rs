@@ -499,7 +499,7 @@ async fn a_commit_happens_only_where_its_guards_hold() {
 
 #[tokio::test]
 async fn a_deletion_of_what_is_stored_keeps_it_once() {
-    static WORDS: Dictionary = Dictionary(b"");
+    static WORDS: Dictionary = Dictionary::new(b"");
     let key = Key::new("works", "n", "w");
     let weighs = async |packs: fn(&str) -> Option<&'static Dictionary>, last: &'static str| {
         let (memory, options) = (Memory::new(), Options { packs, ..Options::default() });

@@ -10,7 +10,7 @@ use karmada_store::{
 };
 use parking_lot::Mutex;
 
-static WORDS: Dictionary = Dictionary(b"what is stored");
+static WORDS: Dictionary = Dictionary::new(b"what is stored");
 
 /// What the values of an image have, and what they take in memory.
 type Sizes = (usize, usize);

@@ -16,7 +16,7 @@ use karmada_store::{
 const PLAIN: &str = "correct horse battery staple";
 const SECRETS: &str = "secrets";
 /// In memory they are packed as well.
-static WORDS: Dictionary = Dictionary(PLAIN.as_bytes());
+static WORDS: Dictionary = Dictionary::new(PLAIN.as_bytes());
 
 fn options() -> Options {
     Options { packs: |resource| (resource == SECRETS).then_some(&WORDS), ..Options::default() }

@@ -125,7 +125,7 @@ pub(crate) fn env() -> Env {
 }
 
 /// Works that are not short are packed.
-static WORDS: Dictionary = Dictionary(b"what many values say");
+static WORDS: Dictionary = Dictionary::new(b"what many values say");
 
 /// Options with little history, so that trimming is always at work, and with values of both forms.
 pub(crate) fn options(history_bytes: usize) -> Options {
