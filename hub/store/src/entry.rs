@@ -32,6 +32,10 @@ pub trait Project: Send + Sync + 'static {
     /// Makes the header of a value.
     fn project(&self, key: &Key, value: &Bytes) -> Self::Header;
 
+    /// Makes a header have in one piece of memory with that of the value before, or after, what both have in common. They stay equal
+    /// to what they were.
+    fn share(&self, _header: &mut Self::Header, _other: &Self::Header) {}
+
     /// Whose the value is, if it counts for anybody in particular. Must follow from what is given alone, so that a
     /// store that is opened counts as one that was written to.
     fn account(&self, _key: &Key, _header: &Self::Header) -> Option<Account> {

@@ -51,18 +51,22 @@ pub(crate) fn load<P: Project>(
     }
     let (marks, boots) = begin(kept, boots, env)?;
     let mut accounts: BTreeSet<Arc<str>> = BTreeSet::new();
-    let mut entry = |key: &Key, Stored { revision, created, value }: Stored<Value>| {
-        let header = projection.project(key, &value.get());
-        let account = projection.account(key, &header).map(|Account { name, .. }| {
-            // One name for all that counts for it.
-            let known = accounts.get(&name).cloned();
-            known.unwrap_or_else(|| {
-                accounts.insert(name.clone());
-                name
-            })
-        });
-        Arc::new(Entry { key: key.clone(), revision, create_revision: created, value, header, account })
-    };
+    let mut entry =
+        |key: &Key, Stored { revision, created, value }: Stored<Value>, after: Option<&Entry<P::Header>>| {
+            let mut header = projection.project(key, &value.get());
+            if let Some(after) = after {
+                projection.share(&mut header, &after.header);
+            }
+            let account = projection.account(key, &header).map(|Account { name, .. }| {
+                // One name for all that counts for it.
+                let known = accounts.get(&name).cloned();
+                known.unwrap_or_else(|| {
+                    accounts.insert(name.clone());
+                    name
+                })
+            });
+            Arc::new(Entry { key: key.clone(), revision, create_revision: created, value, header, account })
+        };
 
     let mut state = State::empty(marks.revision);
     for (key, stored) in objects {
@@ -70,7 +74,7 @@ pub(crate) fn load<P: Project>(
             return Err(disagree(&key, stored.revision));
         }
         let key = state.sharing(key);
-        state.insert(entry(&key, stored));
+        state.insert(entry(&key, stored, None));
     }
 
     // Backwards through the log: what a put stored is what the key has now, and after taking the put back the key
@@ -86,7 +90,7 @@ pub(crate) fn load<P: Project>(
         if revision <= trimmed.of_key(key) || revision > kept.revision {
             return Err(disagree(key, revision));
         }
-        let prev = record.prev.map(|stored| entry(key, stored));
+        let prev = record.prev.map(|stored| entry(key, stored, past.get_key(key).map(|after| &**after)));
         let (kind, new) = match (record.change, &prev) {
             (Change::Put, _) => {
                 let new = past.get_key(key).filter(|e| e.revision == revision).cloned();
@@ -96,7 +100,7 @@ pub(crate) fn load<P: Project>(
                 // A last value that is the one before is kept once.
                 let value = last.unwrap_or_else(|| prev.value.clone());
                 let created = prev.create_revision;
-                (EventKind::Delete, entry(key, Stored { revision, created, value }))
+                (EventKind::Delete, entry(key, Stored { revision, created, value }, Some(&**prev)))
             }
             (Change::Delete(_), _) => return Err(disagree(key, revision)),
         };

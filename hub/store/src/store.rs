@@ -310,13 +310,17 @@ impl<P: Project> Store<P> {
             if key.len() > Key::MAX_LEN || key.resource.is_empty() || key.name.is_empty() {
                 return Err(CommitError::InvalidKey { op, key });
             }
-            let header = self.0.projection.project(&key, &value);
+            let mut header = self.0.projection.project(&key, &value);
+            // Where the stored one changes before the writer comes to it, what both have in common is kept twice.
+            let stored = self.get(&key);
+            if let Some(stored) = &stored {
+                self.0.projection.share(&mut header, &stored.header);
+            }
             let account = self.0.projection.account(&key, &header);
             let relaxed = relaxed && (self.0.options.relaxed)(&key.resource);
-            // A last value that is the stored one is kept once. Where the stored one changes before the writer comes to it, it is
-            // kept twice.
-            let stored = (kind == EventKind::Delete).then(|| self.get(&key)).flatten();
-            let value = match stored.filter(|entry| entry.value == value) {
+            // A last value that is the stored one is kept once, too.
+            let same = stored.filter(|entry| kind == EventKind::Delete && entry.value == value);
+            let value = match same {
                 Some(entry) => entry.value.clone(),
                 None => value::keep(self.0.options.packs, &key, value),
             };
