@@ -388,10 +388,12 @@ fn is_relaxed(resource: &str) -> bool {
 }
 
 /// For how long changes of a resource can be watched from. A fleet renews its Leases all the time, and nobody needs to
-/// know how they were.
+/// know how they were. Of each other object there are several Events, which people read and nobody acts by: they can be watched
+/// from for as long as behind an etcd that is compacted every five minutes.
 pub fn history_age(resource: &str) -> Duration {
     match resource {
         registry::renewal::LEASES => Duration::from_secs(60),
+        "core/events" => Duration::from_secs(300),
         other => (StoreOptions::default().history.age)(other),
     }
 }
