@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::consts::{extension, lease, namespace};
 use karmada_client::{
-    Wake,
+    Recorder, Wake,
     link::Patience,
     rest::{Bounds, STRANGE},
     room::Corner,
@@ -78,6 +78,9 @@ pub struct Feed {
     pub packer: Option<Packer>,
     /// What members serve: most serve the same.
     pub alike: Alike,
+    /// By whom events of all members are told, as by Karmada's controllers for push mode: those of a template on a hundred clusters
+    /// are much the same, and so many Works more than anybody reads. None: each agent tells its own.
+    pub recorder: Option<Recorder>,
 }
 
 /// How an agent behaves. The figures are Karmada's unless they say otherwise.

@@ -143,6 +143,17 @@ async fn the_hub_works_on_a_member_that_joins_by_push() {
     until(&member, &path, "there", PATIENCE, |_| true).await;
     let all_ready = |web: &Value| web["status"]["readyReplicas"] == 2;
     until(&fleet.api, &path, "ready in the template", PATIENCE, all_ready).await;
+    // Events are told under the name of Karmada's controller for members of either mode.
+    let events = format!("/api/v1/namespaces/{}/events", fleet.namespace);
+    let is_told = |event: &Value| {
+        event["reason"] == "SyncSucceed"
+            && event["source"]["component"] == "execution-controller"
+            && event["involvedObject"]["name"] == "web"
+    };
+    until(&fleet.api, &events, "an event of the template", PATIENCE, |list| {
+        list["items"].as_array().is_some_and(|all| all.iter().any(is_told))
+    })
+    .await;
     // Whom the hub lets through it may speak for on the member, by the roles that it has made there.
     let inside = format!("{}/proxy/api/v1/namespaces/kube-system", cluster_path("m"));
     until(&fleet.api, &inside, "reached through the hub", PATIENCE, |namespace| {

@@ -45,14 +45,22 @@ const WORDS_ARE_OUT: Duration = Duration::from_secs(2);
 pub(crate) struct Ways {
     hub: Rest,
     pub(crate) recorder: Recorder,
-    recorder_task: RecorderTask,
+    /// None where somebody else tells what it takes.
+    recorder_task: Option<RecorderTask>,
     outbox: Arc<Outbox>,
     cluster: latest::Sender<Option<Arc<Kept>>>,
 }
 
 impl Ways {
     pub(crate) fn new(hub: kube::Client, config: &AgentConfig, env: &Env) -> Self {
-        let (recorder, recorder_task) = Recorder::new(hub.clone(), component::EXECUTION, env.clone());
+        let of_all = config.hosted.as_ref().and_then(|feed| feed.recorder.clone());
+        let (recorder, recorder_task) = of_all.map_or_else(
+            || {
+                let (recorder, task) = Recorder::new(hub.clone(), component::EXECUTION, env.clone());
+                (recorder, Some(task))
+            },
+            |recorder| (recorder, None),
+        );
         let hub = Rest::new(hub);
         let outbox = Arc::new(Outbox::new(hub.clone(), config, env.clone()));
         Self { hub, recorder, recorder_task, outbox, cluster: latest::Sender::new(None) }
@@ -108,9 +116,10 @@ impl HubHalf {
         let Ways { hub, recorder, recorder_task, outbox, cluster } = ways;
         let words = Arc::clone(&outbox);
         let spending = config.spending.clone();
-        let recorder_task = recorder_task
-            .gives_way_to(move || !words.queue().is_empty())
-            .paid_by(move |bytes| spending.take(bytes, Matter::Event));
+        let recorder_task = recorder_task.map(|task| {
+            task.gives_way_to(move || !words.queue().is_empty())
+                .paid_by(move |bytes| spending.take(bytes, Matter::Event))
+        });
         let (name, hears) = (config.cluster.clone(), (Arc::clone(half.fence()), Arc::clone(half.holds())));
         let trust = Arc::new(Trust::new(hub.clone(), Arc::clone(half.desired()), &config));
         let view = ClusterView::new(hub.clone(), name, (rights.clone(), Arc::clone(&trust)), hears, cluster);
@@ -125,7 +134,7 @@ impl HubHalf {
             interpreter,
             stats,
             recorder,
-            recorder_task: Some(recorder_task),
+            recorder_task,
             reporters: JoinSet::new(),
             view,
             outbox,
@@ -196,35 +205,9 @@ impl HubHalf {
         } else {
             self.renew(half, tasks);
         }
-        let telling = Arc::new(Telling {
-            recorder: self.recorder.clone(),
-            member: Arc::clone(half),
-            rights: rights.clone(),
-            cluster: config.cluster.clone(),
-            env: env.clone(),
-            kept: Mutex::default(),
-        });
         if let Some(recorder) = self.recorder_task.take() {
-            let (last, registered) = (tasks.last.clone(), rights.clone());
-            let telling = Arc::clone(&telling);
-            tasks.drains.spawn(async move {
-                let begins = async {
-                    telling.recall().await;
-                    registered.registered().await;
-                };
-                tokio::select! {
-                    biased;
-                    () = last.cancelled() => return,
-                    () = begins => {}
-                }
-                recorder.run(last).await;
-            });
+            self.telling = Some(self.tell(recorder, half, tasks));
         }
-        tasks.loops.spawn({
-            let telling = Arc::clone(&telling);
-            async move { telling.keep().await }
-        });
-        self.telling = Some(telling);
         tasks.loops.spawn({
             let (view, env, wake) = (Arc::clone(&self.view), env.clone(), config.hub_back.clone());
             let (rights, own) = (rights.clone(), Part::Object(String::new(), config.cluster.clone()));
@@ -295,6 +278,34 @@ impl HubHalf {
             };
             self.reporters.spawn(async move { outbox.run(half.desired(), &rights, &stats, went_back).await });
         }
+    }
+
+    /// Starts who tells events, and who keeps those that are not heard.
+    fn tell(&self, recorder: RecorderTask, half: &Arc<Member>, tasks: &mut Tasks) -> Arc<Telling> {
+        let telling = Arc::new(Telling {
+            recorder: self.recorder.clone(),
+            member: Arc::clone(half),
+            rights: self.rights.clone(),
+            cluster: self.config.cluster.clone(),
+            env: self.env.clone(),
+            kept: Mutex::default(),
+        });
+        let (last, registered, recalled) = (tasks.last.clone(), self.rights.clone(), Arc::clone(&telling));
+        tasks.drains.spawn(async move {
+            let begins = async {
+                recalled.recall().await;
+                registered.registered().await;
+            };
+            tokio::select! {
+                biased;
+                () = last.cancelled() => return,
+                () = begins => {}
+            }
+            recorder.run(last).await;
+        });
+        let kept = Arc::clone(&telling);
+        tasks.loops.spawn(async move { kept.keep().await });
+        telling
     }
 
     /// Starts who renews the Lease.

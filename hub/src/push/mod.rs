@@ -27,9 +27,11 @@ use std::{collections::HashSet, panic::AssertUnwindSafe, sync::Arc, time::Durati
 
 use futures::FutureExt as _;
 use karmada_agent::{Alike, Feed, Packer};
+use karmada_api::consts::component;
 use karmada_apiserver::packed;
 use karmada_client::{
-    Backoff, Event, Room, WatchConfig, Watcher, WorkQueue,
+    Backoff, Event, Recorder, Room, WatchConfig, Watcher, WorkQueue,
+    events::RecorderTask,
     paced::Pace,
     watch::share::{News, Share},
 };
@@ -37,7 +39,7 @@ use karmada_objects::{key::Key, kinds::SECRETS};
 use kube::Client;
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use self::copies::Copies;
 use self::{
@@ -103,6 +105,9 @@ impl Default for Settings {
 /// What is wanted of all members is much the same, in the words of the Works that it comes by.
 const PACKER: Packer = Packer { pack: packed::pack_work, unpack: packed::unpack_work };
 
+/// Events of all instances that are remembered, so that they are counted when they come again.
+const EVENTS: usize = 16 << 10;
+
 /// Of what is kept this part is for copies for searches.
 const COPIED: usize = 4;
 
@@ -140,6 +145,8 @@ pub(crate) struct Pusher {
     known: Arc<Known>,
     changed: WorkQueue<String>,
     works: bool,
+    /// Tells the events of all instances.
+    recorder: Option<RecorderTask>,
 }
 
 impl Pusher {
@@ -162,6 +169,8 @@ impl Pusher {
         }
         let counts = context.figures.pushing();
         let shares = &context.known.shares;
+        let (recorder, recorder_task) =
+            Recorder::with_room(context.client(), component::EXECUTION, context.env.clone(), EVENTS);
         let feed = Feed {
             works: shares.works.clone(),
             clusters: shares.clusters.clone(),
@@ -169,6 +178,7 @@ impl Pusher {
             services: shares.webhooks.clone(),
             packer: Some(PACKER),
             alike: Alike::default(),
+            recorder: Some(recorder),
         };
         let copied = settings.kept / COPIED;
         let room = Room::new(settings.answers, settings.kept - copied).counting(&counts.spared);
@@ -185,11 +195,17 @@ impl Pusher {
             accounts: context.accounts.clone(),
             known: context.known.clone(),
         };
-        Self { common: Arc::new(common), known: context.known.clone(), changed, works }
+        Self {
+            common: Arc::new(common),
+            known: context.known.clone(),
+            changed,
+            works,
+            recorder: Some(recorder_task),
+        }
     }
 
     /// Runs until `stop`, and until all instances have ended.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let synced = async {
             self.known.clusters.synced().await;
             self.known.works.synced().await;
@@ -199,6 +215,9 @@ impl Pusher {
             () = stop.cancelled() => return,
             () = synced => {}
         }
+        let said = CancellationToken::new();
+        let telling = self.recorder.take().filter(|_| self.works);
+        let telling = telling.map(|task| AbortOnDropHandle::new(tokio::spawn(task.run(said.clone()))));
         let (mut roster, mut instances) = (Roster::default(), JoinSet::new());
         let mut secrets = JoinSet::new();
         // Those that have not just joined.
@@ -242,6 +261,11 @@ impl Pusher {
             }
         }
         while instances.join_next().await.is_some() {}
+        // Their last words, too.
+        said.cancel();
+        if let Some(telling) = telling {
+            let _ = telling.await;
+        }
     }
 
     /// The clusters that are in push mode.

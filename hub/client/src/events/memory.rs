@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use super::{Key, LONGEST_REPEAT, REMEMBERED, REPEAT};
+use super::{Key, LONGEST_REPEAT, REPEAT};
 
 /// So many different messages about one object and reason are written at once; further ones wait like repetitions.
 const SIMILAR: usize = 4;
@@ -94,13 +94,19 @@ impl Digest {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Memory {
+    /// So many are remembered at most.
+    room: usize,
     pub(super) waiting: BTreeMap<Key, Known>,
     pub(super) told: BTreeMap<Digest, Told>,
 }
 
 impl Memory {
+    pub(super) fn new(room: usize) -> Self {
+        Self { room, waiting: BTreeMap::new(), told: BTreeMap::new() }
+    }
+
     /// An event came that is known; false if it is not.
     pub(super) fn comes_again(
         &mut self,
@@ -162,7 +168,7 @@ impl Memory {
     /// Forgets the event that was not seen for longest if there are too many, a written one if there is any. Answers how much of
     /// it is lost.
     pub(super) fn make_room(&mut self) -> u64 {
-        if self.waiting.len() + self.told.len() < REMEMBERED {
+        if self.waiting.len() + self.told.len() < self.room {
             return 0;
         }
         if let Some(oldest) = self.told.iter().min_by_key(|(_, told)| told.seen).map(|(digest, _)| *digest) {

@@ -37,11 +37,9 @@ use self::memory::{Known, Memory};
 pub use self::writer::RecorderTask;
 use crate::rest::Rest;
 
-/// Events between a caller and the writer. A burst of 300 applied Works makes three each.
-const CHANNEL: usize = 1024;
-
-/// Events that are remembered, to be counted when they repeat, and events that wait while the server is away.
-const REMEMBERED: usize = 1024;
+/// Events between a caller and the writer: a burst of 300 applied Works makes three each. And so many are remembered, to be counted
+/// when they repeat, or wait while the server is away.
+const ROOM: usize = 1024;
 
 /// A repeated event is written again after so long at the soonest, and then after twice as long each time: what fails and
 /// retries must not cost a write each time, least of all where bytes are paid for.
@@ -157,8 +155,13 @@ impl fmt::Debug for Recorder {
 impl Recorder {
     /// A recorder that writes as `component` (`execution-controller`), and the task that does the writing.
     pub fn new(client: kube::Client, component: &str, env: Env) -> (Self, RecorderTask) {
-        let (sender, receiver) = mpsc::channel(CHANNEL);
-        let (dropped, memory) = (Arc::new(AtomicU64::new(0)), Arc::<Mutex<Memory>>::default());
+        Self::with_room(client, component, env, ROOM)
+    }
+
+    /// The same, with room for so many events that are remembered, and for as many that are to be taken in.
+    pub fn with_room(client: kube::Client, component: &str, env: Env, room: usize) -> (Self, RecorderTask) {
+        let (sender, receiver) = mpsc::channel(room);
+        let (dropped, memory) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Memory::new(room))));
         let shared = (Arc::clone(&memory), Arc::clone(&dropped));
         let task = RecorderTask::new(Rest::new(client), component, env.clone(), receiver, shared);
         (Self { sender, memory, dropped, env }, task)
@@ -346,7 +349,7 @@ mod tests {
             }
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(recorder.dropped() >= 5000 - 2 * (CHANNEL + REMEMBERED) as u64, "{}", recorder.dropped());
+        assert!(recorder.dropped() >= 5000 - 4 * ROOM as u64, "{}", recorder.dropped());
         assert!(script.seen().len() < 60, "{} requests", script.seen().len());
         shutdown.cancel();
         handle.await.unwrap();
