@@ -282,6 +282,11 @@ impl Rights {
         self.leaves.store(true, Ordering::Relaxed);
     }
 
+    /// Whether it was ([`Self::leave`]).
+    pub fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::Relaxed)
+    }
+
     pub fn env(&self) -> &Env {
         &self.env
     }
@@ -416,7 +421,7 @@ impl Rights {
             }
             match &now {
                 Phase::Refused(why) => tracing::error!(%why, "this agent may not work for this Cluster"),
-                Phase::Removed if self.leaves.load(Ordering::Relaxed) => {
+                Phase::Removed if self.leaves() => {
                     tracing::info!("the Cluster has gone from the hub");
                 }
                 Phase::Removed => tracing::warn!("{REMOVED}"),

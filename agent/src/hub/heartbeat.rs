@@ -169,8 +169,8 @@ impl Heartbeat {
                     let asked = error.retry_after().unwrap_or_default().min(self.config.lease_interval);
                     let pause = backoff.next(&self.env).max(asked);
                     let (cluster, failures) = (&self.config.cluster, backoff.failures());
-                    // An outage may last for weeks.
-                    if backoff.has_doubled() {
+                    // An outage may last for weeks; the Lease of who leaves goes with the Cluster.
+                    if backoff.has_doubled() && !rights.leaves() {
                         tracing::warn!(%cluster, %error, failures, "the lease was not renewed");
                     } else {
                         tracing::debug!(%cluster, %error, failures, "the lease was not renewed");

@@ -234,7 +234,7 @@ fn read(answer: &[u8], among: &[u32]) -> Option<(String, Buckets)> {
 async fn within(hub: &Rest, path: &str, partial: &mut Partial) -> Result<bool, Error> {
     let Differing { depth, buckets, .. } = &partial.differing;
     let selector = query_value(OTHERS);
-    let query = format!("{path}?depth={depth}&within={}&labelSelector={selector}", hexadecimal(buckets));
+    let query = format!("{path}?within={}&depth={depth}&labelSelector={selector}", hexadecimal(buckets));
     let mut pages = hub.pages(query, PAGE).after(partial.token.as_str()).each_looked_at();
     loop {
         let Some(page) = asked(pages.next::<Box<RawValue>>().await)? else { return Ok(false) };

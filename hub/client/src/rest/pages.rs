@@ -161,18 +161,12 @@ impl Pages<'_> {
     }
 
     fn page(&self) -> String {
-        let Self { size, token, .. } = self;
-        let (path, query) = self.path.split_once('?').unwrap_or((&self.path, ""));
-        let mut page = format!("{path}?limit={size}");
-        if !query.is_empty() {
-            page.push('&');
-            page.push_str(query);
+        let and = if self.path.contains('?') { '&' } else { '?' };
+        let Self { path, size, token, .. } = self;
+        match token.as_str() {
+            "" => format!("{path}{and}limit={size}"),
+            token => format!("{path}{and}limit={size}&continue={}", query_value(token)),
         }
-        if !token.is_empty() {
-            page.push_str("&continue=");
-            page.push_str(&query_value(token));
-        }
-        page
     }
 }
 
