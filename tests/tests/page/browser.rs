@@ -17,7 +17,7 @@ use karmada_env::Env;
 use serde_json::{Value, json};
 
 /// How long an answer may take on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A browser with one page.

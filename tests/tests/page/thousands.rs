@@ -1,12 +1,13 @@
 //! Ten thousand clusters, scrolled while hundreds of them change.
 
 use karmada_core::judge::words::State;
+use karmada_env::Env;
 use karmada_tests::fleet::{Binaries, Fleet, Options};
 use karmada_ui::rows::{Row, flag};
 
 use crate::{
     FLEET, TILES, TURN,
-    browser::Browser,
+    browser::{Browser, PATIENCE},
     pictures::picture,
     played::{Played, row},
     ticket,
@@ -74,7 +75,7 @@ async fn ten_thousand_clusters_stay_fluid() {
     };
     let once = ticket(&fleet);
     let browser = &mut browser;
-    let played = Played::new(rows(0));
+    let (played, env) = (Played::new(rows(0)), Env::system());
     played.on(browser);
     browser.go(&once);
     browser.until("all tiles", &format!("{TILES} === 10000"));
@@ -83,7 +84,9 @@ async fn ten_thousand_clusters_stay_fluid() {
     for _ in 0..TRIES {
         let mut batches = 0;
         browser.eval(SCROLL);
+        let end = env.now() + PATIENCE;
         let frames = loop {
+            assert!(env.now() < end, "not scrolled to the end, and asked {batches} times");
             // What was told is followed by the next: one batch for each time that the page asks.
             if played.is_told() {
                 round += 1;
