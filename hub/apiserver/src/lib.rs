@@ -32,8 +32,8 @@
 //!   groups passed on. As there is no `pods/binding`, a Pod may be given its node by an update. (1)
 //! - Services get no cluster IP, and no one is checked against a range: a template has no use for one, and a member gives
 //!   out its own. Node ports are given out, so that all members open the same. (7)
-//! - Of an object of anybody's 4 MiB are stored (etcd takes 1.5 MiB), and 5 MiB at all: whoever is in system:masters may send bodies
-//!   of that size, so that whatever is stored can be replaced by a controller.
+//! - Of an object of anybody's 4 MiB are stored (etcd takes 1.5 MiB), and 5 MiB at all: whoever is in system:masters may change
+//!   objects by bodies of that size, so that whatever is stored can be replaced by a controller.
 //! - LimitRanges are completed and judged, and not applied: Pods are stored to run on members, which have limits of their own.
 //! - Names have 1,024 bytes at most also where Kubernetes has no limit.
 //! - Validation of built-in kinds covers what users of a hub meet; members validate in full. Where a message repeats a whole
