@@ -66,7 +66,8 @@ halt() {
     alive "$1" || { rm -f "$state/run/$1.pid"; return 0; }
     kill "$pid" 2>/dev/null || true
     for _ in $(seq 120); do alive "$1" || break; sleep 0.1; done
-    kill -9 "$pid" 2>/dev/null || true
+    # Not what has its number by now.
+    ! alive "$1" || kill -9 "$pid" 2>/dev/null || true
     rm -f "$state/run/$1.pid"
 }
 names() { for f in "$state"/run/*.cmd; do [ -e "$f" ] && basename "$f" .cmd; done; }
