@@ -371,14 +371,20 @@ impl Upgrades {
 
     /// Takes offers away that the hub has not made: nothing is asked for.
     async fn take_away(&self, changed: BTreeSet<Key>) -> Result<(), Error> {
-        let offered = changed.into_iter().filter(|key| self.is_offered(key));
-        let offered: Vec<_> = offered.map(|key| (key.name, None)).collect();
-        self.put_all(offered, |name, _, written| {
-            if written {
-                self.tell_foreign(name);
-            }
-        })
-        .await
+        let offered: BTreeSet<Key> = changed.into_iter().filter(|key| self.is_offered(key)).collect();
+        let offers = offered.iter().map(|key| (key.name.clone(), None)).collect();
+        let done = self
+            .put_all(offers, |name, _, written| {
+                if written {
+                    self.tell_foreign(name);
+                }
+            })
+            .await;
+        if done.is_err() {
+            // Nothing else names them when it is tried again.
+            self.changed.lock().extend(offered);
+        }
+        done
     }
 
     /// Says that somebody else has offered an agent a version.

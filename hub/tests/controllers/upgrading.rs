@@ -159,6 +159,13 @@ async fn an_offer_that_the_hub_has_not_made_is_taken_away() {
         world.becomes("the offer is gone", &CLUSTERS, "", &members[0].name, gone).await;
     }
     world.event(&members[0].name, "AgentOfferRemoved", "karmada-hub upgrade agents --to VERSION").await;
+    // Also where it cannot be written at once.
+    world.asked.cut(Some(&path));
+    world.rest.patch(&path, Patch::Merge, &offer(&evil.to_string())).await.expect("written");
+    world.settle().await;
+    world.asked.cut(None);
+    let gone = |cluster: &Value| cluster["metadata"]["annotations"].get(OFFER).is_none();
+    world.becomes("the offer is gone", &CLUSTERS, "", &members[0].name, gone).await;
     // Something else is.
     ask(&world, "100%", "").await;
     let made = |cluster: &Value| {

@@ -43,7 +43,8 @@ pub struct UpgradeAgentsArgs {
     /// When the next wave may begin, such as "maxFailures=2% minHealthy=3 deadline=1h onBreach=Return".
     #[arg(long, value_name = "SETTINGS")]
     pub gate: Option<String>,
-    /// The image. Without it: the agent's own image, with the version as its tag.
+    /// The image. Without it: the agent's own image, with the version as its tag. Agents refuse an image of another repository
+    /// unless their owner allows it (--upgrade-image-from).
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
     /// The program for agents that are not Pods, for one kind of machine (x86_64 or aarch64): its HTTPS address, and the SHA-256 of

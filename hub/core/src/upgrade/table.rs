@@ -67,6 +67,13 @@ struct Entry {
     judged: Option<(Crowd, Option<Skip>)>,
 }
 
+impl Entry {
+    /// Whether it is offered what the hub has not written.
+    fn is_foreign(&self) -> bool {
+        self.row.odd || self.row.offer.is_some() && !self.made.contains(&self.row.offer)
+    }
+}
+
 /// What the judgement of all clusters depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Basis {
@@ -123,9 +130,7 @@ impl Table {
 
     /// Whether a cluster is offered what the hub has not written.
     pub fn is_foreign(&self, name: &str) -> bool {
-        self.entries.get(name).is_some_and(|entry| {
-            entry.row.odd || entry.row.offer.is_some() && !entry.made.contains(&entry.row.offer)
-        })
+        self.entries.get(name).is_some_and(Entry::is_foreign)
     }
 
     /// The clusters that a request concerns, with their labels: all are looked at.
@@ -187,7 +192,13 @@ impl Table {
         let turn = (wave, wanted.state.reaches(wave, &name));
         let way = row.report.as_ref().map(|report| report.way);
         let offer = fact.as_ref().ok().and_then(|fact| wanted.offer(turn, *fact, way));
-        if row.odd || is_another(offer.as_ref(), row.offer.as_ref()) {
+        // Somebody else's may have all begin at once.
+        let is_other = if entry.is_foreign() {
+            offer != row.offer
+        } else {
+            is_another(offer.as_ref(), row.offer.as_ref())
+        };
+        if row.odd || is_other {
             self.due.insert(name.clone());
         }
         let about = row.report.as_ref().and_then(|report| report.about.as_ref());
@@ -643,8 +654,11 @@ mod tests {
         assert_eq!((members.len(), members[0].who), (1, Who::Crowd(10_000)));
         // What was offered otherwise is written anew.
         let other = Offer { image: "x:1".to_owned(), ..has.offer.clone().unwrap() };
-        table.put("m1", Some(Row { offer: Some(other), ..has }));
+        table.put("m1", Some(Row { offer: Some(other), ..has.clone() }));
+        // So is what differs in nothing but how starts are spread, if the hub has not written it.
+        let hasty = Offer { spread: 0, ..has.offer.clone().unwrap() };
+        table.put("m2", Some(Row { offer: Some(hasty), ..has }));
         assert!(table.judge(wanted, ALL));
-        assert_eq!(table.due(wanted, ALL).len(), 1);
+        assert_eq!(table.due(wanted, ALL).len(), 2);
     }
 }
