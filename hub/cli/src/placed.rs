@@ -18,7 +18,7 @@ use karmada_core::{
     fleet::Fleet,
     judge::fence,
     place::{self, Peer, Request},
-    rollout::State,
+    rollout::{self, State},
 };
 use karmada_interpreter::Runs;
 use karmada_meta::object;
@@ -45,6 +45,8 @@ pub(super) struct Bound {
     pub fenced: bool,
     /// How far its last change is, where changes go out in waves.
     pub rollout: Option<State>,
+    /// Why that cannot be read, and what helps, where it cannot.
+    pub rollout_unread: Option<String>,
     /// Its permanent id, which its Works carry.
     pub id: String,
 }
@@ -65,8 +67,15 @@ impl Bound {
         }
         let deleting = object::deletion_timestamp(value).is_some();
         let id = object::label(value, bindings::id_label(scope)).unwrap_or_default().to_owned();
-        let (fenced, rollout) = (fence::after(value).is_some(), State::read(value).unwrap_or_default());
-        Ok(Self { key, spec, status, deleting, left, fenced, rollout, id })
+        let (rollout, rollout_unread) = match State::read(value) {
+            Ok(rollout) => (rollout, None),
+            Err(why) => {
+                let outlived = object::annotation(value, rollout::OUTLIVES).is_some();
+                (None, Some(rollout::words::unreadable(&why, outlived)))
+            }
+        };
+        let fenced = fence::after(value).is_some();
+        Ok(Self { key, spec, status, deleting, left, fenced, rollout, rollout_unread, id })
     }
 
     /// Its object with kind and namespace: `Deployment shop/web`.

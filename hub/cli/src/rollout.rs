@@ -36,7 +36,7 @@ pub(super) async fn run(args: RolloutArgs, env: Env) -> Result<(), Failure> {
     let mut take = |bound: Bound| {
         let name = bound.spec.resource.name.clone();
         match args.target.as_deref().is_none_or(|target| means(target, &bound)) {
-            true if bound.rollout.is_some() => meant.push(bound),
+            true if bound.rollout.is_some() || bound.rollout_unread.is_some() => meant.push(bound),
             true => near.push(format!(
                 "{} is there, and its policy asks for no waves ({})",
                 bound.object(),
@@ -122,6 +122,9 @@ fn means(target: &str, bound: &Bound) -> bool {
 
 /// Leaves a word for the hub on the binding.
 async fn act(server: &Server, bound: &Bound, command: Command, told: Told) -> Result<(), Failure> {
+    if let Some(why) = deaf(bound) {
+        return Err(Failure::failed(format!("{}: {command} does nothing: {why}", bound.object())));
+    }
     let revision = bound.rollout.as_ref().map(|state| state.revision.clone()).unwrap_or_default();
     if bound.rollout.as_ref().is_some_and(|state| state.phase == Phase::Complete) {
         return Err(Failure::failed(format!(
@@ -138,6 +141,13 @@ async fn act(server: &Server, bound: &Bound, command: Command, told: Told) -> Re
         bound.object()
     );
     told.say(&line, &json!({"object": bound.object(), "command": command.to_string(), "revision": revision}))
+}
+
+/// Why the hub takes no command about a rollout, if so.
+fn deaf(bound: &Bound) -> Option<&str> {
+    let said = conditions::find(&bound.status.conditions, extension::ROLLED_OUT);
+    let unkept = said.filter(|condition| condition.reason == extension::REVISION_NOT_KEPT);
+    bound.rollout_unread.as_deref().or_else(|| unkept.map(|condition| condition.message.as_str()))
 }
 
 /// How many clusters carry which revision.
@@ -169,7 +179,14 @@ async fn carried(
 }
 
 async fn show(server: &Server, bound: &Bound, told: Told) -> Result<(), Failure> {
-    let Some(state) = &bound.rollout else { return Ok(()) };
+    let Some(state) = &bound.rollout else {
+        let Some(why) = &bound.rollout_unread else { return Ok(()) };
+        let reason = extension::STATE_UNREADABLE;
+        return told.say(
+            &format!("{}: {reason}: {why}", bound.object()),
+            &json!({"object": bound.object(), "reason": reason, "message": why}),
+        );
+    };
     let carried = carried(server, bound, state).await?;
     let said = conditions::find(&bound.status.conditions, extension::ROLLED_OUT);
     let (reason, message) = said.map_or_else(
@@ -186,7 +203,7 @@ async fn show(server: &Server, bound: &Bound, told: Told) -> Result<(), Failure>
         };
         lines.push(format!("  revision {revision}{is}, clusters: {}", clusters.len()));
     }
-    lines.extend(waves::next(state).map(|line| format!("  {line}")));
+    lines.extend(waves::next(state).filter(|_| deaf(bound).is_none()).map(|line| format!("  {line}")));
     told.say(
         &lines.join("\n"),
         &json!({
@@ -220,6 +237,31 @@ mod tests {
             assert_eq!(means(target, &bound), want, "{target}");
         }
         assert_eq!(named(&bound.spec.resource), "deployment/web -n shop");
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_kept_is_there_and_takes_no_command() {
+        let bound = |state: &str, outlived: Option<&str>, reason: &str| {
+            let binding = json!({
+                "metadata": {"name": "web-deployment", "namespace": "shop", "annotations": {
+                    rollout::STATE: state, rollout::OUTLIVES: outlived,
+                }},
+                "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"}},
+                "status": {"conditions": [{"type": extension::ROLLED_OUT, "status": "False", "reason": reason, "message": "why",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+            });
+            Bound::read(Scope::Namespaced, &binding).unwrap()
+        };
+        let unread = bound("{", None, "Progressing");
+        assert!(unread.rollout.is_none());
+        let said = deaf(&unread).unwrap();
+        assert!(said.contains(rollout::STATE) && said.contains("counts as good"), "{said}");
+        let outlived = bound("{", Some("true"), "Progressing");
+        let said = deaf(&outlived).unwrap();
+        assert!(said.contains("reaches all clusters at once") && !said.contains("counts as good"), "{said}");
+        let state = json!({"revision": "two", "phase": "Running"}).to_string();
+        assert_eq!(deaf(&bound(&state, None, extension::REVISION_NOT_KEPT)), Some("why"));
+        assert_eq!(deaf(&bound(&state, None, "Progressing")), None);
     }
 
     #[test]

@@ -126,6 +126,30 @@ impl Revisions {
         Ok(())
     }
 
+    /// Lets go of all revisions of a binding, where nothing says which there are. The list is taken page by page, and only names
+    /// are kept of it.
+    pub(crate) async fn forget_all(
+        &self,
+        objects: &Objects,
+        key: &BindingKey,
+        uid: &str,
+    ) -> Result<(), Error> {
+        self.0.lock().retain(|(of, _), _| of != uid);
+        let place = place(key, uid, "");
+        let mut all = Vec::new();
+        let take = |page: Vec<Value>| {
+            let ours = page.into_iter().filter(|secret| {
+                secret["type"] == skip::REVISION && object::name(secret).starts_with(&place.name)
+            });
+            all.extend(ours.map(|secret| (Key::of(&secret), object::uid(&secret).to_owned())));
+        };
+        objects.list(&SECRETS, Some(&place.namespace), &format!("{OF}={uid}"), take).await?;
+        for (key, uid) in all {
+            objects.delete_uid(&SECRETS, &key, &uid).await?;
+        }
+        Ok(())
+    }
+
     fn note(&self, uid: &str, sure: Sure<'_>, revision: Arc<Revision>) {
         let mut all = self.0.lock();
         if all.len() >= RECENT {

@@ -6,7 +6,7 @@ use karmada_api::consts::{annotation, condition, extension};
 use karmada_core::{
     judge::fence,
     names,
-    rollout::{Phase, State, Wave, words},
+    rollout::{self, Phase, State, Wave, words},
     stage::{self, Stage},
     upgrade::{Report, request},
 };
@@ -265,7 +265,10 @@ pub fn rollout(binding: &Value) -> Value {
     let state = match State::read(binding) {
         Ok(Some(state)) => state,
         Ok(None) => return Value::Null,
-        Err(why) => return json!({"problem": text::line(&why, WORDS)}),
+        Err(why) => {
+            let outlived = object::annotation(binding, rollout::OUTLIVES).is_some();
+            return json!({"problem": text::line(&words::unreadable(&why, outlived), WORDS)});
+        }
     };
     let conditions = binding.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     let said = conditions.into_iter().find(|condition| condition["type"] == extension::ROLLED_OUT);
@@ -275,6 +278,11 @@ pub fn rollout(binding: &Value) -> Value {
         .unwrap_or("Nothing has changed since waves were asked for.");
     let (mut told, message) = (progress(&state), text::line(message, WORDS));
     (told["reason"], told["message"], told["before"]) = (json!(reason), json!(message), json!(state.base));
+    if reason == extension::REVISION_NOT_KEPT {
+        // The hub takes no command about it.
+        (told["underWay"], told["waits"], told["failed"]) = (false.into(), false.into(), false.into());
+        told["refused"] = true.into();
+    }
     told
 }
 
@@ -557,7 +565,21 @@ mod tests {
         let over: Vec<_> = got["waves"].as_array().unwrap().iter().map(|wave| wave["over"].clone()).collect();
         assert_eq!(over, [json!(true), json!(false)]);
         assert_eq!(rollout(&json!({"metadata": {"name": "web"}})), Value::Null);
-        assert!(rollout(&binding("{")).get("problem").is_some(), "what cannot be read is said");
+        let problem = rollout(&binding("{"))["problem"].clone();
+        assert!(problem.as_str().unwrap().contains("Take the annotation off"), "{problem}");
+        let mut outlived = binding("{");
+        outlived["metadata"]["annotations"][rollout::OUTLIVES] = json!("true");
+        let problem = rollout(&outlived)["problem"].clone();
+        assert!(problem.as_str().unwrap().contains("reaches all clusters at once"), "{problem}");
+        let mut unkept = binding(state);
+        unkept["status"]["conditions"][0]["reason"] = json!(extension::REVISION_NOT_KEPT);
+        let got = rollout(&unkept);
+        assert_eq!(
+            (&got["waits"], &got["underWay"]),
+            (&json!(false), &json!(false)),
+            "no command does anything"
+        );
+        assert_eq!(got["refused"], json!(true));
     }
 
     #[test]

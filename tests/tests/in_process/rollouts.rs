@@ -218,10 +218,7 @@ async fn an_override_waits_as_well_and_a_change_that_does_not_apply_stops() {
     world.create([bad]).await;
     let said = stands(&world, "GateBroken").await;
     assert!(
-        said["message"]
-            .as_str()
-            .unwrap()
-            .contains("1 of 1 cluster that were heard were not well within 5m0s"),
+        said["message"].as_str().unwrap().contains("1 of 1 cluster that was heard was not well within 5m0s"),
         "{said}"
     );
     for cluster in ["member2", "member3", "member4"] {
@@ -304,6 +301,13 @@ fn has_waves(binding: &Value) -> bool {
         .any(|key| annotations.get(*key).is_some())
 }
 
+/// Whose order of clusters a rollout has.
+async fn seed(world: &World) -> Value {
+    let binding = world.api().get(&web()).await.unwrap();
+    let state = binding["metadata"]["annotations"]["hub.karmada.io/rollout"].as_str().unwrap();
+    serde_json::from_str::<Value>(state).unwrap()["seed"].clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_aborted_stays_so_when_another_policy_asks_for_no_waves() {
     let world = staged(906, "tier=pilot soak=0; 100% approve soak=0").await;
@@ -312,11 +316,17 @@ async fn what_was_aborted_stays_so_when_another_policy_asks_for_no_waves() {
     stands(&world, "AwaitsApproval").await;
     command(&world, "abort").await;
     stands(&world, "Aborted").await;
+    let order = seed(&world).await;
     another_policy(&world).await;
     event(&world, World::NAMESPACE, "web", "RolloutOutlivesPolicy", "stay in force until it is complete")
         .await;
     tokio::time::sleep(SETTLED * 3).await;
     assert_eq!(images(&world).await, ["web:2", &old, &old, &old]);
+    // A newer change goes out in the same waves, to the same clusters first.
+    set_image(&world, "web:3").await;
+    stands(&world, "AwaitsApproval").await;
+    assert_eq!(images(&world).await, ["web:3", &old, &old, &old]);
+    assert_eq!(seed(&world).await, order);
     // What was before is still kept.
     command(&world, "return").await;
     has(&world, 0, &old).await;
@@ -325,9 +335,9 @@ async fn what_was_aborted_stays_so_when_another_policy_asks_for_no_waves() {
     // Back to what everybody has: then it is complete, and the waves end.
     set_image(&world, &old).await;
     world.hub_until(&web(), "without waves", LONG, |b| !has_waves(b)).await;
-    set_image(&world, "web:3").await;
+    set_image(&world, "web:4").await;
     for member in 0..4 {
-        has(&world, member, "web:3").await;
+        has(&world, member, "web:4").await;
     }
     world.stop().await;
 }
@@ -359,17 +369,39 @@ async fn a_pause_outlives_the_waves_of_its_policy_until_a_person_resumes() {
     world.stop().await;
 }
 
+/// The Secrets in which earlier revisions are kept.
+async fn kept_revisions(world: &World) -> usize {
+    let path =
+        format!("/api/v1/namespaces/{}/secrets?labelSelector=hub.karmada.io/revision-of", World::NAMESPACE);
+    world.api().get(&path).await.unwrap()["items"].as_array().map_or(0, Vec::len)
+}
+
 #[tokio::test(start_paused = true)]
 async fn whoever_takes_the_state_off_gives_the_change_to_all_at_once() {
     let world = staged(908, "tier=pilot soak=0; 100% approve soak=0").await;
     set_image(&world, "web:2").await;
     stands(&world, "AwaitsApproval").await;
+    assert_eq!(kept_revisions(&world).await, 2);
+    // One of another binding in the same place.
+    let other = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "hub.karmada.io/revision",
+        "metadata": {"name": "karmada-revision-other-1", "labels": {"hub.karmada.io/revision-of": "other"}},
+    });
+    world.create([other]).await;
     another_policy(&world).await;
+    // What cannot be read stays where it is, and whoever takes it off is told what that does.
+    let unreadable = json!({"metadata": {"annotations": {"hub.karmada.io/rollout": "{"}}});
+    world.api().patch(&web(), Patch::Merge, &unreadable).await.unwrap();
+    let said = stands(&world, "StateUnreadable").await;
+    let said = said["message"].as_str().unwrap();
+    assert!(said.contains("the change reaches all clusters at once"), "{said}");
     let none = json!({"metadata": {"annotations": {"hub.karmada.io/rollout": null}}});
     world.api().patch(&web(), Patch::Merge, &none).await.unwrap();
     for member in 0..4 {
         has(&world, member, "web:2").await;
     }
     world.hub_until(&web(), "without waves", LONG, |b| !has_waves(b)).await;
+    // Its revisions go with that, and no others.
+    assert_eq!(kept_revisions(&world).await, 1);
     world.stop().await;
 }

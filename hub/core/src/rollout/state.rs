@@ -54,6 +54,14 @@ impl What {
         }
     }
 
+    /// What a cluster reports that was given it.
+    pub(super) fn change(self) -> &'static str {
+        match self {
+            Self::Change => "change",
+            Self::Agents => "version",
+        }
+    }
+
     /// What takes people's commands about it.
     pub fn tool(self) -> &'static str {
         match self {

@@ -29,7 +29,7 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
         clocks.stuck = None;
         return step;
     }
-    if let Some(why) = broken(state, gate, &step.sums, members) {
+    if let Some(why) = broken(state, gate, &step, members) {
         state.phase = if gate.returns { Phase::Returned } else { Phase::Breached };
         state.why = why;
         state.well = None;
@@ -83,18 +83,21 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
 
 /// Counts, and runs the clocks of those that are not well.
 fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &mut Clocks, step: &mut Step) {
-    (step.sums, step.wave, step.again, step.changing) = (Sums::default(), Sums::default(), None, 0);
+    (step.sums, step.wave, step.again) = (Sums::default(), Sums::default(), None);
+    (step.changing, step.at_once) = (0, 0);
     let (mut running, mut stood, mut given) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let mut soonest = Soonest::default();
     for member in members {
         let Some(name) = member.name() else {
             let stage = stage(state, gate, member, None, clocks.since);
+            step.at_once += member.count() * usize::from(stage == Stage::Failed);
             let is_changing = is_changing(state, gate, member, stage, now, &mut soonest);
             step.count(state, member, stage, is_changing);
             continue;
         };
         let got = got(state, gate, member, clocks.given.remove(name), now);
         let mut stage = stage(state, gate, member, got, clocks.since);
+        step.at_once += usize::from(stage == Stage::Failed);
         if let Some(got) = got {
             given.insert(name.to_owned(), got);
         }
@@ -234,6 +237,7 @@ fn evicted(state: &State, members: &[Member<'_>], clocks: &mut Clocks, step: &mu
     let there: BTreeSet<&str> = named().map(|(name, _)| name).collect();
     for (_, wave) in clocks.evicted.iter().filter(|(name, _)| !there.contains(name.as_str())) {
         step.sums.add(Stage::Failed, 1);
+        step.at_once += 1;
         if wave + 1 == state.open {
             step.wave.add(Stage::Failed, 1);
         }
@@ -347,10 +351,13 @@ fn allowed(state: &State, gate: &Gate, sums: &Sums) -> usize {
 }
 
 /// Why the gate is broken, if it is.
-fn broken(state: &State, gate: &Gate, sums: &Sums, members: &[Member<'_>]) -> Option<String> {
+fn broken(state: &State, gate: &Gate, step: &Step, members: &[Member<'_>]) -> Option<String> {
+    let sums = &step.sums;
     let (failed, heard) = (sums.failed(), sums.heard());
     if failed > allowed(state, gate, sums) {
-        return Some(words::failures(failed, heard, sums.of(Stage::Overdue), gate.deadline));
+        let (at_once, unreported) = (step.at_once, sums.of(Stage::Overdue));
+        let failures = words::Failures { at_once, late: failed.saturating_sub(at_once), unreported, heard };
+        return Some(failures.told(state.what, gate.deadline));
     }
     let silent = sums.of(Stage::SilentAfterChange);
     // One link goes down now and then.

@@ -94,6 +94,8 @@ pub struct Step {
     pub again: Option<Duration>,
     /// How many of that wave are changing.
     pub(super) changing: usize,
+    /// How many have failed without a deadline being over.
+    pub(super) at_once: usize,
 }
 
 impl Step {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use karmada_api::consts::extension;
 use karmada_meta::{duration, time::Time};
 
 use super::{
+    STATE,
     state::{Command, Phase, State, What},
     sums::{Stage, Step, Sums},
 };
@@ -133,14 +135,48 @@ pub(super) fn stopped(state: &State, returned: bool) -> String {
     format!("{} was stopped: {}. {what}", named(state), state.why)
 }
 
-pub(super) fn failures(failed: usize, heard: usize, unreported: usize, deadline: Duration) -> String {
-    let deadline = duration::format(deadline);
-    match unreported {
-        0 => format!("{failed} of {} that were heard were not well within {deadline}", clusters(heard)),
-        _ => format!(
-            "{failed} of {} that are reachable were not well within {deadline}; {unreported} of them have not reported the change",
-            clusters(heard)
-        ),
+/// The clusters for which a gate is broken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failures {
+    /// Those that waited for no deadline: they were evicted, or said themselves that they will not be well with it.
+    pub(super) at_once: usize,
+    /// Those that were not well in time.
+    pub(super) late: usize,
+    /// Those of them that have said nothing of the change.
+    pub(super) unreported: usize,
+    /// All that the gate asks.
+    pub(super) heard: usize,
+}
+
+impl Failures {
+    pub(super) fn told(self, what: What, deadline: Duration) -> String {
+        let Self { at_once, late, unreported, heard } = self;
+        let were = |count: usize| if count == 1 { "was" } else { "were" };
+        let late_are = format!("{} not well within {}", were(late), duration::format(deadline));
+        let ended = match what {
+            What::Change => format!("{} evicted with the change", were(at_once)),
+            What::Agents => "gave it up or refused it".to_owned(),
+        };
+        let who = match (unreported, heard) {
+            (0, heard) => format!("{} that {} heard", clusters(heard), were(heard)),
+            (_, 1) => format!("{} that is reachable", clusters(1)),
+            (_, heard) => format!("{} that are reachable", clusters(heard)),
+        };
+        let told = match (at_once, late) {
+            (0, _) => format!("{late} of {who} {late_are}"),
+            (_, 0) => format!("{at_once} of {who} {ended}"),
+            _ => {
+                format!(
+                    "{} of {who} failed: {at_once} {ended}, and {late} {late_are}",
+                    at_once.saturating_add(late)
+                )
+            }
+        };
+        match unreported {
+            0 => told,
+            1 => format!("{told}; 1 of them has not reported the {}", what.change()),
+            _ => format!("{told}; {unreported} of them have not reported the {}", what.change()),
+        }
     }
 }
 
@@ -207,12 +243,34 @@ pub fn no_return() -> &'static str {
 /// What happens where the policy asks for no waves any more.
 pub fn outlives() -> &'static str {
     "The policy asks for no waves (any more), but the last change has not reached every cluster. Its waves and its gate stay in \
-     force until it is complete: say what becomes of it with karmada-hub rollout resume, abort or return."
+     force until it is complete. If it waits for a person, say what becomes of it: karmada-hub rollout resume, abort or return."
 }
 
 /// The same, in a condition.
 pub fn outlived(message: &str) -> String {
     format!("{message}; its policy asks for no waves any more, and these stay in force until it is complete")
+}
+
+/// Why nothing goes on where how far a change is cannot be read, and what helps.
+pub fn unreadable(why: &str, outlived: bool) -> String {
+    let helps = match outlived {
+        false => "Take the annotation off: what is on the clusters then counts as good".to_owned(),
+        true => format!(
+            "Its policy asks for no waves any more: if you take the annotation off, the change reaches all clusters at once. To \
+             keep waves, put {} back on the policy first",
+            extension::ROLLOUT
+        ),
+    };
+    format!("the annotation {STATE} of the binding cannot be read, so no cluster is changed: {why}. {helps}")
+}
+
+/// The same where a revision cannot be kept.
+pub fn unkept(why: &str) -> String {
+    format!(
+        "the change goes nowhere, because it cannot be kept to be gone back to: {why}. Make it smaller. Or, to send it to all \
+         clusters at once, take {} off the policy, and {STATE} off the binding if an earlier change is not complete",
+        extension::ROLLOUT
+    )
 }
 
 /// The reason of the condition.
@@ -295,5 +353,35 @@ pub fn said(stage: Stage) -> &'static str {
         Stage::Failed => "failed",
         Stage::Overdue => "not reported in time",
         Stage::Mute => "whose agent cannot report it",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_says_who_was_late_and_who_was_not() {
+        let told = |what, at_once, late, unreported, heard| {
+            Failures { at_once, late, unreported, heard }.told(what, Duration::from_secs(300))
+        };
+        let rows = [
+            (told(What::Change, 0, 1, 0, 1), "1 of 1 cluster that was heard was not well within 5m0s"),
+            (told(What::Change, 0, 2, 0, 9), "2 of 9 clusters that were heard were not well within 5m0s"),
+            (
+                told(What::Change, 0, 2, 1, 9),
+                "2 of 9 clusters that are reachable were not well within 5m0s; 1 of them has not reported the change",
+            ),
+            (told(What::Change, 1, 0, 0, 9), "1 of 9 clusters that were heard was evicted with the change"),
+            (told(What::Agents, 2, 0, 0, 9), "2 of 9 clusters that were heard gave it up or refused it"),
+            (
+                told(What::Agents, 1, 2, 2, 9),
+                "3 of 9 clusters that are reachable failed: 1 gave it up or refused it, and 2 were not well within 5m0s; 2 of them \
+                 have not reported the version",
+            ),
+        ];
+        for (said, want) in rows {
+            assert_eq!(said, want);
+        }
     }
 }

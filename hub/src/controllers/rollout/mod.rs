@@ -169,19 +169,24 @@ impl Rollouts {
         let before = State::read(&binding);
         let asked = match Asked::read(|key| object::annotation(&binding, key)) {
             Ok(Some(asked)) => asked,
-            Ok(None) => {
-                return self.end(key, &binding, before.unwrap_or_else(|_| Some(State::default()))).await;
-            }
+            Ok(None) => match before {
+                // There were none.
+                Ok(None) => {
+                    self.forget(key);
+                    return Ok(Next::Done);
+                }
+                before => return self.end(key, &binding, before.ok().flatten().as_ref()).await,
+            },
             // The detector says so; what is there stays as it is.
             Err(_) => return Ok(Next::Done),
         };
         let before = match before {
             // What its policy does not ask for any more has ended.
             Ok(before) if is_outlived(&binding) && !rollout::outlives(&binding) => {
-                return self.end(key, &binding, before.or_else(|| Some(State::default()))).await;
+                return self.end(key, &binding, before.as_ref()).await;
             }
             Ok(before) => before,
-            Err(why) => return self.cannot_be_read(key, &why).await,
+            Err(why) => return self.cannot_be_read(key, &binding, &why).await,
         };
         let Some(spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else { return Ok(Next::Done) };
         let Some(template) = context.template(&spec).await? else { return Ok(Next::Done) };
@@ -204,9 +209,13 @@ impl Rollouts {
         {
             return self.cannot_be_kept(key, &why).await;
         }
-        let seed = Claim::of(&binding).map_or_else(String::new, |claim| match claim {
-            Claim::Namespaced(id) | Claim::Cluster(id) => id,
-        });
+        let seed = match &before {
+            // The order of its clusters is that of the policy that asked for waves.
+            Some(before) if is_outlived(&binding) => before.seed.clone(),
+            _ => Claim::of(&binding).map_or_else(String::new, |claim| match claim {
+                Claim::Namespaced(id) | Claim::Cluster(id) => id,
+            }),
+        };
         let work_name =
             names::work_name(object::kind(&template), object::namespace(&template), object::name(&template));
         let look = Look { key, binding: &binding, spec, work_name };
@@ -442,10 +451,20 @@ impl Rollouts {
     }
 
     /// Its changes do not go out in waves any more.
-    async fn end(&self, key: &BindingKey, binding: &Value, state: Option<State>) -> Result<Next, Error> {
+    async fn end(&self, key: &BindingKey, binding: &Value, state: Option<&State>) -> Result<Next, Error> {
         self.forget(key);
-        let Some(state) = state else { return Ok(Next::Done) };
-        let objects = &self.context.writer.objects;
+        let (objects, revisions) = (&self.context.writer.objects, &self.context.writer.revisions);
+        let uid = object::uid(binding);
+        // First, so that it is done again if it fails: without its annotations nobody comes back here.
+        match state {
+            Some(state) => {
+                for name in &state.kept {
+                    revisions.forget(objects, key, uid, name).await?;
+                }
+            }
+            // A person has taken it off, or it cannot be read: nothing says what was kept.
+            None => revisions.forget_all(objects, key, uid).await?,
+        }
         let take = |live: &mut Value| {
             if is_outlived(live) && !rollout::outlives(live) {
                 for key in [extension::ROLLOUT, extension::ROLLOUT_GATE, rollout::OUTLIVES] {
@@ -458,23 +477,17 @@ impl Rollouts {
             !asks && object::remove_annotation(live, rollout::STATE).is_some()
         };
         objects.modify(bindings::resource(key.scope), &key.key, Part::Main, take).await?;
-        for name in &state.kept {
-            self.context.writer.revisions.forget(objects, key, object::uid(binding), name).await?;
-        }
         self.set_condition(key, None, Time::now(&self.context.env)).await?;
         Ok(Next::Done)
     }
 
     /// How far it is cannot be read: nothing is changed.
-    async fn cannot_be_read(&self, key: &BindingKey, why: &str) -> Result<Next, Error> {
+    async fn cannot_be_read(&self, key: &BindingKey, binding: &Value, why: &str) -> Result<Next, Error> {
         let now = Time::now(&self.context.env);
-        let message = format!(
-            "the annotation {} of the binding cannot be read, so no cluster is changed: {why}. Take the annotation off: what is \
-             on the clusters then counts as good",
-            rollout::STATE
-        );
-        let condition = Condition::new(extension::ROLLED_OUT, false, "StateUnreadable", message, now);
-        self.context.figures.rollouts().is(&key.to_string(), Some("StateUnreadable"));
+        let message = words::unreadable(why, is_outlived(binding));
+        let condition =
+            Condition::new(extension::ROLLED_OUT, false, extension::STATE_UNREADABLE, message, now);
+        self.context.figures.rollouts().is(&key.to_string(), Some(extension::STATE_UNREADABLE));
         self.set_condition(key, Some(condition), now).await?;
         Ok(Next::Done)
     }
@@ -482,12 +495,10 @@ impl Rollouts {
     /// A revision is too large, or its place is taken: it goes nowhere, since nobody could take it back.
     async fn cannot_be_kept(&self, key: &BindingKey, why: &str) -> Result<Next, Error> {
         let now = Time::now(&self.context.env);
-        let message = format!(
-            "the change goes nowhere, because it cannot be kept to be gone back to: {why}. Make it smaller, or take {} off the policy",
-            extension::ROLLOUT
-        );
-        let condition = Condition::new(extension::ROLLED_OUT, false, "RevisionNotKept", message, now);
-        self.context.figures.rollouts().is(&key.to_string(), Some("RevisionNotKept"));
+        let message = words::unkept(why);
+        let condition =
+            Condition::new(extension::ROLLED_OUT, false, extension::REVISION_NOT_KEPT, message, now);
+        self.context.figures.rollouts().is(&key.to_string(), Some(extension::REVISION_NOT_KEPT));
         self.set_condition(key, Some(condition), now).await?;
         Ok(Next::After(UNKEPT))
     }

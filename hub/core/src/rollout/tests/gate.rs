@@ -137,6 +137,8 @@ fn a_cluster_that_is_evicted_with_the_change_has_failed() {
         }
         fleet.run(1, 10, well);
         assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Breached, if gone { 1 } else { 2 }));
+        let said = fleet.said();
+        assert!(said.contains("2 of 2 clusters that were heard were evicted with the change"), "{said}");
     }
     // One that was evicted before is given nothing, and is waited for by nobody.
     let mut fleet = Fleet::new(20, "tier=pilot soak=0; 100% soak=0", "");
