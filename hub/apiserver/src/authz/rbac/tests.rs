@@ -374,6 +374,31 @@ fn the_policy_is_what_kubernetes_makes() {
 }
 
 #[test]
+fn on_a_stock_server_people_have_the_same_rights_to_karmadas_kinds() {
+    let manifest = include_str!("../../../../../manifests/hub/karmada-roles.yaml");
+    let shipped: Vec<Value> = manifest
+        .split("\n---\n")
+        .map(|document| serde_saphyr::from_str(document).expect("a YAML document"))
+        .collect();
+    let names: Vec<_> = shipped.iter().map(|role| role["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["karmada-view", "karmada-edit"]);
+    let built_in = policy::read().unwrap();
+    for role in &shipped {
+        let same = |object: &&Value| {
+            object["kind"] == role["kind"] && object["metadata"]["name"] == role["metadata"]["name"]
+        };
+        let ours = built_in.iter().find(same).expect("it is built in");
+        assert_eq!(role["rules"], ours["rules"]);
+        let labels = |role: &Value, less: &str| {
+            let mut labels = role["metadata"]["labels"].as_object().expect("it has labels").clone();
+            labels.remove(less);
+            labels
+        };
+        assert_eq!(labels(role, "app"), labels(ours, policy::LABEL.0));
+    }
+}
+
+#[test]
 fn what_leads_nowhere_is_told() {
     let rbac = Rbac::default();
     let subjects = vec![Subject { kind: "User".into(), name: "u".into(), namespace: "".into() }];
