@@ -211,6 +211,11 @@ impl Audit {
         self.tail.last(most)
     }
 
+    /// How many of these there have been.
+    pub fn count(&self) -> u64 {
+        self.tail.count()
+    }
+
     /// A request has ended, and is told.
     pub(crate) fn ended(&self, event: &Event<'_>) {
         self.tail.note(event);

@@ -129,6 +129,11 @@ impl Handle {
         self.0.upgrade()?.front.audit().map(|audit| audit.last(most))
     }
 
+    /// How many changes of people there have been that the log tells of: another number says that the last are others.
+    pub fn count_of_changes(&self) -> Option<u64> {
+        self.0.upgrade()?.front.audit().map(|audit| audit.count())
+    }
+
     /// Whose token this is, as if it came with a request.
     ///
     /// # Errors

@@ -78,7 +78,7 @@ const ALL_FIGURES: usize = 64 << 20;
 /// So many objects are supposed of, which may take a while for each.
 const SUPPOSED: usize = 500;
 /// The path that whoever may get sees what others have changed. Nothing answers there.
-const CHANGES: &str = "/audit";
+pub(super) const CHANGES: &str = "/audit";
 /// So many changes are shown.
 const SHOWN_OF_CHANGES: usize = 20;
 /// So many objects are named of which something was begun.
@@ -400,13 +400,26 @@ impl Asking {
         Ok(views::difference(&template, work))
     }
 
-    /// The hub in figures: those of `/metrics`, for whoever may read that, without those of each cluster.
+    /// The hub, and its figures: those of `/metrics`, for whoever may read that, without those of each cluster. The latter alone
+    /// are asked for again and again; whoever listens hears when something else has changed.
     async fn hub(&self, page: &Page, asked: &Asked, objects: &Objects) -> Result<Value, Status> {
         asked.may_list_clusters(&page.handle)?;
         let mut view = json!({
             "now": Time::now(&page.env), "hubBegan": page.live.hub_began(), "hub": env!("CARGO_PKG_VERSION"),
             "watching": page.live.readers(),
         });
+        match self.figures(page, asked).await {
+            Ok(figures) => view["figures"] = Value::clone(&figures),
+            Err(why) => view["figures"] = json!({"denied": why.message}),
+        }
+        // Who else has logged in is for whoever may see what everybody does.
+        let log = asked.may_get(&page.handle, CHANGES);
+        if log.is_ok() {
+            view["users"] = json!(page.logged_in.sessions.users());
+        }
+        if asked.is_brief() {
+            return Ok(view);
+        }
         let standing = page.live.standing().await;
         for part in ["counts", "links", "silent"] {
             view[part] = standing[part].clone();
@@ -423,21 +436,12 @@ impl Asking {
             });
             view["grace"] = json!(settings.health.grace.as_secs());
         }
-        match self.figures(page, asked).await {
-            Ok(figures) => view["figures"] = Value::clone(&figures),
-            Err(why) => view["figures"] = json!({"denied": why.message}),
-        }
-        let upgrade = Key::new(namespace::SYSTEM, extension::AGENT_UPGRADE_OBJECT);
-        view["upgrade"] = match objects.get(&CONFIG_MAPS, &upgrade).await {
+        view["upgrade"] = match objects.get(&CONFIG_MAPS, &upgrade()).await {
             Ok(object) => object.as_ref().map(views::upgrade).unwrap_or_default(),
             Err(error) => denied(&error),
         };
-        view["changes"] = match asked.may_get(&page.handle, CHANGES) {
-            Ok(()) => {
-                // Who else has logged in is for whoever may see what everybody does.
-                view["users"] = json!(page.logged_in.sessions.users());
-                json!(page.handle.last_changes(SHOWN_OF_CHANGES))
-            }
+        view["changes"] = match log {
+            Ok(()) => json!(page.handle.last_changes(SHOWN_OF_CHANGES)),
             Err(why) => json!({"denied": why.message}),
         };
         Ok(view)
@@ -509,6 +513,11 @@ const SHOWN: [Shown; 17] = [
     ("karmada_store_bytes", &[]),
     ("karmada_store_quota_bytes", &[]),
 ];
+
+/// Where an upgrade of the agents is asked for.
+pub(super) fn upgrade() -> Key {
+    Key::new(namespace::SYSTEM, extension::AGENT_UPGRADE_OBJECT)
+}
 
 pub(super) fn target_of(resource: &Resource) -> ResourceTarget<'_> {
     ResourceTarget { group: &resource.group, resource: &resource.plural, ..ResourceTarget::default() }

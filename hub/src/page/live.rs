@@ -3,8 +3,8 @@
 //! It is brought up to date once a second by one task, however many look, and goes half a minute after the last has gone.
 //! Whoever reads slowly holds nothing: they take the batches that there are when they come for them, or all of it anew.
 //!
-//! Whoever shows one cluster or one application whole is told when something of it has changed, and reads it anew: it is looked
-//! whether the hub's index holds the same of it as before, by its name alone, once a second and ever more seldom while it goes on to
+//! Whoever shows one cluster, one application or the hub whole is told when something of it has changed, and reads it anew: it is
+//! looked whether the hub holds the same of it as before, by its name alone, once a second and ever more seldom while it goes on to
 //! change ([`Hints`]).
 //!
 //! What passes over all clusters is done by one at a time, beside everybody's work; the news have a lock of their own that
@@ -35,7 +35,7 @@ use karmada_meta::{status::Status, time::Time};
 use karmada_objects::{
     bindings,
     key::Key,
-    kinds::{CLUSTERS, WORKS},
+    kinds::{CLUSTERS, CONFIG_MAPS, WORKS},
     scope::Scope,
 };
 use karmada_ui::{
@@ -56,7 +56,7 @@ use super::{
 use crate::{
     accounts::stages::Count,
     controllers::context::Context,
-    known::heads::{BindingHead, ClusterHead},
+    known::heads::{BindingHead, ClusterHead, UpgradeHead},
 };
 
 /// How often all clusters are looked at while anybody is there.
@@ -123,6 +123,7 @@ pub(super) struct Live {
 enum Subject {
     Cluster(Key),
     App(Scope, Key),
+    Hub,
 }
 
 /// What the hub holds of it. Another object, or another number of changes, is other news of it. Of what there is not, nothing.
@@ -130,6 +131,18 @@ enum Subject {
 enum Held {
     Cluster(Option<(Arc<ClusterHead>, u32)>),
     App(Option<Arc<BindingHead>>),
+    Hub(Box<OfHub>),
+}
+
+/// What the hub's view shows that is no figure.
+#[derive(Clone, Debug)]
+struct OfHub {
+    /// How the clusters stand, and why evictions are held.
+    board: u64,
+    brakes: Vec<String>,
+    upgrade: Option<Arc<UpgradeHead>>,
+    /// How many changes of people the log has told.
+    changes: Option<u64>,
 }
 
 /// What has changed of it.
@@ -137,6 +150,8 @@ enum Held {
 enum Changed {
     Itself,
     Works,
+    Upgrade,
+    Log,
 }
 
 impl Subject {
@@ -144,13 +159,16 @@ impl Subject {
         if let Some(name) = asked.query("cluster") {
             return Ok(Some(Self::Cluster(Key::cluster_scoped(name))));
         }
+        if asked.query("hub").is_some() {
+            return Ok(Some(Self::Hub));
+        }
         if asked.query("binding").is_none() {
             return Ok(None);
         }
         ask::which(asked).map(|(scope, key)| Some(Self::App(scope, key)))
     }
 
-    fn held(&self, context: &Context) -> Held {
+    fn held(&self, context: &Context, live: &Live, handle: &Handle) -> Held {
         match self {
             Self::Cluster(key) => {
                 let mut works = Count::default();
@@ -158,22 +176,45 @@ impl Subject {
                 Held::Cluster(context.known.clusters.get(key).map(|head| (head, works.changes)))
             }
             Self::App(scope, key) => Held::App(context.known.bindings.of(*scope).get(key)),
+            Self::Hub => Held::Hub(Box::new(OfHub {
+                board: live.news.lock().number(),
+                brakes: context.accounts.judgement.brakes(),
+                upgrade: context.known.upgrades.get(&ask::upgrade()),
+                changes: handle.count_of_changes(),
+            })),
         }
     }
 }
 
 impl Held {
     /// What is other than it was.
-    fn since(&self, before: Option<&Self>) -> Option<Changed> {
-        match (before, self) {
+    fn since(&self, before: Option<&Self>) -> Vec<Changed> {
+        let same = match (before, self) {
             (Some(Self::Cluster(None)) | None, Self::Cluster(None))
-            | (Some(Self::App(None)), Self::App(None)) => None,
+            | (Some(Self::App(None)), Self::App(None)) => true,
             (Some(Self::Cluster(Some((a, m)))), Self::Cluster(Some((b, n)))) if Arc::ptr_eq(a, b) => {
-                (m != n).then_some(Changed::Works)
+                return if m == n { Vec::new() } else { vec![Changed::Works] };
             }
-            (Some(Self::App(Some(a))), Self::App(Some(b))) if Arc::ptr_eq(a, b) => None,
-            _ => Some(Changed::Itself),
-        }
+            (Some(Self::App(Some(a))), Self::App(Some(b))) => Arc::ptr_eq(a, b),
+            (Some(Self::Hub(before)), Self::Hub(now)) => return now.since(before),
+            _ => false,
+        };
+        if same { Vec::new() } else { vec![Changed::Itself] }
+    }
+}
+
+impl OfHub {
+    fn since(&self, before: &Self) -> Vec<Changed> {
+        let same = match (&before.upgrade, &self.upgrade) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        let parts = [
+            (Changed::Itself, (before.board, &before.brakes) == (self.board, &self.brakes)),
+            (Changed::Upgrade, same),
+            (Changed::Log, before.changes == self.changes),
+        ];
+        parts.into_iter().filter(|(_, same)| !same).map(|(part, _)| part).collect()
     }
 }
 
@@ -484,27 +525,40 @@ impl Listener {
         }
         let Some(context) = self.live.eyes.context() else { return false };
         self.looked = Some(now);
-        let held = subject.held(&context);
+        let held = subject.held(&context, &self.live, &self.handle);
         let changed = held.since(self.held.as_ref());
         self.held = Some(held);
-        let is_told = match (subject, changed) {
-            (_, None) => false,
-            // Of Clusters they hear that may list them.
-            (Subject::Cluster(_), Some(Changed::Itself)) => true,
-            (Subject::Cluster(key), Some(Changed::Works)) => {
-                let namespace = &names::execution_namespace(&key.name);
-                self.allows("list", ResourceTarget { namespace, ..ask::target_of(&WORKS) })
-            }
-            (Subject::App(scope, key), Some(_)) => {
-                let resource = bindings::resource(*scope);
-                let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-                self.allows("get", ResourceTarget { namespace, name, ..ask::target_of(resource) })
-            }
-        };
+        let is_told = changed.into_iter().any(|changed| self.may_know(subject, changed));
         if is_told {
             self.hints.told(now);
         }
         is_told
+    }
+
+    /// Whether they may read what has changed.
+    fn may_know(&self, subject: &Subject, changed: Changed) -> bool {
+        match (subject, changed) {
+            (_, Changed::Log) => {
+                let target = Target::Path(ask::CHANGES);
+                self.handle.allows(&Attributes { user: &self.user, verb: "get", target })
+            }
+            (_, Changed::Upgrade) => {
+                let key = ask::upgrade();
+                let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+                self.allows("get", ResourceTarget { namespace, name, ..ask::target_of(&CONFIG_MAPS) })
+            }
+            (Subject::Cluster(key), Changed::Works) => {
+                let namespace = &names::execution_namespace(&key.name);
+                self.allows("list", ResourceTarget { namespace, ..ask::target_of(&WORKS) })
+            }
+            (Subject::App(scope, key), _) => {
+                let resource = bindings::resource(*scope);
+                let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+                self.allows("get", ResourceTarget { namespace, name, ..ask::target_of(resource) })
+            }
+            // Of Clusters they hear that may list them.
+            (Subject::Cluster(_) | Subject::Hub, _) => true,
+        }
     }
 
     fn may(&self) -> bool {

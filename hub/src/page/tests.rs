@@ -772,6 +772,31 @@ async fn who_shows_one_thing_whole_is_told_that_it_has_changed() {
     world.admin.patch(&m2, Patch::Merge, &labels).await.expect("a change");
     assert!(beside.changes_within(3).await, "it has changed itself");
 
+    // The hub: its upgrade is told to whoever may read that.
+    let fleet = async || world.get("/ui/api/fleet", &root).await.1["number"].clone();
+    let number = fleet().await;
+    let mut hub = Lines::of(&world, &format!("/ui/live?hub=1&since={number}"), &root).await;
+    let mut their_hub = Lines::of(&world, &format!("/ui/live?hub=1&since={number}"), &looker).await;
+    assert!(hub.changes_within(2).await && their_hub.changes_within(2).await);
+    while hub.changes_within(1).await {}
+    let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
+    let _ = world.admin.post("/api/v1/namespaces", &system).await;
+    let upgrades = "/api/v1/namespaces/karmada-system/configmaps";
+    let upgrade = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "agent-upgrade"},
+        "data": {"version": env!("CARGO_PKG_VERSION"), "requested": "2026-11-26T01:00:00Z", "waves": "100%"}});
+    world.admin.post(upgrades, &upgrade).await.expect("a request");
+    assert!(hub.changes_within(5).await, "an upgrade is asked for");
+    for round in 0.. {
+        while their_hub.changes_within(1).await {}
+        let before = fleet().await;
+        let data = json!({"data": {"gate": format!("maxFailures={round}")}});
+        world.admin.patch(&format!("{upgrades}/agent-upgrade"), Patch::Merge, &data).await.expect("a change");
+        if !their_hub.changes_within(2).await {
+            break;
+        }
+        assert_ne!(before, fleet().await, "how clusters stand has changed");
+    }
+
     // What cannot be meant is refused.
     for uri in ["/ui/live?scope=other&binding=b", "/ui/live?scope=namespaced&binding=b"] {
         assert_eq!(world.get(uri, &root).await.0, 400, "{uri}");

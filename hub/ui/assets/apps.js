@@ -38,7 +38,12 @@ async function list(main, parameters) {
   };
   const typed = () => {
     clearTimeout(wait);
-    wait = setTimeout(() => { go(address({ ...parameters, ...chosen() }), true); load(); }, 250);
+    wait = setTimeout(() => {
+      // The address is another view's by then.
+      if (!main.isConnected) return;
+      go(address({ ...parameters, ...chosen() }), true);
+      load();
+    }, 250);
   };
   const search = h("input", { id: "q", type: "search", value: parameters.q || "", placeholder: "namespace, name or kind", oninput: typed });
   const inside = h("input", {
@@ -49,7 +54,7 @@ async function list(main, parameters) {
   put(main, h("h1", {}, "Applications"), h("div", { class: "controls" },
     h("label", { for: "q" }, "Search"), search, h("label", { for: "namespace" }, "Namespace"), inside), results);
   await load();
-  return {};
+  return { leave: () => clearTimeout(wait) };
 }
 
 /** The way from the template to every cluster, as a picture. The table below says the same. */

@@ -1,7 +1,7 @@
 // The hub itself.
 
 import { address } from "./app.js";
-import { fleet, get, paced, passes, stale } from "./data.js";
+import { fleet, get, paced, passes, stale, watch } from "./data.js";
 import { facts, h, link, put, s, section, table } from "./dom.js";
 import { GLYPHS, next, stands, waves } from "./waves.js";
 import { age, bytes, many, now, seconds, since, time } from "./words.js";
@@ -130,25 +130,36 @@ export async function open(main) {
   const late = h("p", { id: "late", class: "quiet", role: "status" });
   put(main, h("h1", {}, "Hub"), late, body);
   let found = null;
-  let turn = 0;
-  let shown = false;
-  const { load, hint, stop } = paced(async () => {
-    // They are many, and change seldom.
-    if (turn % 6 === 0) found = await get("/ui/api/quotas").catch((why) => (passes(why) && found) || { denied: why.message });
-    turn += 1;
-    draw(body, { ...(await get("/ui/api/hub")), quotas: found });
-    shown = true;
+  // Quotas are many, and change seldom.
+  let wanted = true;
+  let view = null;
+  const { load, hint, stop } = paced(async (all) => {
+    if (wanted) {
+      wanted = false;
+      found = await get("/ui/api/quotas").catch((why) => (passes(why) && found) || { denied: why.message });
+    }
+    // Figures are asked for again and again; of the rest it is told when it has changed.
+    const whole = all || !view;
+    const answer = await get("/ui/api/hub", { brief: whole ? "" : "1" });
+    view = whole ? answer : { ...view, users: null, ...answer };
+    draw(body, { ...view, quotas: found });
     put(late);
   }, (why, again) => {
-    if (again && shown) {
+    if (again && view) {
       put(late, stale(why));
       return;
     }
-    shown = false;
+    view = null;
     put(late);
     put(body, h("p", { class: "acts", role: "alert" }, why.message));
   });
   await load();
-  const timer = setInterval(() => { if (fleet.live) hint(); }, 5000);
-  return { leave: () => { stop(); clearInterval(timer); } };
+  watch([], { hub: "1" }, () => hint(true));
+  const figures = setInterval(() => { if (fleet.live) hint(); }, 5000);
+  // Who misses the news sees it a little later.
+  const rest = setInterval(() => { wanted = true; if (fleet.live) hint(true); }, 30000);
+  return {
+    again: () => hint(true),
+    leave: () => { stop(); clearInterval(figures); clearInterval(rest); watch([]); },
+  };
 }

@@ -156,6 +156,11 @@ impl News {
         Self { number, ..Self::default() }
     }
 
+    /// The board's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// A board has this number now, by this batch.
     pub fn add(&mut self, number: u64, line: Bytes) {
         self.number = number;

@@ -109,6 +109,26 @@ async fn changes_are_seen_to_go_out_in_waves() {
     for wanted in ["deployments", "till", "agent-upgrade", "update"] {
         assert!(told.contains(wanted), "{wanted}: {told}");
     }
+    // The hub tells of them, too: from here on nothing is asked for because time has passed.
+    browser.eval("window.setInterval = () => 0; 0");
+    click(browser, "header nav a", "Applications");
+    // What was typed just before somebody left changes no other view's address.
+    browser.until(
+        "the search field",
+        "Boolean(document.querySelector('main #q')) && !document.querySelector('main [aria-busy]')",
+    );
+    browser.eval(
+        "{ const q = document.querySelector('main #q'); q.value = 'till'; q.dispatchEvent(new Event('input')); \
+         [...document.querySelectorAll('header nav a')].find((one) => one.textContent === 'Hub').click(); \
+         setTimeout(() => { window.waited = true; }, 600); } 0",
+    );
+    browser.until("the time to pass", "window.waited === true");
+    assert_eq!(browser.eval("location.search"), "?view=hub");
+    browser.until("the last changes", &format!("{CHANGES}?.querySelectorAll('tbody tr').length > 2"));
+    fleet.create([samples::config_map("seen-at-once", "a")]).await;
+    browser.until("the change", &format!("/seen-at-once/.test({CHANGES}.textContent)"));
+    fleet.command(&["upgrade", "agents", "--to=0.1.0", "--wave=tier=pilot,100%", &kubeconfig]);
+    browser.until("the new request", &format!("/tier=pilot/.test({UPGRADE}?.textContent)"));
     accessible_both(browser, axe, "upgrade and changes");
     assert_eq!(browser.troubles(), Vec::<String>::new());
     fleet.clean_up().await;

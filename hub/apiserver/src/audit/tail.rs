@@ -44,7 +44,14 @@ pub struct Seen {
 
 /// The last of them.
 #[derive(Debug, Default)]
-pub(super) struct Tail(Mutex<VecDeque<Seen>>);
+pub(super) struct Tail(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    last: VecDeque<Seen>,
+    /// How many there have been.
+    count: u64,
+}
 
 impl Tail {
     /// A request has ended.
@@ -73,16 +80,22 @@ impl Tail {
             of,
             code: u16::try_from(code).unwrap_or_default(),
         };
-        let mut all = self.0.lock();
-        if all.len() >= KEPT {
-            all.pop_front();
+        let mut kept = self.0.lock();
+        if kept.last.len() >= KEPT {
+            kept.last.pop_front();
         }
-        all.push_back(seen);
+        kept.last.push_back(seen);
+        kept.count += 1;
     }
 
     /// The last `most`, the newest first.
     pub(super) fn last(&self, most: usize) -> Vec<Seen> {
-        self.0.lock().iter().rev().take(most).cloned().collect()
+        self.0.lock().last.iter().rev().take(most).cloned().collect()
+    }
+
+    /// How many there have been: another number says that the last are others.
+    pub(super) fn count(&self) -> u64 {
+        self.0.lock().count
     }
 }
 
@@ -164,5 +177,6 @@ mod tests {
         assert!(last[0].of.len() <= WORD);
         (0..2 * KEPT).for_each(|_| note("ada", "delete", Some(&scale), 200));
         assert_eq!((tail.last(usize::MAX).len(), tail.last(1)[0].verb.as_str()), (KEPT, "delete"));
+        assert!(tail.count() > KEPT as u64, "those that are not kept any more are counted");
     }
 }
