@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     key::{Key, TemplateKey},
     kinds::{CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS},
-    scope::Scope,
+    scope::{BindingKey, Scope},
 };
 
 /// Our extension: the condition of a binding some of whose Works cannot be made. It is there only while that is so.
@@ -72,6 +72,12 @@ pub fn template_reference(spec: &ResourceBindingSpec) -> Value {
 pub fn template_key(resource: &ObjectReference) -> Option<TemplateKey> {
     let kind = GroupVersionKind::from_api_version(&resource.api_version, resource.kind.as_str())?;
     Some(TemplateKey { kind, key: Key::new(resource.namespace.as_str(), resource.name.as_str()) })
+}
+
+/// The same if it is in the binding's own namespace, or in none like the binding. What a binding says otherwise was not
+/// refused by an API server without our admission, and has the hub do nothing elsewhere.
+pub fn own_template_key(key: &BindingKey, resource: &ObjectReference) -> Option<TemplateKey> {
+    template_key(resource).filter(|template| template.key.namespace == key.key.namespace)
 }
 
 /// Why a binding of the right name is not this template's: names hold neither group nor capitals nor colons, so two

@@ -328,9 +328,13 @@ impl Context {
         outcome.inspect_err(|_| self.known.bindings.of(key.scope).forget_recent(&key.key))
     }
 
-    /// The template as it is now; nothing while it is gone, or another one of its name has taken its place.
-    pub(crate) async fn template(&self, spec: &ResourceBindingSpec) -> Result<Option<Value>, Error> {
-        let Some(template) = bindings::template_key(&spec.resource) else { return Ok(None) };
+    /// A binding's template as it is now; nothing while it is gone, or another one of its name has taken its place.
+    pub(crate) async fn template(
+        &self,
+        key: &BindingKey,
+        spec: &ResourceBindingSpec,
+    ) -> Result<Option<Value>, Error> {
+        let Some(template) = bindings::own_template_key(key, &spec.resource) else { return Ok(None) };
         // What the binding was made for, if that is what the watch has brought last.
         let watched = self.known.templates.find(&template.kind);
         if let Some(recent) = watched.and_then(|watched| watched.index.recent(&template.key))
@@ -343,6 +347,9 @@ impl Context {
         let Some(resource) = self.known.templates.resource(objects.rest(), &template.kind).await? else {
             return Ok(None);
         };
+        if resource.namespaced == template.key.namespace.is_empty() {
+            return Ok(None);
+        }
         let live = objects.get(&resource, &template.key).await?;
         Ok(live.filter(|live| spec.resource.uid.is_empty() || object::uid(live) == spec.resource.uid))
     }

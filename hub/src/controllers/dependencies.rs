@@ -167,7 +167,7 @@ impl Dependencies {
             // Nothing is placed yet, so nothing follows.
             return Ok(Next::Done);
         }
-        let Some(template) = self.template(&spec).await? else { return Ok(Next::Done) };
+        let Some(template) = self.template(key, &spec).await? else { return Ok(Next::Done) };
         let customized = context.rules.interpreter.is_customized(&template, Operation::InterpretDependency);
         let Some(followers) = self.followers(&spec) else { return Ok(Next::After(Duration::from_secs(1))) };
         if followers.is_empty() && !customized && !karmada_interpreter::has_dependencies(&template) {
@@ -235,8 +235,8 @@ impl Dependencies {
     }
 
     /// The workload as it is; nothing while it is gone.
-    async fn template(&self, spec: &ResourceBindingSpec) -> Result<Option<Value>, Error> {
-        let Some(template) = bindings::template_key(&spec.resource) else { return Ok(None) };
+    async fn template(&self, key: &BindingKey, spec: &ResourceBindingSpec) -> Result<Option<Value>, Error> {
+        let Some(template) = bindings::own_template_key(key, &spec.resource) else { return Ok(None) };
         self.object(&template).await
     }
 

@@ -221,7 +221,8 @@ impl StatusController {
         let Some(spec) = key::read::<ResourceBindingSpec>(binding, "spec") else { return Ok(()) };
         let Some(status) = key::read::<ResourceBindingStatus>(binding, "status") else { return Ok(()) };
         let items: &[AggregatedStatusItem] = &status.aggregated_status;
-        let Some(template) = bindings::template_key(&spec.resource) else { return Ok(()) };
+        let own = BindingKey { scope, key: Key::of(binding) };
+        let Some(template) = bindings::own_template_key(&own, &spec.resource) else { return Ok(()) };
         if items.is_empty() {
             return Ok(());
         }
@@ -250,7 +251,7 @@ impl StatusController {
             && scaling::is_marked(&live)
             && live["spec"]["replicas"] != live["status"]["replicas"]
         {
-            to_scale.add(BindingKey { scope, key: Key::of(binding) });
+            to_scale.add(own);
         }
         Ok(())
     }

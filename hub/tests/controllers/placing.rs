@@ -6,7 +6,7 @@ use crate::common::{
     World, condition, configmap, configmaps, deployment, deployments, override_policy, placed_on, policy,
     widget_definition, widgets,
 };
-use karmada_client::Resource;
+use karmada_client::{Patch, Resource};
 use karmada_meta::object;
 use karmada_objects::kinds::{
     CLUSTER_RESOURCE_BINDINGS, CLUSTERS, CUSTOM_RESOURCE_DEFINITIONS, OVERRIDE_POLICIES,
@@ -342,6 +342,54 @@ async fn a_work_that_does_not_fit_is_told() {
     assert_eq!(condition(&binding, "WorksSynced")["reason"], "WorkTooLarge");
     world.event("large", "SyncWorkFailed", "m: ").await;
     assert!(member.work("Widget", "large").await.is_none());
+    world.stop().await;
+}
+
+/// A binding as whoever may write bindings in `default` writes it.
+fn by_hand(name: &str, api_version: &str, kind: &str, of: &str) -> Value {
+    json!({"apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"resource": {"apiVersion": api_version, "kind": kind, "namespace": of, "name": name},
+                 "clusters": [{"name": "m"}]}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_written_by_hand_takes_nothing_along_that_its_writer_may_not_read() {
+    let world = World::start().await;
+    let member = world.join("m", json!({})).await;
+    world.create(&configmaps(), configmap("default", "a")).await;
+    world.create(&PROPAGATION_POLICIES, policy("p", "apps/v1", "Deployment", "none", on(&["m"]))).await;
+    let collection = RESOURCE_BINDINGS.collection(Some("default"));
+    let refused = world.rest.post(&collection, &by_hand("it", "v1", "Secret", "karmada-system")).await;
+    let error = refused.expect_err("of another namespace");
+    assert_eq!(error.code(), Some(422), "{error}");
+    assert!(error.to_string().contains("spec.resource.namespace"), "{error}");
+    // The namespace of what has none is anybody's word.
+    world.create(&RESOURCE_BINDINGS, by_hand("m", "cluster.karmada.io/v1alpha1", "Cluster", "default")).await;
+    world
+        .create(&RESOURCE_BINDINGS, by_hand("view", "rbac.authorization.k8s.io/v1", "ClusterRole", "default"))
+        .await;
+    world
+        .create(
+            &RESOURCE_BINDINGS,
+            by_hand("p", "policy.karmada.io/v1alpha1", "PropagationPolicy", "default"),
+        )
+        .await;
+    let binding = world
+        .becomes("the binding says so", &RESOURCE_BINDINGS, "default", "p", |b| {
+            condition(b, "WorksSynced")["status"] == "False"
+        })
+        .await;
+    assert_eq!(condition(&binding, "WorksSynced")["reason"], "NotPropagated");
+    world.create(&RESOURCE_BINDINGS, by_hand("a", "v1", "ConfigMap", "default")).await;
+    world.until("an object of its own goes", || member.work("ConfigMap", "a")).await;
+    let other = json!({"spec": {"resource": {"kind": "Secret", "name": "b"}}});
+    let path = RESOURCE_BINDINGS.object(Some("default"), "a");
+    let error = world.rest.patch(&path, Patch::Merge, &other).await.expect_err("it is the ConfigMap's");
+    assert_eq!(error.code(), Some(422), "{error}");
+    world.settle().await;
+    let works = member.works().await;
+    assert_eq!(works.len(), 1, "{works:#?}");
     world.stop().await;
 }
 

@@ -539,7 +539,7 @@ fn works_are_stamped() {
 fn bindings_are_checked() {
     let binding = |clusters: Value| {
         json!({"metadata": {"name": "b", "namespace": "n"}, "spec": {
-        "resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}, "clusters": clusters}})
+        "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "n", "name": "c"}, "clusters": clusters}})
     };
     let (got, _) = create(RB, binding(json!([]))).unwrap();
     assert_eq!(object::label(&got, label::RESOURCE_BINDING_ID), Some("id-1"));
@@ -552,6 +552,56 @@ fn bindings_are_checked() {
     );
     let errors = create(RB, json!({"metadata": {"name": "b"}, "spec": {}})).unwrap_err();
     assert_eq!(errors, ["spec.resource: Required value"]);
+}
+
+#[test]
+fn a_binding_is_for_one_object_of_its_own_namespace() {
+    const CRB: &str = "work.karmada.io/ClusterResourceBinding";
+    let binding = |namespace: &str, api_version: &str, kind: &str, of: &str, name: &str| {
+        json!({"metadata": {"name": "b", "namespace": namespace, "labels": {
+            label::RESOURCE_BINDING_ID: "id", label::CLUSTER_RESOURCE_BINDING_ID: "id"}},
+            "spec": {"resource": {"apiVersion": api_version, "kind": kind, "namespace": of, "name": name, "uid": "u"}}})
+    };
+    let new = |kind: &str, new: Value| create(kind, new).err().unwrap_or_default().join("; ");
+    let elsewhere = r#"spec.resource.namespace: Invalid value: "": must be the binding's own namespace "n""#;
+    assert_eq!(new(RB, binding("n", "v1", "ConfigMap", "", "c")), elsewhere);
+    assert_eq!(
+        new(RB, binding("n", "v1", "Secret", "kube-system", "c")),
+        r#"spec.resource.namespace: Invalid value: "kube-system": must be the binding's own namespace "n""#
+    );
+    assert_eq!(
+        new(CRB, binding("", "v1", "Secret", "n", "c")),
+        r#"spec.resource.namespace: Invalid value: "n": must be the binding's own namespace """#
+    );
+    assert_eq!(new(CRB, binding("", "rbac.authorization.k8s.io/v1", "ClusterRole", "", "c")), "");
+
+    let old = binding("n", "apps/v1", "Deployment", "n", "c");
+    let update = |mut new: Value| {
+        let mut new_id = || "id".to_owned();
+        let errors =
+            admit(RB, Verb::Update, Some(&old), &mut new, &mut new_id, NOW).err().unwrap_or_default();
+        errors.iter().map(|error| error.path.to_string()).collect::<Vec<_>>()
+    };
+    for (new, want) in [
+        (binding("n", "apps/v1", "Deployment", "n", "c"), vec![]),
+        (binding("n", "apps/v1beta1", "Deployment", "n", "c"), vec![]),
+        (binding("n", "v1", "Secret", "n", "c"), vec!["spec.resource.apiVersion", "spec.resource.kind"]),
+        (binding("n", "apps/v1", "Deployment", "m", "c"), vec!["spec.resource.namespace"]),
+        (binding("n", "apps/v1", "Deployment", "n", "d"), vec!["spec.resource.name"]),
+        (binding("n", "a/b/c", "Deployment", "n", "c"), vec!["spec.resource.apiVersion"]),
+    ] {
+        assert_eq!(update(new.clone()), want, "{new}");
+    }
+    // Another incarnation of the object, as the detector says it.
+    let mut reborn = old.clone();
+    reborn["spec"]["resource"]["uid"] = json!("v");
+    reborn["spec"]["resource"]["resourceVersion"] = json!("7");
+    assert_eq!(update(reborn), Vec::<String>::new());
+    // What is there from before stays writable.
+    let astray = binding("n", "v1", "Secret", "kube-system", "c");
+    let mut same = astray.clone();
+    same["spec"]["replicas"] = json!(2);
+    assert!(admit(RB, Verb::Update, Some(&astray), &mut same, &mut || "id".to_owned(), NOW).is_ok());
 }
 
 fn cluster(spec: Value) -> Value {

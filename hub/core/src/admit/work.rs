@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use karmada_api::{
     consts::{annotation, label},
-    work::ResourceBindingSpec,
+    work::{ObjectReference, ResourceBindingSpec},
 };
 use karmada_meta::{
-    object,
+    object, parse_api_version,
     path::{FieldError, Path},
 };
 use serde_json::Value;
@@ -58,6 +58,7 @@ pub(super) fn validate_binding(
 ) -> Result<Vec<String>, Vec<FieldError>> {
     let path = Path::new("spec");
     let mut errors: Vec<_> = dependencies_error(old, obj).into_iter().collect();
+    errors.extend(resource_errors(old, obj, &spec.resource));
     let mut parts = BTreeSet::new();
     for (i, part) in spec.components.iter().enumerate() {
         let path = path.child("components").index(i);
@@ -92,6 +93,39 @@ pub(super) fn validate_binding(
         }
     }
     if errors.is_empty() { Ok(Vec::new()) } else { Err(errors) }
+}
+
+/// What is wrong with what a binding is for. Whoever may write bindings in one namespace has the hub propagate nothing of
+/// another: a new binding is for an object of its own namespace (of none, if it has none), and a binding is for the same
+/// object as long as it is there. Which object of that name and in which version, its writers may say.
+fn resource_errors(old: Option<&Value>, obj: &Value, resource: &ObjectReference) -> Vec<FieldError> {
+    let path = Path::new("spec").child("resource");
+    let group = |api_version: &str| parse_api_version(api_version).map(|(group, _)| group);
+    let Some(old) = old.map(|old| &old["spec"]["resource"]) else {
+        let own = object::namespace(obj);
+        let detail = format!("must be the binding's own namespace {own:?}");
+        let elsewhere = resource.namespace != own;
+        let error = || FieldError::invalid(&path.child("namespace"), resource.namespace.as_str(), detail);
+        return elsewhere.then(error).into_iter().collect();
+    };
+    let before = |field: &str| old[field].as_str().unwrap_or_default();
+    let same_group = before("apiVersion") == resource.api_version
+        || group(before("apiVersion")).is_some_and(|before| Some(before) == group(&resource.api_version));
+    let fields = [
+        ("apiVersion", &resource.api_version, same_group),
+        ("kind", &resource.kind, before("kind") == resource.kind),
+        ("namespace", &resource.namespace, before("namespace") == resource.namespace),
+        ("name", &resource.name, before("name") == resource.name),
+    ];
+    let changed = fields.into_iter().filter(|(_, _, same)| !same);
+    let error = |(field, now, _): (&str, &String, bool)| {
+        let detail = format!(
+            "a binding stays that of its object (it was {:?}): delete it, and make one for the other object",
+            before(field)
+        );
+        FieldError::invalid(&path.child(field), now.as_str(), detail)
+    };
+    changed.map(error).collect()
 }
 
 /// What is wrong with the annotation by which a binding says what its object refers to: it is a JSON list of references,

@@ -32,6 +32,7 @@ use karmada_core::{
     judge::fence,
     names, place,
     select::{Claim, Subject},
+    skip::Skip,
     work as core_work,
 };
 use karmada_meta::{object, time::Time};
@@ -203,7 +204,20 @@ impl Binder {
         let mut problems = Problems { missing: self.missing_overrides(binding), ..Problems::default() };
         let mut next = Next::Done;
         if problems.missing.is_empty() && !targets.is_empty() {
-            let Some(template) = self.context.template(spec).await? else { return Ok(Next::Done) };
+            let mut refused = self.never_propagated(key, spec);
+            let template = if refused.is_none() { self.context.template(key, spec).await? } else { None };
+            if template.as_ref().is_some_and(Skip::bootstrapped) {
+                refused = Some(format!(
+                    "spec.resource: {} {} is the hub's own",
+                    spec.resource.kind, spec.resource.name
+                ));
+            }
+            if let Some(why) = refused {
+                problems.unmade.push(("NotPropagated", format!("{why}; delete this binding")));
+                self.report(key, binding, spec, &problems).await?;
+                return Ok(Next::Done);
+            }
+            let Some(template) = template else { return Ok(Next::Done) };
             if self.waits_for_parts(spec, &template).await {
                 // Once they are given, that brings us back; a rule that cannot be asked for them does not.
                 self.report(key, binding, spec, &problems).await?;
@@ -317,6 +331,21 @@ impl Binder {
         }
         self.report(key, binding, spec, &problems).await?;
         Ok(next)
+    }
+
+    /// Why what a binding is for is never propagated, whoever wrote the binding.
+    fn never_propagated(&self, key: &BindingKey, spec: &ResourceBindingSpec) -> Option<String> {
+        let resource = &spec.resource;
+        let what = format!("spec.resource: {} {}/{}", resource.kind, resource.namespace, resource.name);
+        let Some(own) = bindings::own_template_key(key, resource) else {
+            return Some(format!("{what} is not in the binding's own namespace {:?}", key.key.namespace));
+        };
+        let skipped = self.context.known.skip.object(&own.kind, &own.key.namespace, &own.key.name);
+        skipped.then(|| {
+            format!(
+                "{what} is never propagated (see --skipped-propagating-apis and --skipped-propagating-namespaces)"
+            )
+        })
     }
 
     /// Whether a cluster was given other parts than the template has: then its Work stays as it is. What cannot be told is

@@ -189,7 +189,7 @@ impl Rollouts {
             Err(why) => return self.cannot_be_read(key, &binding, &why).await,
         };
         let Some(spec) = key::read::<ResourceBindingSpec>(&binding, "spec") else { return Ok(Next::Done) };
-        let Some(template) = context.template(&spec).await? else { return Ok(Next::Done) };
+        let Some(template) = context.template(key, &spec).await? else { return Ok(Next::Done) };
         let over = overriding(&context.known, &Subject::of(&template));
         let Ok(revision) = current::revision(&context.rules.interpreter, &template, &over).await else {
             // The detector says so.
