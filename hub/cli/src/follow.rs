@@ -26,6 +26,7 @@ use super::{
     Failure,
     ask::Server,
     shown::{self, Shown, plain_table},
+    told::one_line,
 };
 
 /// Between attempts to reach a server that was there. A person waits, and one process is no crowd.
@@ -80,7 +81,7 @@ pub(super) async fn run(
             None => lost = false,
             Some(why) if follower.listed => {
                 if !std::mem::replace(&mut lost, true) {
-                    eprintln!("karmada-hub: {why}; trying again");
+                    eprintln!("karmada-hub: {}; trying again", one_line(&why));
                 }
                 tokio::time::sleep(backoff.next(env)).await;
             }

@@ -1,6 +1,6 @@
 //! A server's Table as kubectl prints it.
 
-use karmada_meta::text::printable;
+use karmada_meta::text::{self, printable};
 use serde_json::Value;
 
 /// The narrowest column, and the space after the widest cell of one: kubectl's.
@@ -110,8 +110,11 @@ fn text_in(value: &Value) -> String {
     }
 }
 
-/// Columns as wide as their widest cell plus padding, or as they were; the last column is not padded.
+/// Columns as wide as their widest cell plus padding, or as they were; the last column is not padded. Every cell is one line that
+/// tells a terminal nothing.
 pub(super) fn align(lines: &[Vec<String>], widths: &mut Vec<usize>) -> String {
+    let safe = |line: &Vec<String>| line.iter().map(|cell| text::line(cell, usize::MAX)).collect::<Vec<_>>();
+    let lines: Vec<_> = lines.iter().map(safe).collect();
     let count = lines.iter().map(Vec::len).max().unwrap_or(0);
     widths.resize(count.max(widths.len()), MIN_WIDTH);
     for (i, width) in widths.iter_mut().enumerate() {
@@ -119,7 +122,7 @@ pub(super) fn align(lines: &[Vec<String>], widths: &mut Vec<usize>) -> String {
         *width = (*width).max(widest + PADDING);
     }
     let mut text = String::new();
-    for line in lines {
+    for line in &lines {
         for (i, cell) in line.iter().enumerate() {
             let width = if i + 1 == line.len() { 0 } else { widths[i] };
             text.push_str(cell);

@@ -25,7 +25,7 @@ use super::{
     args::{UpgradeAgentsArgs, UpgradeArgs, UpgradeVerb},
     ask::Server,
     progress::Progress,
-    told::Told,
+    told::{Told, one_line},
     waves,
 };
 
@@ -290,7 +290,7 @@ async fn follow(server: &Server, requested: Option<&str>, told: Told, env: &Env)
                 if !server.is_connected() =>
             {
                 progress.clear();
-                eprintln!("karmada-hub: {reason}; trying again");
+                eprintln!("karmada-hub: {}; trying again", one_line(&reason));
             }
             Err(failure) => return Err(failure),
         }

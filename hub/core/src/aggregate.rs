@@ -10,7 +10,7 @@ use karmada_api::{
         ResourceHealth, Work, WorkStatus,
     },
 };
-use karmada_meta::{object, parse_api_version, time::Time};
+use karmada_meta::{object, parse_api_version, text, time::Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -219,7 +219,9 @@ fn share(mut sizes: Vec<usize>, each: usize, all: usize) -> usize {
 
 /// What one Work says about the object.
 fn item(resource: &ObjectReference, cluster_name: String, report: Report) -> AggregatedStatusItem {
-    let Report { applied, message: applied_message, statuses } = report;
+    let Report { applied, message, statuses } = report;
+    // An agent's words go to people's terminals from here on.
+    let applied_message = text::line(&message, usize::MAX);
     let found = statuses.into_iter().find(|status| is_of(status, resource));
     let health = found.as_ref().map_or(Some(ResourceHealth::Unknown), |found| found.health);
     let status = found.and_then(|found| found.status);
@@ -393,6 +395,10 @@ mod tests {
         let bad = work("a", applied("False", &"ä".repeat(1 << 20)), json!([]));
         let message = &items(&spec(&[]).resource, super::reports(&[bad]))[0].applied_message;
         assert!(message.len() < MESSAGE_EACH + 64 && message.ends_with("in the Work)"), "{}", message.len());
+        // And they tell no terminal anything.
+        let bad = work("a", applied("False", "no\n\u{1b}[2Jroom"), json!([]));
+        let message = &items(&spec(&[]).resource, super::reports(&[bad]))[0].applied_message;
+        assert_eq!(message, "no \u{fffd}[2Jroom");
         let sizes = |sizes: &[usize]| share(sizes.to_vec(), 10, 40);
         assert_eq!([sizes(&[]), sizes(&[9; 4]), sizes(&[9; 5]), sizes(&[1, 1, 30, 30])], [10, 10, 8, 10]);
         assert_eq!(share(vec![1, 1, 30, 30], 25, 40), 19);

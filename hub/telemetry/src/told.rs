@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::{Args, Command, ValueEnum};
+use karmada_meta::text::printable;
 use serde_json::Value;
 
 /// What exit codes mean, in the help of every command that has nothing else to say of them.
@@ -66,9 +67,10 @@ pub fn ended(program: &str, ended: Result<(), Failure>) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// A text as a line.
+/// A text as a line, which tells no terminal what to do: it may be the answer of a member.
 pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    printable(&line, usize::MAX).into_owned()
 }
 
 /// How something is told.
@@ -96,7 +98,7 @@ impl Told {
     /// When it cannot be written.
     pub fn say(self, line: &str, value: &Value) -> Result<(), Failure> {
         match self.output {
-            Report::Text => print(&format!("{line}\n")),
+            Report::Text => print(&format!("{}\n", printable(line, usize::MAX))),
             Report::Json => print(&format!("{value}\n")),
         }
     }
@@ -128,4 +130,15 @@ pub fn with_exit_codes(command: Command) -> Command {
         None => EXIT_CODES.to_owned(),
     };
     command.after_long_help(long).mut_subcommands(with_exit_codes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_others_are_one_line_that_a_terminal_obeys_in_nothing() {
+        let evil = "no\n\u{1b}[2J\u{9b}1mroom\r\u{7}\u{202e}  left\u{2028}ok";
+        assert_eq!(one_line(evil), "no \u{fffd}[2J\u{fffd}1mroom \u{fffd}\u{fffd} left ok");
+    }
 }

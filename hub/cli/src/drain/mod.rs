@@ -36,7 +36,7 @@ use super::{
     known,
     placed::{self, Bound, Groups},
     print, progress as shown,
-    told::Told,
+    told::{Told, one_line},
 };
 
 /// Between two looks at the bindings that are moving.
@@ -307,7 +307,7 @@ async fn follow(
                 Err(Failure::Failed(reason) | Failure::Answered { why: reason, .. })
                     if !server.is_connected() =>
                 {
-                    eprintln!("karmada-hub: {reason}; trying again");
+                    eprintln!("karmada-hub: {}; trying again", one_line(&reason));
                     continue;
                 }
                 Err(failure) => return Err(failure),

@@ -12,6 +12,7 @@ use karmada_core::{
     suppose::{self, Moved},
 };
 use karmada_interpreter::{Runs, ready};
+use karmada_meta::text;
 use serde_json::{Value, json};
 
 use super::super::placed::{Bound, Groups};
@@ -136,7 +137,7 @@ fn waits_for(bound: &Bound, target: &TargetCluster) -> Option<String> {
         let why = if item.applied_message.is_empty() {
             String::new()
         } else {
-            format!(" ({})", item.applied_message)
+            format!(" ({})", text::line(&item.applied_message, WORDS))
         };
         return Some(format!("{} to apply it{why}", target.name));
     }
@@ -151,6 +152,9 @@ fn waits_for(bound: &Bound, target: &TargetCluster) -> Option<String> {
     Some(format!("{} to be healthy ({counted})", target.name))
 }
 
+/// How much of what others say is shown of each object, in bytes.
+const WORDS: usize = 1024;
+
 /// Why an eviction does not get on, as the hub says it.
 fn trouble(bound: &Bound) -> Option<String> {
     let failing = |type_| {
@@ -159,7 +163,7 @@ fn trouble(bound: &Bound) -> Option<String> {
     };
     let condition =
         failing(FAILOVER_COMPLETE).or_else(|| failing(karmada_api::consts::condition::SCHEDULED))?;
-    Some(condition.message.clone())
+    Some(text::line(&condition.message, WORDS))
 }
 
 #[cfg(test)]

@@ -7,7 +7,10 @@ use karmada_core::{
     divide::Strategy,
     place::{Explained, Outcome, Verdict},
 };
-use karmada_meta::time::{Time, human_age};
+use karmada_meta::{
+    text::line,
+    time::{Time, human_age},
+};
 use serde::Serialize;
 
 use super::super::table::align;
@@ -226,8 +229,8 @@ impl Report {
 fn field(text: &mut String, name: &str, values: impl IntoIterator<Item = String>) {
     let mut name = format!("{name}:");
     for value in values {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{name:<12} {value}");
+        // Writing to a String cannot fail. What is said may be an agent's word.
+        let _ = writeln!(text, "{name:<12} {}", line(&value, usize::MAX));
         name.clear();
     }
 }
@@ -235,8 +238,8 @@ fn field(text: &mut String, name: &str, values: impl IntoIterator<Item = String>
 fn list(text: &mut String, heading: &str, lines: &[String]) {
     if !lines.is_empty() {
         let _ = writeln!(text, "\n{heading}");
-        for line in lines {
-            let _ = writeln!(text, "  - {line}");
+        for said in lines {
+            let _ = writeln!(text, "  - {}", line(said, usize::MAX));
         }
     }
 }
@@ -430,6 +433,15 @@ far       no                                      it is not named   spec.y\n\
 What to do:\n\
 \u{20}\u{20}- For far: name it.\n";
         assert_eq!(report.text(now.timestamp().into()), want);
+        let mut evil = report;
+        evil.notes = vec!["a said\n  - \u{1b}[2Jall is well".into()];
+        evil.advice = evil.notes.clone();
+        evil.placement.as_mut().unwrap().groups = evil.notes.clone();
+        evil.placement.as_mut().unwrap().verdicts[0].state = "applied\nb\u{1b}[1A yes".into();
+        let (text, lines) = (evil.text(now.timestamp().into()), want.lines().count());
+        assert!(!text.contains('\u{1b}') && text.contains("applied b\u{fffd}[1A yes"), "{text}");
+        // The notes with a heading and a line before it, and the groups.
+        assert_eq!(text.lines().count(), lines + 4, "{text}");
         let lonely = TemplateReport { object: "Secret shop/key".into(), ..TemplateReport::default() };
         let want = "Secret shop/key\nPolicy:      none\nBinding:     none\n\nWhat to do:\n  nothing\n";
         assert_eq!(lonely.text(now.timestamp().into()), want);

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::Member;
-use crate::{Failure, args::PortForwardArgs};
+use crate::{Failure, args::PortForwardArgs, told::one_line};
 
 /// Connections at a time: what the hub gives one user to one cluster.
 const MOST: usize = 64;
@@ -61,7 +61,7 @@ async fn serve(
         tokio::spawn(async move {
             let _place = place;
             if let Err(why) = carry(stream, &member, &pod, port).await {
-                eprintln!("karmada-hub: port {port}: {why}");
+                eprintln!("karmada-hub: port {port}: {}", one_line(&why));
             }
         });
     }
