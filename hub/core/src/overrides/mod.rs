@@ -24,7 +24,7 @@ use karmada_api::{
         RuleWithCluster,
     },
 };
-use karmada_meta::{object, time::Time};
+use karmada_meta::{object, parse_api_version, time::Time};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -226,9 +226,16 @@ fn rules(spec: &OverrideSpec) -> Vec<(String, RuleWithCluster)> {
 }
 
 /// An override may not make another object of an object: its Work, its binding and its place on the member go by
-/// these. The version may change, for members that serve only an older one.
+/// these. The version may change, for members that serve only an older one; the group may not.
 fn check_identity(manifest: &Value, subject: &Subject) -> Result<(), String> {
     let now = Subject::of(manifest);
+    let group = |subject: &Subject| parse_api_version(&subject.api_version).map(|(group, _)| group);
+    if now.api_version != subject.api_version && (group(&now).is_none() || group(&now) != group(subject)) {
+        return Err(format!(
+            "apiVersion would become {:?}: an override cannot make another object of one in {:?}; only the version may change",
+            now.api_version, subject.api_version
+        ));
+    }
     for (what, before, after) in [
         ("kind", &subject.kind, &now.kind),
         ("metadata.name", &subject.name, &now.name),

@@ -194,7 +194,18 @@ fn what_cannot_be_applied_changes_nothing_and_says_where() {
             json!({"plaintext": [{"path": "/metadata/name", "operator": "replace", "value": "x"}]}),
             "metadata.name would become \"x\"",
         ),
-        (json!({"plaintext": [{"path": "", "operator": "replace", "value": 1}]}), "kind would become \"\""),
+        (
+            json!({"plaintext": [{"path": "/apiVersion", "operator": "replace", "value": "example.com/v1"}]}),
+            "apiVersion would become \"example.com/v1\"",
+        ),
+        (
+            json!({"plaintext": [{"path": "", "operator": "replace", "value": 1}]}),
+            "apiVersion would become \"\"",
+        ),
+        (
+            json!({"plaintext": [{"path": "/kind", "operator": "replace", "value": "Pod"}]}),
+            "kind would become \"Pod\"",
+        ),
     ] {
         let error = after(overriders).unwrap_err();
         assert!(error.contains(why), "{error}");
