@@ -34,15 +34,12 @@ use crate::{
     options::{DeleteOptions, Propagation, WriteOptions},
     registry::{
         Caller, Registry, Target,
-        delete::{FOREGROUND, ORPHAN},
+        delete::{FOREGROUND, ORPHAN, UNCOLLECTED},
         is_deleting,
         modify::Modify,
     },
     storage::Object,
 };
-
-/// What the collector does not look at.
-const IGNORED: &str = "core/events";
 
 /// A failed look is repeated after this, and after twice as long each time it fails again, up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(300));
@@ -480,7 +477,7 @@ fn kind_of<'a>(kinds: &'a Kinds, storage: &str) -> Option<&'a Arc<Kind>> {
 
 /// The collections that are followed.
 fn followed(kinds: &Kinds) -> impl Iterator<Item = &Arc<Kind>> {
-    kinds.stored().filter(|kind| &*kind.storage != IGNORED)
+    kinds.stored().filter(|kind| &*kind.storage != UNCOLLECTED)
 }
 
 /// Starts the collector's tasks; collections that come later are followed as they come.

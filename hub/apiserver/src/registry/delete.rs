@@ -25,6 +25,8 @@ use crate::{
 pub const FOREGROUND: &str = "foregroundDeletion";
 /// The dependents are let go before the owner goes.
 pub const ORPHAN: &str = "orphan";
+/// What the garbage collector does not look at.
+pub const UNCOLLECTED: &str = "core/events";
 /// The longest grace that a time of day can be reckoned with: a hundred years, in seconds.
 const LONGEST_GRACE: i64 = 100 * 365 * 24 * 3600;
 /// Namespaces that a server without them does not start with.
@@ -218,6 +220,8 @@ fn check_preconditions(
 
 /// Sets the garbage collector's finalizers as the options want them; without a wish, as they stand.
 fn set_finalizers(kind: &Kind, new: &mut Value, propagation: Option<Propagation>) {
+    // The collector would take its finalizers off none of what it does not follow.
+    let propagation = if &*kind.storage == UNCOLLECTED { Some(Propagation::Background) } else { propagation };
     let had: Vec<String> = object::finalizers(new).into_iter().map(str::to_owned).collect();
     let has = |name: &str| had.iter().any(|f| f == name);
     let (orphan, foreground) = match propagation {

@@ -81,6 +81,24 @@ async fn in_the_foreground_dependents_go_first() {
     server.until(&format!("{MAPS}/o"), |a| a.code == 404).await;
 }
 
+/// The collector does not follow them, as Kubernetes' does not.
+#[tokio::test(start_paused = true)]
+async fn events_wait_for_no_collector() {
+    let server = Server::start().await;
+    let events = "/api/v1/namespaces/default/events";
+    for (name, finalizers, propagation) in
+        [("a", json!([]), "Foreground"), ("b", json!([]), "Orphan"), ("c", json!(["foregroundDeletion"]), "")]
+    {
+        let event = json!({"metadata": {"name": name, "namespace": "default", "finalizers": finalizers},
+            "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "reason": "R", "type": "Normal"});
+        assert_eq!(server.call("POST", events, event).await.code, 201, "{name}");
+        let how = if propagation.is_empty() { Value::Null } else { options(propagation) };
+        let path = format!("{events}/{name}");
+        assert_eq!(server.call("DELETE", &path, how).await.code, 200, "{name}");
+        assert_eq!(server.get(&path).await.code, 404, "{name}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_namespace_ends_when_it_is_empty() {
     let server = Server::start().await;
