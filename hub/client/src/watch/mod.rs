@@ -34,7 +34,7 @@ use futures::future::BoxFuture;
 use http::Method;
 use karmada_env::Env;
 use kube::Client;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -308,16 +308,24 @@ struct Rows {
 }
 
 /// What names an object that is not read.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Named {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    api_version: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    kind: String,
     metadata: NameIn,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
 struct NameIn {
+    #[serde(skip_serializing_if = "String::is_empty")]
     namespace: String,
     name: String,
+    uid: String,
+    resource_version: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -621,7 +629,7 @@ impl<T> Watcher<T> {
         match page.objects.pop_front() {
             Some(object) => {
                 let there = match std::str::from_utf8(&object) {
-                    Ok(text) => self.emit(text, true),
+                    Ok(text) => self.emit(text, true, true),
                     // It was text when the page was cut.
                     Err(_) => true,
                 };
@@ -685,7 +693,7 @@ impl<T> Watcher<T> {
                 self.trouble(&Trouble::WentBack, Step::Watch);
             }
             Ok(Frame::Object { kind, object, revision }) => {
-                if self.emit(object, !kind.is_deletion()) {
+                if self.emit(object, !kind.is_deletion(), false) {
                     self.advance(revision);
                 }
             }
@@ -706,7 +714,7 @@ impl<T> Watcher<T> {
         }
         self.heard = Some(self.env.now());
         self.backoff.reset();
-        self.emit(&news.text, news.there);
+        self.emit(&news.text, news.there, false);
     }
 
     fn advance(&mut self, revision: String) {
@@ -716,13 +724,14 @@ impl<T> Watcher<T> {
         }
     }
 
-    /// Tells of an object, that it is there or gone; whether there is room for it.
-    fn emit(&mut self, object: &str, there: bool) -> bool {
+    /// Tells of an object, that it is there or gone; whether it goes on from there. What is `listed` and not told of is gone
+    /// when all of the list is told.
+    fn emit(&mut self, object: &str, there: bool, listed: bool) -> bool {
         if let Err(error) = self.rest.not_too_dense(object.as_bytes()) {
-            let NameIn { namespace, name } = serde_json::from_str(object)
+            let NameIn { namespace, name, .. } = serde_json::from_str(object)
                 .map_or_else(|_| NameIn::default(), |named: Named| named.metadata);
             tracing::warn!(path = %self.config.path, namespace, name, error, "skipped an object that is not read");
-            return true;
+            return listed || self.forget(object);
         }
         match (self.read)(object, there) {
             Ok(value) if there => self.out.push_back(Some(Event::Upsert(value))),
@@ -732,6 +741,21 @@ impl<T> Watcher<T> {
             }
             Err(Unkept::Full(full)) => {
                 self.lose(full.to_string());
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Tells that an object is gone that is not read: what was known of it before is not so any more. If that cannot be told by
+    /// its names either, all is listed anew. Whether it goes on from there.
+    fn forget(&mut self, object: &str) -> bool {
+        let named = serde_json::from_str::<Named>(object).ok();
+        let named = named.and_then(|named| serde_json::to_string(&named).ok());
+        match named.and_then(|named| (self.read)(&named, false).ok()) {
+            Some(value) => self.out.push_back(Some(Event::Delete(value))),
+            None => {
+                self.trouble(&Trouble::Gone, Step::Watch);
                 return false;
             }
         }

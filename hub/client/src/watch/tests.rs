@@ -438,8 +438,32 @@ async fn an_object_of_too_many_values_ends_neither_a_page_nor_a_watch() {
     // Of anybody else's server that one alone is left out.
     let server = with_a_dense_one();
     let mut watcher = server.bounded(rest::Bounds { dense: rest::STRANGE, ..rest::Bounds::default() });
-    assert_eq!(drain(&mut watcher).await, ["init", "a=1", "c=3", "synced", "d=7"]);
+    assert_eq!(drain(&mut watcher).await, ["init", "a=1", "c=3", "synced", "-b", "d=7"]);
     assert_eq!(server.asked().len(), 2, "one list, one watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_or_ends_as_one_of_too_many_values_is_not_known_any_more() {
+    for how in ["MODIFIED", "DELETED"] {
+        let server = Server::new(vec![
+            list(5, "", vec![object("a", 1), object("b", 2)]),
+            Reply::Watch(vec![frame(how, dense("a", 6)), frame("ADDED", object("d", 7))], Then::Nothing),
+        ]);
+        let mut watcher = server.bounded(rest::Bounds { dense: rest::STRANGE, ..rest::Bounds::default() });
+        assert_eq!(drain(&mut watcher).await, ["init", "a=1", "b=2", "synced", "-a", "d=7"], "{how}");
+    }
+    // One without a name is not told of, and what is there is looked through anew.
+    let mut nameless = dense("a", 6);
+    nameless["metadata"]["name"] = json!({});
+    let server = Server::new(vec![
+        list(5, "", vec![object("a", 1), object("b", 2)]),
+        Reply::Watch(vec![frame("MODIFIED", nameless)], Then::Nothing),
+        list(6, "", vec![object("b", 2)]),
+        Reply::Watch(vec![], Then::Nothing),
+    ]);
+    let mut watcher = server.bounded(rest::Bounds { dense: rest::STRANGE, ..rest::Bounds::default() });
+    let all = ["init", "a=1", "b=2", "synced", "init", "b=2", "synced"];
+    assert_eq!(drain(&mut watcher).await, all);
 }
 
 #[tokio::test(start_paused = true)]
