@@ -2,6 +2,7 @@
 //!
 //! etcd forgets an Event an hour after kube-apiserver last wrote it; here a task does. It keeps one date per Event and
 //! looks at those that are due: one that was written since gets another date, so that writing an Event costs nothing here.
+//! When it was written its metadata tells, part of which is the writer's word; that it was, its revision.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,8 +12,9 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use karmada_meta::time::Time;
-use karmada_store::{EventKind, Key, Scope, WatchEnd};
+use karmada_store::{EventKind, Key, Revision, Scope, WatchEnd};
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -59,53 +61,60 @@ struct Written {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Metadata {
-    creation_timestamp: Option<Time>,
-    managed_fields: Vec<Managed>,
+    creation_timestamp: Value,
+    managed_fields: Value,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Managed {
-    time: Option<Time>,
-}
-
-/// When an object was last written by this server's clock, as far as its metadata tells.
-fn last_written(value: &[u8]) -> Option<SystemTime> {
+/// When an object was last written by this server's clock, as far as its metadata tells. The times of managers are their
+/// own word: none that is yet to come counts, nor one that is no time. The server alone says when an object was created; its clock
+/// may have been set back since.
+fn last_written(value: &[u8], now: SystemTime) -> Option<SystemTime> {
     let Written { metadata } = serde_json::from_slice(value).ok()?;
-    let times = metadata.managed_fields.into_iter().filter_map(|entry| entry.time);
-    let last = times.chain(metadata.creation_timestamp).max()?;
-    Some(last.timestamp().into())
+    let time = |value: &Value| Some(SystemTime::from(value.as_str()?.parse::<Time>().ok()?.timestamp()));
+    let created = time(&metadata.creation_timestamp).map(|created| created.min(now));
+    let managed = metadata.managed_fields.as_array().into_iter().flatten();
+    managed.filter_map(|entry| time(&entry["time"])).filter(|at| *at <= now).chain(created).max()
 }
 
-/// When to look at which Event: one date for each that is there.
+/// When to look at which Event, and as of which revision it was known then: one date for each that is there.
 #[derive(Debug, Default)]
 struct Due {
     order: BTreeSet<(SystemTime, Key)>,
-    dates: BTreeMap<Key, SystemTime>,
+    dates: BTreeMap<Key, (SystemTime, Revision)>,
 }
 
 impl Due {
     /// Looks at an Event then, and not before.
-    fn set(&mut self, key: Key, at: SystemTime) {
+    fn set(&mut self, key: Key, at: SystemTime, known: Revision) {
         self.forget(&key);
         self.order.insert((at, key.clone()));
-        self.dates.insert(key, at);
+        self.dates.insert(key, (at, known));
     }
 
     /// The Event has gone.
     fn forget(&mut self, key: &Key) {
-        if let Some((key, at)) = self.dates.remove_entry(key) {
+        if let Some((key, (at, _))) = self.dates.remove_entry(key) {
             self.order.remove(&(at, key));
         }
     }
 
     /// The next that is to be looked at by now; it is forgotten.
-    fn pop(&mut self, now: SystemTime) -> Option<Key> {
+    fn pop(&mut self, now: SystemTime) -> Option<(Key, Revision)> {
         self.order.first().filter(|(at, _)| *at <= now)?;
         let (_, key) = self.order.pop_first()?;
-        self.dates.remove(&key);
-        Some(key)
+        let (_, known) = self.dates.remove(&key)?;
+        Some((key, known))
     }
+}
+
+/// Until when an Event stays; `known` is the revision that it had when its date was set. What was not written since is past its
+/// time, whatever it says of itself.
+fn stays_until(object: &Object, known: Revision, ttl: Duration, now: SystemTime) -> Option<SystemTime> {
+    if object.revision == known {
+        return None;
+    }
+    let until = last_written(&object.value.get(), now)? + ttl;
+    (until > now).then_some(until)
 }
 
 struct Expirer {
@@ -122,7 +131,7 @@ impl Expirer {
             let mut due = Due::default();
             let snapshot = store.snapshot();
             for object in snapshot.range(STORAGE, None, None) {
-                due.set(object.key.clone(), SystemTime::UNIX_EPOCH);
+                due.set(object.key.clone(), SystemTime::UNIX_EPOCH, Revision::ZERO);
             }
             let from = snapshot.revision();
             drop(snapshot);
@@ -141,7 +150,8 @@ impl Expirer {
                     }
                     Some(Ok(event)) => match event.kind {
                         EventKind::Put if event.prev.is_none() => {
-                            due.set(event.entry.key.clone(), self.registry.env.wall() + self.ttl);
+                            let at = self.registry.env.wall() + self.ttl;
+                            due.set(event.entry.key.clone(), at, event.revision());
                         }
                         EventKind::Put => {}
                         EventKind::Delete => due.forget(&event.entry.key),
@@ -160,30 +170,28 @@ impl Expirer {
         loop {
             let (mut old, mut looked) = (Vec::with_capacity(TOGETHER), false);
             while old.len() < TOGETHER
-                && let Some(key) = due.pop(now)
+                && let Some((key, known)) = due.pop(now)
             {
                 looked = true;
                 let Some(object) = self.registry.store.get(&key) else { continue };
-                let until = last_written(&object.value.get()).unwrap_or(now) + self.ttl;
-                if until > now {
-                    later.push((until, key));
-                } else {
-                    old.push(object);
+                match stays_until(&object, known, self.ttl, now) {
+                    Some(until) => later.push((until, key, object.revision)),
+                    None => old.push(object),
                 }
             }
             if !looked {
                 break;
             }
             let deletions = stream::iter(old).map(|object| self.delete(object)).buffer_unordered(TOGETHER);
-            let kept: Vec<Key> = deletions.filter_map(std::future::ready).collect().await;
-            later.extend(kept.into_iter().map(|key| (now + EVERY, key)));
+            let kept: Vec<_> = deletions.filter_map(std::future::ready).collect().await;
+            later.extend(kept.into_iter().map(|(key, known)| (now + EVERY, key, known)));
             tokio::task::yield_now().await;
         }
-        later.into_iter().for_each(|(at, key)| due.set(key, at));
+        later.into_iter().for_each(|(at, key, known)| due.set(key, at, known));
     }
 
-    /// Deletes an Event that is as it was looked at; its key if that has to be tried again.
-    async fn delete(&self, object: Arc<Object>) -> Option<Key> {
+    /// Deletes an Event that is as it was looked at; what to look at again if that has to be tried again.
+    async fn delete(&self, object: Arc<Object>) -> Option<(Key, Revision)> {
         let kinds = self.registry.kinds();
         let kind = kinds.by_resource("", "v1", "events")?;
         let user = UserInfo::system("apiserver");
@@ -199,7 +207,7 @@ impl Expirer {
                 if !status.is_conflict() {
                     tracing::warn!(key = %object.key, %status, "cannot delete an old event");
                 }
-                Some(object.key.clone())
+                Some((object.key.clone(), object.revision))
             }
         }
     }
@@ -214,14 +222,34 @@ mod tests {
         let (key, other) = (Key::new(STORAGE, "default", "a"), Key::new(STORAGE, "default", "b"));
         let at = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let mut due = Due::default();
+        let known = Revision::new(7);
         for n in 0..1_000 {
-            due.set(key.clone(), at(n));
-            due.set(other.clone(), at(n));
+            due.set(key.clone(), at(n), known);
+            due.set(other.clone(), at(n), known);
             due.forget(&other);
         }
         assert_eq!((due.order.len(), due.dates.len()), (1, 1));
         assert_eq!(due.pop(at(998)), None);
-        assert_eq!(due.pop(at(999)), Some(key));
+        assert_eq!(due.pop(at(999)), Some((key, known)));
         assert_eq!((due.order.len(), due.dates.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_writer_s_word_makes_no_event_younger_than_now() {
+        let now = SystemTime::from("2026-06-15T12:00:00Z".parse::<Time>().unwrap().timestamp());
+        let ago = |created: &str, managed: &[&str]| {
+            let managed: Vec<_> = managed.iter().map(|time| serde_json::json!({"time": time})).collect();
+            let object =
+                serde_json::json!({"metadata": {"creationTimestamp": created, "managedFields": managed}});
+            let at = last_written(object.to_string().as_bytes(), now)?;
+            Some(now.duration_since(at).unwrap().as_secs())
+        };
+        let created = "2026-06-15T11:00:00Z";
+        assert_eq!(ago(created, &[]), Some(3600));
+        assert_eq!(ago(created, &["2026-06-15T11:50:00Z", "2026-06-15T11:40:00Z"]), Some(600));
+        assert_eq!(ago(created, &["2999-01-01T00:00:00Z"]), Some(3600), "yet to come");
+        assert_eq!(ago(created, &["soon", "2026-06-15T11:50:00Z"]), Some(600), "no time");
+        assert_eq!(ago("2026-06-15T12:30:00Z", &[]), Some(0), "the clock was set back");
+        assert_eq!(ago("never", &["never"]), None);
     }
 }

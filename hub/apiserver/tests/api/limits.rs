@@ -450,14 +450,40 @@ async fn events_go_when_nobody_writes_them() {
         let made = server.call("POST", events, event(name)).await;
         assert_eq!(made.code, 201, "{made:?}");
     }
+    // Managers may say of themselves what they like: nothing, or a time for every look there will ever be.
+    let managers = |times: &[String]| {
+        let manager = |(i, time): (usize, &String)| {
+            json!({"manager": format!("m{i}"), "operation": "Apply", "apiVersion": "v1", "time": time,
+                   "fieldsType": "FieldsV1", "fieldsV1": {"f:type": {}}})
+        };
+        times.iter().enumerate().map(manager).collect::<Vec<_>>()
+    };
+    // The server's clock begins between these.
+    let minutes = (0..120).map(|i| format!("2025-06-15T{:02}:{:02}:00Z", 15 + i / 60, i % 60));
+    for (name, times) in
+        [("forged", vec!["2999-01-01T00:00:00Z".to_owned()]), ("by-the-minute", minutes.collect())]
+    {
+        assert_eq!(server.call("POST", events, event(name)).await.code, 201);
+        let mut forged = event(name);
+        forged["metadata"]["managedFields"] = json!(managers(&times));
+        forged["reason"] = json!("S");
+        let made = server.call("PUT", &format!("{events}/{name}"), forged).await;
+        assert_eq!(made.code, 200, "{made:?}");
+        let stored = made.body["metadata"]["managedFields"].as_array().unwrap();
+        assert!(times.iter().all(|time| stored.iter().any(|entry| entry["time"] == **time)), "{stored:?}");
+    }
     server.clock.advance(Duration::from_secs(400));
     let written = server.patch(&format!("{events}/kept"), "merge", json!({"count": 2})).await;
     assert_eq!(written.code, 200);
     server.clock.advance(Duration::from_secs(400));
     server.until_within(300, &format!("{events}/old"), |answer| answer.code == 404).await;
+    server.until_within(300, &format!("{events}/forged"), |answer| answer.code == 404).await;
     assert_eq!(server.get(&format!("{events}/kept")).await.code, 200);
     server.clock.advance(Duration::from_secs(400));
     server.until_within(300, &format!("{events}/kept"), |answer| answer.code == 404).await;
+    // Whoever was not written since the last look is past its time.
+    server.clock.advance(Duration::from_secs(400));
+    server.until_within(300, &format!("{events}/by-the-minute"), |answer| answer.code == 404).await;
 }
 
 #[tokio::test(start_paused = true)]
