@@ -98,10 +98,18 @@ impl CronScaling {
         for due in &look.due {
             let rule = &spec.rules[due.rule];
             let failure = match due.missed {
-                true => Some(format!(
-                    "it was due while no hub was there, or held up, more than {} minutes ago",
-                    cron::MISSED.as_secs() / 60
-                )),
+                true => match self.became(&live, &spec, (rule, due.at)).await? {
+                    // Only that was not said.
+                    Became::Done => None,
+                    Became::Unclear => {
+                        let target = &spec.scale_target_ref;
+                        Some(format!("{} {}: {UNCLEAR}", target.kind, target.name))
+                    }
+                    Became::Open => Some(format!(
+                        "it was due while no hub was there, or held up, more than {} minutes ago",
+                        cron::MISSED.as_secs() / 60
+                    )),
+                },
                 false => {
                     let timer = self.context.figures.timer();
                     let scaled = self.scale(&mut live, &spec, (rule, due.at)).await;
@@ -227,6 +235,29 @@ impl CronScaling {
             }
         }
         Ok(None)
+    }
+
+    /// What became of a rule's time if it was begun, by the target as it is now.
+    async fn became(
+        &self,
+        live: &Value,
+        spec: &CronFederatedHpaSpec,
+        (rule, at): (&CronFederatedHpaRule, Time),
+    ) -> Result<Became, Error> {
+        let (claims, target) = (Claims::of(live), &spec.scale_target_ref);
+        let kind = GroupVersionKind::from_api_version(&target.api_version, target.kind.as_str());
+        let (Some(begun), Some(kind)) = (claims.begun(&rule.name, at), kind) else { return Ok(Became::Open) };
+        let rest = self.context.writer.objects.rest();
+        let Some(resource) = self.context.known.templates.resource(rest, &kind).await? else {
+            return Ok(Became::Open);
+        };
+        let key = Key::new(object::namespace(live), target.name.as_str());
+        match self.find(&resource, &key, cron::is_bounds(target)).await {
+            Ok(found) => Ok(begun.became(&found.begin(|size| cron::sized(rule, target, size)))),
+            Err(error) if error.is_transient() || error.is_conflict() => Err(error),
+            // Whatever it was, it is not there, or not ours to read.
+            Err(_) => Ok(Became::Open),
+        }
     }
 
     /// Reads a target.

@@ -203,10 +203,15 @@ async fn each_time_is_done_once_while_two_hubs_lead() {
 /// A world with a Deployment of one that is scaled to four at each full minute, and a second after the first of them, of which
 /// writes to a path that ends so were lost.
 async fn begun(lost: &str) -> World {
+    begun_by("*/1 * * * *", lost).await
+}
+
+/// The same by another schedule that has 14:14.
+async fn begun_by(schedule: &str, lost: &str) -> World {
     let begin = Instant::now();
     let world = World::start().await;
     world.create(&deployments(), deployment("web", 1)).await;
-    world.create(&CRON_FEDERATED_HPAS, cron("web", web(), json!([rule("up", "*/1 * * * *", 4)]))).await;
+    world.create(&CRON_FEDERATED_HPAS, cron("web", web(), json!([rule("up", schedule, 4)]))).await;
     let told =
         |cron: &Value| cron["status"]["executionHistories"][0]["nextExecutionTime"] == "2026-09-21T14:14:00Z";
     world.becomes("it says when it is due", &CRON_FEDERATED_HPAS, "default", "web", told).await;
@@ -243,6 +248,29 @@ async fn a_time_that_was_done_is_not_done_again_because_nobody_knows() {
         // Until the next time.
         sleep(Duration::from_secs(60)).await;
         assert_eq!(replicas(&world).await, 4, "{restarts}");
+        world.stop().await;
+    }
+}
+
+/// The same, and the next one comes when the time is too long ago to be made up for: what was done is not said to be missed.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_was_done_is_not_said_to_be_missed() {
+    for (lost, done) in [("cronfederatedhpas/web/status", true), ("deployments/web/scale", false)] {
+        let world = begun_by("14 14 * * *", lost).await;
+        assert_eq!(replicas(&world).await, if done { 4 } else { 1 });
+        let world = world.restart_after(async |_| sleep(Duration::from_secs(11 * 60)).await).await;
+        let told = |cron: &Value| {
+            cron["status"]["executionHistories"][0]["nextExecutionTime"] == "2026-09-22T14:14:00Z"
+        };
+        world.becomes("it is told", &CRON_FEDERATED_HPAS, "default", "web", told).await;
+        let history = history(&world, "web").await;
+        let (right, wrong) = match done {
+            true => ("successfulExecutions", "failedExecutions"),
+            false => ("failedExecutions", "successfulExecutions"),
+        };
+        assert_eq!(times(&history, right), ["2026-09-21T14:14:00Z"], "{history}");
+        assert_eq!(history[wrong], Value::Null, "{history}");
+        assert_eq!(replicas(&world).await, if done { 4 } else { 1 });
         world.stop().await;
     }
 }
