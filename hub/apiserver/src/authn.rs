@@ -77,7 +77,8 @@ pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 /// The longest token that is looked at. Those of service accounts have a kilobyte or two, those of issuers with hundreds of
-/// groups some more.
+/// groups some more. Of a client without a certificate the listener takes no more than that with all other headers, so that this
+/// bounds those of a client with one, and of a listener with other limits.
 pub(crate) const LONGEST_TOKEN: usize = 16 * 1024;
 
 /// What whoever shows nothing may read beside health and version, wherever an authoriser lets them: the ConfigMap by which

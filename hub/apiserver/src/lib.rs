@@ -52,7 +52,7 @@
 //!   their own, which no role adds to. SelfSubjectRulesReviews are incomplete for agents alone.
 //! - Tokens of service accounts are signed by ES256, never RS256; a request for one is not shown to admission webhooks, and
 //!   names at most 32 audiences. Users and groups of an OpenID issuer never begin with `system:` ([`authn::oidc`]), and ES512
-//!   is not known. A token is 16 KiB long at most.
+//!   is not known. A token is 16 KiB long at most, and all headers of a client without a certificate are that together.
 //! - Definitions: a conversion webhook is refused where it would be called, that is with more than one served version. CEL
 //!   ([`karmada_cel`]) has no `image` functions; the words for what is no expression at all are close to ANTLR's, and what
 //!   a rule costs is counted as cel-go counts it but for a few functions on lists.
