@@ -11,14 +11,17 @@ use karmada_apiserver::audit::{
 use karmada_env::Env;
 use serde_json::json;
 
-use crate::{Server, bodies::Call, processor};
+use crate::{
+    counting::{Call, processor},
+    start,
+};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const CREATES: u64 = 500;
 
 /// Allocations, their bytes and nanoseconds of one create, and how many bytes its events have.
 fn cost(rule: Option<&str>) -> [u64; 4] {
-    let server = Server::start();
+    let server = start();
     let dir = tempfile::TempDir::new().unwrap();
     let file = dir.path().join("audit.log");
     let audit = rule.map(|rule| {

@@ -4,67 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::counting::{Call, JSON, Row, down, growth, list, row};
+
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(crate) const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-
-/// A request.
-pub(crate) struct Call {
-    pub(crate) method: &'static str,
-    pub(crate) path: String,
-    pub(crate) media: &'static str,
-    pub(crate) accept: &'static str,
-    pub(crate) body: Vec<u8>,
-}
-
-impl Call {
-    fn new(
-        method: &'static str,
-        path: impl Into<String>,
-        media: &'static str,
-        body: impl Into<Vec<u8>>,
-    ) -> Self {
-        Self { method, path: path.into(), media, accept: JSON, body: body.into() }
-    }
-
-    pub(crate) fn json(method: &'static str, path: impl Into<String>, body: &Value) -> Self {
-        Self::new(method, path, JSON, body.to_string())
-    }
-
-    pub(crate) fn get(path: impl Into<String>) -> Self {
-        Self::new("GET", path, JSON, Vec::new())
-    }
-}
-
-/// Requests of which the last one is measured, for bodies of about so many bytes.
-pub(crate) struct Row {
-    pub(crate) name: &'static str,
-    /// The answer; 0 where it depends on the size.
-    pub(crate) code: u16,
-    /// Whether it is also sent at the limit.
-    pub(crate) whole: bool,
-    pub(crate) make: fn(usize) -> Vec<Call>,
-}
-
-/// Elements of about `each` bytes that make up `bytes`.
-fn list(bytes: usize, each: usize, element: impl Fn(usize) -> String) -> String {
-    let mut out = String::with_capacity(bytes);
-    for i in 0..bytes / each {
-        if i > 0 {
-            out.push(',');
-        }
-        out.push_str(&element(i));
-    }
-    out
-}
-
-/// A number whose text stands before that of all smaller ones.
-fn down(i: usize) -> usize {
-    9_999_999 - i
-}
 
 fn config_map(meta: &str, rest: &str) -> String {
     format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a"{meta}}}{rest}}}"#)
@@ -182,16 +128,6 @@ fn managed(bytes: usize, entry: impl Fn(usize) -> String) -> Vec<Call> {
             config_map(&format!(r#","managedFields":[{entries}]"#), r#","data":{"k":"w"}"#),
         ),
     ]
-}
-
-/// A row at all sizes.
-const fn row(name: &'static str, code: u16, make: fn(usize) -> Vec<Call>) -> Row {
-    Row { name, code, whole: true, make }
-}
-
-/// A row that only growth is judged of.
-const fn growth(name: &'static str, code: u16, make: fn(usize) -> Vec<Call>) -> Row {
-    Row { name, code, whole: false, make }
 }
 
 pub(crate) const ROWS: &[Row] = &[

@@ -17,6 +17,7 @@
 
 mod audit;
 mod bodies;
+mod counting;
 
 use std::{
     sync::Arc,
@@ -25,184 +26,68 @@ use std::{
 
 use axum::body::Body;
 use http::Request;
-use http_body_util::BodyExt as _;
 use karmada_apiserver::{
     ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
 };
 use karmada_env::{Env, ManualClock};
 use karmada_store::engine::memory::Memory;
 use serde_json::json;
-use tokio::runtime::{Builder, Runtime};
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use bodies::{Call, ROWS, Row};
+use bodies::ROWS;
+use counting::{Call, Server};
 
-/// kube-apiserver's limit for one request, less some room for what is around the awkward part.
-const LIMIT: usize = (3 << 20) - (64 << 10);
-/// The sizes by whose work growth is judged.
-const SMALL: usize = LIMIT / 64;
-const LARGE: usize = LIMIT / 16;
-/// How much more work four times the body may be: 4 · log(4n) / log n, and a little.
-const GROWTH: u64 = 6;
-/// How much memory a body may take at a time, as a multiple of its size: the gate lets in as much as that allows.
-const SPREAD: usize = 100;
-/// How much work there may be for each byte and each doubling.
-const PER_BYTE: u64 = 4;
-
-struct Server {
-    runtime: Runtime,
-    api: ApiServer,
-    _shutdown: tokio_util::sync::DropGuard,
-}
-
-impl Server {
-    fn start() -> Self {
-        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+fn start() -> Server {
+    let server = Server::run(async |shutdown| {
         let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_750_000_000));
         let env = Env::seeded(clock, 7);
-        let shutdown = CancellationToken::new();
-        let api = runtime.block_on(async {
-            let registration = Registration {
-                kinds: Vec::new(),
-                crds: Vec::new(),
-                admission: Arc::new(AdmitAll),
-                authorizer: Authorization::Roles,
-                derived: Vec::new(),
-            };
-            let store = open_store(Memory::new(), &env).unwrap();
-            let api = ApiServer::new(store, env, registration, shutdown.clone());
-            api.start().await;
-            api
-        });
-        let server = Self { runtime, api, _shutdown: shutdown.drop_guard() };
-        server.define();
-        server
-    }
-
-    /// A custom resource with a field of each sort.
-    fn define(&self) {
-        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-            "map": {"type": "object", "additionalProperties": {"type": "integer"}},
-            "maps": {"type": "object", "additionalProperties": {"type": "object",
-                "additionalProperties": {"type": "integer"}}},
-            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-            "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-                "items": {"type": "object", "required": ["name"], "properties": {
-                    "name": {"type": "string"}, "n": {"type": "integer"}}}},
-            "atomic": {"type": "array", "items": {"type": "integer"}},
-            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-        }}}});
-        let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
-        let call = Call::json("POST", bodies::DEFINITIONS, &definition);
-        assert_eq!(self.send(call).0, 201);
-        self.runtime.block_on(async {
-            while self.send_async(Call::get(bodies::THINGS)).await.0 != 200 {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        });
-    }
-
-    async fn send_async(&self, call: Call) -> (u16, String) {
-        let request = Request::builder().method(call.method).uri(&call.path).header("accept", call.accept);
-        let mut request = request.header("content-type", call.media).body(Body::from(call.body)).unwrap();
-        request.extensions_mut().insert(UserInfo::new("admin", ["system:masters"]));
-        let response = self.api.service().oneshot(request).await.unwrap();
-        let code = response.status().as_u16();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        (code, String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned())
-    }
-
-    fn send(&self, call: Call) -> (u16, String) {
-        self.runtime.block_on(self.send_async(call))
-    }
+        let registration = Registration {
+            kinds: Vec::new(),
+            crds: Vec::new(),
+            admission: Arc::new(AdmitAll),
+            authorizer: Authorization::Roles,
+            derived: Vec::new(),
+        };
+        let store = open_store(Memory::new(), &env).unwrap();
+        let api = ApiServer::new(store, env, registration, shutdown);
+        api.start().await;
+        (api, ())
+    });
+    define(&server);
+    server
 }
 
-/// What a row costs at a size.
-fn cost(row: &Row, bytes: usize) -> u64 {
-    let server = Server::start();
-    let mut calls = (row.make)(bytes);
-    let last = calls.pop().unwrap();
-    for call in calls {
-        let path = call.path.clone();
-        let (code, text) = server.send(call);
-        assert!(code < 300, "{}: to prepare, {path}: {code} {text}", row.name);
-    }
-    let (sent, begun, steps) = (last.body.len(), processor(), karmada_meta::effort::spent());
-    let mut answer = (0, String::new());
-    let allocated = allocation_counter::measure(|| answer = server.send(last));
-    let steps = karmada_meta::effort::spent() - steps;
-    let most = (sent * SPREAD) as u64;
-    assert!(
-        !row.whole || bytes < LIMIT || allocated.bytes_max < most,
-        "{}: {} bytes at once",
-        row.name,
-        allocated.bytes_max
-    );
-    let work = allocated.count_total + allocated.bytes_total / 64 + steps;
-    if std::env::var_os("WORK_TIMES").is_some() {
-        let took = processor().saturating_sub(begun) / 1_000_000;
-        println!(
-            "{:<34} {sent:>8} bytes {took:>7} ms, {:>4} MB at once, {work:>11} = {:>9} allocations {:>11} bytes \
-             {steps:>9} steps: {} {}",
-            row.name,
-            allocated.bytes_max >> 20,
-            allocated.count_total,
-            allocated.bytes_total,
-            answer.0,
-            answer.1.chars().take(if answer.0 == row.code { 0 } else { 200 }).collect::<String>()
-        );
-    } else {
-        // What is valid at that size still is more than one object may take in the store.
-        let too_large = bytes == LIMIT && answer.0 == 413;
-        assert!(
-            too_large || row.code == 0 || answer.0 == row.code,
-            "{}: {} {}",
-            row.name,
-            answer.0,
-            answer.1
-        );
-    }
-    work
-}
-
-/// Nanoseconds of the processor that this thread has had; 0 where the system does not tell.
-fn processor() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0)
-}
-
-fn chosen() -> impl Iterator<Item = &'static Row> {
-    let only = std::env::var("WORK_ROW").unwrap_or_default();
-    ROWS.iter().filter(move |row| row.name.contains(&only))
+/// A custom resource with a field of each sort.
+fn define(server: &Server) {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "maps": {"type": "object", "additionalProperties": {"type": "object",
+            "additionalProperties": {"type": "integer"}}},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "required": ["name"], "properties": {
+                "name": {"type": "string"}, "n": {"type": "integer"}}}},
+        "atomic": {"type": "array", "items": {"type": "integer"}},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }}}});
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    let call = Call::json("POST", bodies::DEFINITIONS, &definition);
+    assert_eq!(server.send(call).0, 201);
+    server.serves(bodies::THINGS);
 }
 
 #[test]
 fn work_grows_with_the_body_and_not_with_its_square() {
-    let mut wrong = Vec::new();
-    for row in chosen() {
-        let (small, large) = (cost(row, SMALL), cost(row, LARGE));
-        assert!(small > 0, "{}: something is counted", row.name);
-        if large > GROWTH * small {
-            wrong.push(format!("{}: {small} for {SMALL} bytes, {large} for {LARGE}", row.name));
-        }
-    }
+    let wrong = counting::growing(ROWS, start);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
 fn the_largest_bodies_are_within_bounds() {
-    let most = PER_BYTE * LIMIT as u64 * u64::from(LIMIT.ilog2());
-    let mut wrong = Vec::new();
-    for row in chosen().filter(|row| row.whole) {
-        let work = cost(row, LIMIT);
-        if work > most {
-            wrong.push(format!("{}: {work} where {most} is the most", row.name));
-        }
-    }
+    let wrong = counting::too_much(ROWS, start);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -216,7 +101,7 @@ fn what_is_too_much_is_only_looked_at() {
     let times = |text: &str| text.repeat(LONG / text.len());
     let asked = |query: String| format!("{}?{query}", bodies::MAPS);
     let values = |end: &str| (0..LONG / 6).map(|n| format!("{n:04}{end}")).collect::<Vec<_>>().join(",");
-    let server = Server::start();
+    let server = start();
     let cost = |path: &str, accept: &str, known: bool| {
         let mut request = Request::get(path).header("accept", accept).body(Body::empty()).unwrap();
         if known {
