@@ -36,7 +36,8 @@ pub(crate) async fn vacancy(
     let mut found = Occupants::default();
     for resource in apis.namespaced().filter(|r| vacancy::counts(&r.group, &r.kind)) {
         let kind = &resource.kind;
-        let mut pages = member.pages(resource.collection(Some(namespace)), PAGE).accept(METADATA_LIST);
+        let collection = resource.collection(Some(namespace));
+        let mut pages = member.pages(collection, PAGE).accept(METADATA_LIST).lists_alone();
         loop {
             let page = match pages.next::<Value>().await {
                 Ok(Some(page)) => page,

@@ -113,7 +113,7 @@ async fn list(
     accept: &'static str,
     mut see: impl FnMut(&Value),
 ) -> Result<Result<(), String>, Error> {
-    let mut pages = member.pages(resource.collection(None), PAGE).accept(accept);
+    let mut pages = member.pages(resource.collection(None), PAGE).accept(accept).lists_alone();
     loop {
         match pages.next::<Value>().await {
             Ok(Some(page)) => page.items.iter().for_each(&mut see),

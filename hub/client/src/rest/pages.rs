@@ -8,6 +8,7 @@
 //! A server that goes on for ever is not followed for ever: so many pages are, and so many bytes as may be kept of it.
 
 use http::Method;
+use karmada_meta::text;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Error, Rest, path::query_value};
@@ -59,6 +60,7 @@ pub struct Pages<'a> {
     /// Whether a list of which the server has lost the rest is begun anew.
     again: bool,
     is_looked_at: bool,
+    is_list: bool,
     is_first: bool,
     is_over: bool,
     asked: usize,
@@ -76,6 +78,7 @@ impl Rest {
             token: String::new(),
             again: false,
             is_looked_at: false,
+            is_list: false,
             is_first: true,
             is_over: false,
             asked: 0,
@@ -109,6 +112,12 @@ impl Pages<'_> {
     #[must_use]
     pub fn each_looked_at(self) -> Self {
         Self { is_looked_at: true, ..self }
+    }
+
+    /// Nothing but lists by their kind: for whom an empty one is reason to remove something. Whatever else has no items either.
+    #[must_use]
+    pub fn lists_alone(self) -> Self {
+        Self { is_list: true, ..self }
     }
 
     /// Where the last page ended; empty before the first and after the last.
@@ -151,6 +160,9 @@ impl Pages<'_> {
             }
             let page: PageIn<T> =
                 serde_json::from_slice(&answer).map_err(|error| wrong(error.to_string()))?;
+            if self.is_list && !page.kind.ends_with("List") {
+                return Err(wrong(format!("its kind is {:?}, which is no list", text::line(&page.kind, 64))));
+            }
             self.token = page.metadata.token.unwrap_or_default();
             self.is_over = self.token.is_empty();
             let is_first = std::mem::take(&mut self.is_first);
@@ -241,8 +253,8 @@ mod tests {
         let mut pages = rest.pages("/apis/x?labelSelector=a", 10);
         assert_eq!(all(&mut pages).await.unwrap(), (0..25).collect::<Vec<_>>());
         assert!(pages.next::<usize>().await.unwrap().is_none(), "it is over");
-        let wanted = ["limit=10", "limit=10&continue=10", "limit=10&continue=20"];
-        assert_eq!(*asked.lock(), wanted.map(|query| format!("labelSelector=a&{query}")));
+        let wanted = ["", "&continue=10", "&continue=20"];
+        assert_eq!(*asked.lock(), wanted.map(|rest| format!("limit=10&labelSelector=a{rest}")));
     }
 
     #[tokio::test]
@@ -270,6 +282,31 @@ mod tests {
         // A first page is never out of date; who says so is told.
         let (rest, _) = server(|_, _, _| gone());
         assert!(all(&mut rest.pages("/x", 10).or_anew()).await.unwrap_err().is_gone());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_list_is_not_an_empty_one() {
+        for (answer, is_list) in [
+            (json!({"kind": "ConfigMapList", "items": null}), true),
+            (json!({"kind": "ConfigMapList", "items": []}), true),
+            (json!({"kind": "PartialObjectMetadataList", "metadata": {}}), true),
+            (json!({"kind": "Status", "status": "Success"}), false),
+            (json!({"items": []}), false),
+            (json!({}), false),
+        ] {
+            let text = answer.to_string();
+            let service = tower::service_fn(move |_: Request<Body>| {
+                std::future::ready(Ok::<_, std::io::Error>(Response::new(Body::from(
+                    text.clone().into_bytes(),
+                ))))
+            });
+            let rest = Rest::new(kube::Client::new(service, "default"));
+            let page = rest.pages("/x", 10).lists_alone().next::<Value>().await;
+            match is_list {
+                true => assert!(page.unwrap().is_some_and(|page| page.items.is_empty()), "{answer}"),
+                false => assert!(matches!(page, Err(Error::Answer { .. })), "{answer}"),
+            }
+        }
     }
 
     #[tokio::test]
