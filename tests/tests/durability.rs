@@ -51,11 +51,16 @@ struct Hub {
 
 impl Hub {
     async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    async fn start_with(flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let data = format!("--data-dir={}", dir.path().join("data").display());
         // A write beyond the limit is to be an error, and not a signal that ends the process.
         let args = ["-c", "trap '' XFSZ; exec \"$@\"", "sh", FLEET, "karmada-hub", "serve"];
-        let args = args.into_iter().chain([data.as_str(), "--listen=127.0.0.1:0"]);
+        let args =
+            args.into_iter().chain([data.as_str(), "--listen=127.0.0.1:0"]).chain(flags.iter().copied());
         let process = Process::start(dir.path(), "hub", Path::new("/bin/sh"), args).expect("it starts");
         let mut hub = Self { dir, process };
         hub.up().await;
@@ -171,6 +176,90 @@ async fn a_full_disk_stops_writes_alone_and_only_for_as_long() {
     let found = names(&api).await;
     assert!(found.iter().filter(|name| !taken.contains(name)).count() <= 1, "{found:?}");
     assert!(taken.iter().all(|name| found.contains(name)), "{found:?}");
+    assert!(hub.process.terminate(PATIENCE).await.is_some_and(|status| status.success()));
+}
+
+/// A text that nothing makes shorter.
+fn noise(bytes: usize, seed: u64) -> String {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'0' + (state >> 58).to_le_bytes()[0])
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+/// Somebody has stored all that may be: the hub that is killed then comes back with as much, in bounded memory, and goes on as
+/// before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_is_full_comes_back_in_bounded_memory() {
+    const QUOTA: u64 = 64 << 20;
+    // What the docs ask for: four times the quota. The process itself comes beside it in a build without optimization.
+    const MOST: u64 = 4 * QUOTA;
+    let mut hub = Hub::start_with(&["--storage-quota=64Mi"]).await;
+    let api = hub.up().await;
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = json!({"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template":
+        {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    api.post(deployments, &deployment).await.expect("there is room");
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}});
+    api.post(leases, &lease).await.expect("there is room");
+    // Large ones, then such as still fit.
+    let mut taken = Vec::new();
+    for size in [LARGE, 64 << 10, 4 << 10, 0] {
+        let refused = loop {
+            let name = format!("m-{:04}", taken.len());
+            let data = noise(size, taken.len() as u64);
+            match api.post(MAPS, &json!({"metadata": {"name": name}, "data": {"k": data}})).await {
+                Ok(_) => taken.push(name),
+                Err(error) => break error,
+            }
+            assert!(taken.len() < 1_000, "it takes whatever comes");
+        };
+        let said = refused.to_string();
+        assert_eq!(refused.code(), Some(507), "{said}");
+        assert!(
+            said.contains("exceeded quota: the hub stores ") && said.contains("--storage-quota"),
+            "{said}"
+        );
+    }
+    let grows = async |api: &Rest| {
+        let late = json!({"metadata": {"name": "late"}, "data": {"k": noise(64 << 10, 7)}});
+        api.post(MAPS, &late).await.expect_err("it is full").code()
+    };
+    // What is no growth goes on.
+    let goes_on = async |api: &Rest, round: u64| {
+        let status = json!({"status": {"replicas": round, "observedGeneration": round}});
+        let path = format!("{deployments}/web/status");
+        let patched = api.patch(&path, karmada_client::Patch::Merge, &status).await.expect("a status");
+        assert_eq!(patched["status"]["replicas"], round);
+        let renewed = json!({"spec": {"holderIdentity": format!("holder {round}")}});
+        api.patch(&format!("{leases}/l"), karmada_client::Patch::Merge, &renewed).await.expect("a Lease");
+    };
+    goes_on(&api, 1).await;
+    assert_eq!(grows(&api).await, Some(507));
+    let before = hub.process.peak();
+
+    hub.process.kill();
+    hub.process.spawn().expect("it starts");
+    let api = hub.up().await;
+    assert_eq!(names(&api).await, taken);
+    goes_on(&api, 2).await;
+    assert_eq!(grows(&api).await, Some(507));
+    let peak = hub.process.peak().expect("the system tells");
+    println!(
+        "{} objects; at most {} MiB, and {:?} MiB before",
+        taken.len(),
+        peak >> 20,
+        before.map(|b| b >> 20)
+    );
+    assert!(peak < MOST, "{} MiB", peak >> 20);
+    // What is deleted makes room.
+    api.delete(&format!("{MAPS}/{}", taken[0]), &json!({})).await.expect("a deletion");
+    let again = json!({"metadata": {"name": "m-again"}, "data": {"k": noise(LARGE / 2, 3)}});
+    eventually("room again", PATIENCE, || async { api.post(MAPS, &again).await.map_err(|e| e.to_string()) })
+        .await;
     assert!(hub.process.terminate(PATIENCE).await.is_some_and(|status| status.success()));
 }
 
