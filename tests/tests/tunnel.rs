@@ -248,21 +248,8 @@ async fn a_watch_breaks_off_with_the_link_and_an_unused_tunnel_costs_nothing() {
         "first answer with opening {opening:?}; median by the tunnel {:?}, directly {:?}",
         through[25], straight[25]
     );
-    // A watch, by HTTP/1.1 on a connection of its own.
-    let endpoint = Kubeconfig::load(&fleet.kubeconfig).unwrap().endpoint(None).unwrap();
-    let mut stream: Box<dyn Io> = direct::connect(&endpoint, |_| None).await.unwrap();
-    let watch = format!(
-        "GET {}/api/v1/namespaces?watch=true HTTP/1.1\r\nhost: hub\r\naccept: application/json\r\n\r\n",
-        proxy(&fleet)
-    );
-    stream.write_all(watch.as_bytes()).await.unwrap();
-    let mut heard = Vec::new();
-    while !String::from_utf8_lossy(&heard).contains("kube-system") {
-        let mut some = [0; 4096];
-        let read = tokio::time::timeout(PATIENCE, stream.read(&mut some)).await.unwrap().unwrap();
-        assert!(read > 0, "{}", String::from_utf8_lossy(&heard));
-        heard.extend_from_slice(&some[..read]);
-    }
+    let namespaces = format!("{}/api/v1/namespaces?watch=true", proxy(&fleet));
+    let (mut stream, _) = watching(&fleet.kubeconfig, &namespaces, "kube-system").await;
     let begun = Instant::now();
     link.set(Mode::Cut);
     let mut rest = Vec::new();
@@ -292,6 +279,64 @@ async fn a_watch_breaks_off_with_the_link_and_an_unused_tunnel_costs_nothing() {
     let after = sum(link.bytes()) - before;
     println!("idle: {idle} bytes in {span:?} before the tunnel was used, {after} after");
     assert!(after <= idle + idle / 2 + 2000, "{after} bytes where it was {idle}");
+}
+
+/// Asks for a watch by HTTP/1.1 on a connection of its own, and reads until it has begun.
+async fn watching(kubeconfig: &std::path::Path, path: &str, begun: &str) -> (Box<dyn Io>, String) {
+    let endpoint = Kubeconfig::load(kubeconfig).unwrap().endpoint(None).unwrap();
+    let mut stream: Box<dyn Io> = direct::connect(&endpoint, |_| None).await.unwrap();
+    let asks = format!("GET {path} HTTP/1.1\r\nhost: hub\r\naccept: application/json\r\n\r\n");
+    stream.write_all(asks.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains(begun) {
+        let mut some = [0; 4096];
+        let read = tokio::time::timeout(PATIENCE, stream.read(&mut some)).await.unwrap().unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&heard));
+        heard.extend_from_slice(&some[..read]);
+    }
+    (stream, String::from_utf8_lossy(&heard).into_owned())
+}
+
+/// What is open by then ends with the credential: the agent's watches and its tunnel, with what users have open through that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_credential_that_is_revoked_ends_within_a_second_whatever_is_open() {
+    const SOON: Duration = Duration::from_secs(1);
+    let Some(fleet) = fleet("revoked", &["--tunnel=full", "--tunnel-masters"]).await else { return };
+    told(&fleet, "full").await;
+    let name = fleet.members[0].name.clone();
+    // A copy of what the agent has: whoever has stolen it.
+    let credential = fleet.dir.path().join(format!("{name}.karmada-kubeconfig"));
+    let works = format!("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-{name}/works");
+    let namespaces = format!("{}/api/v1/namespaces?watch=true", proxy(&fleet));
+    let (mut through, _) = watching(&fleet.kubeconfig, &namespaces, "kube-system").await;
+    let (mut own, head) = watching(&credential, &format!("{works}?watch=true"), "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let stolen = karmada_tests::fleet::rest(&credential);
+    stolen.get(&works).await.expect("it holds");
+
+    fleet.command(&["cluster", "revoke", &name, &format!("--kubeconfig={}", fleet.kubeconfig.display())]);
+    let begun = Instant::now();
+    let mut rest = Vec::new();
+    for (what, stream) in [("its watch", &mut own), ("a watch through its tunnel", &mut through)] {
+        let ends = stream.read_to_end(&mut rest);
+        // It may be cut rather than ended.
+        let _ =
+            tokio::time::timeout_at(begun + SOON, ends).await.unwrap_or_else(|_| panic!("{what} goes on"));
+    }
+    // On the connection that was open, and on a new one.
+    for (what, rest) in [("open", stolen), ("new", karmada_tests::fleet::rest(&credential))] {
+        let answer = tokio::time::timeout_at(begun + SOON, rest.get(&works)).await.expect("it is answered");
+        let error = answer.expect_err(what);
+        assert!(error.code().is_none_or(|code| code == 401), "{what}: {error}");
+    }
+    println!("{:?} after the command", begun.elapsed());
+    // And no tunnel opens again.
+    let (code, said) = asked(&fleet.api, get(&format!("{}/version", proxy(&fleet)))).await;
+    assert!([503, 504].contains(&code), "{code} {said}");
+    eventually("the agent to know why", PATIENCE, || async {
+        if fleet.logs().contains("was revoked") { Ok(()) } else { Err(fleet.logs()) }
+    })
+    .await;
 }
 
 /// Has the agent reach its member by a kubelet's front.
