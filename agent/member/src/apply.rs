@@ -362,7 +362,16 @@ impl Applier {
         order: Order<'_>,
     ) -> Result<Step, Failure> {
         let path = resource.object(Some(&id.namespace), &id.name);
-        let manifest: Value = serde_json::from_str(&order.manifest.text.get())
+        let text = order.manifest.text.get();
+        if let Err(why) = self.member.not_too_dense(text.as_bytes()) {
+            // The member's answer, and whatever it says of the object from then on, would not be read.
+            return Err(Failure::sometime(format!(
+                "{} {} is not applied: {why}, so that it would not be read back; divide it into several objects",
+                id.kind,
+                id.path()
+            )));
+        }
+        let manifest: Value = serde_json::from_str(&text)
             .map_err(|error| Failure::sometime(format!("the manifest is not an object: {error}")))?;
         let known = observer.get(id);
         let live = match self.member.get(&path).await {

@@ -625,6 +625,25 @@ async fn what_the_member_rejects_is_told_and_does_not_hold_up_the_rest() {
     }
 }
 
+/// Of such an object no answer of the member's is read: it would be put there once, and never be known or changed.
+#[tokio::test(start_paused = true)]
+async fn a_manifest_that_would_not_be_read_back_is_told_and_not_applied() {
+    let world = World::new().await;
+    let _agent = world.active_agent().await;
+    let mut dense = config_map("default", "dense", "1");
+    dense["x"] = json!(vec![0; 100_000]);
+    world.work("w", &[dense, config_map("default", "good", "1")]).await;
+    eventually(SECOND, "the good one is there", async || {
+        !world.is_missing("/api/v1/namespaces/default/configmaps/good").await
+    })
+    .await;
+    eventually(SECOND, "it is told", async || world.condition("w", "Applied").await.0 == "False").await;
+    let (_, message) = world.condition("w", "Applied").await;
+    let want = "ConfigMap default/dense is not applied: it has more values than its length lets expect";
+    assert!(message.contains(want), "{message}");
+    assert!(world.is_missing("/api/v1/namespaces/default/configmaps/dense").await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_idle_agent_writes_only_its_lease() {
     let world = World::new().await;
