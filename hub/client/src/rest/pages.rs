@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(all(&mut pages).await.unwrap(), (0..25).collect::<Vec<_>>());
         assert!(pages.next::<usize>().await.unwrap().is_none(), "it is over");
         let wanted = ["", "&continue=10", "&continue=20"];
-        assert_eq!(*asked.lock(), wanted.map(|rest| format!("limit=10&labelSelector=a{rest}")));
+        assert_eq!(*asked.lock(), wanted.map(|rest| format!("labelSelector=a&limit=10{rest}")));
     }
 
     #[tokio::test]
