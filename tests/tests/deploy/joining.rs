@@ -1,6 +1,6 @@
 //! Members that join by one line.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use karmada_tests::{process::Process, wait::PATIENCE};
 use serde_json::{Value, json};
