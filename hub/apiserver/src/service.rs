@@ -188,7 +188,10 @@ impl Answers for Inner {
 
     fn body_limit(&self, info: &RequestInfo, user: &UserInfo) -> usize {
         match info.is_resource {
-            true if user.in_group(MASTERS) && info.verb != "create" => body::WHOLE,
+            // A Work holds what is stored of a template, and more.
+            true if user.in_group(MASTERS) && (info.verb != "create" || info.resource == "works") => {
+                body::WHOLE
+            }
             true => body::LIMIT,
             false => self.paths.load().body_limit(&info.path),
         }

@@ -330,7 +330,7 @@ impl RecorderTask {
             None => self.create(&key, &known).await,
             Some(suffix) => self.update(&key, &known, suffix).await,
         };
-        if result.as_ref().is_err_and(Error::is_forbidden) {
+        if result.as_ref().is_err_and(is_for_long) {
             refused.lock().insert(about(&key));
         }
         (key, known.count, result.map(Some))
@@ -350,7 +350,7 @@ impl RecorderTask {
             Err(error) if error.is_not_found() && known.suffix.is_some() => known.suffix = None,
             lost => {
                 if let Err(error) = lost {
-                    if error.is_forbidden() {
+                    if is_for_long(&error) {
                         let until = self.env.now() + FORBIDDEN;
                         self.forbidden.insert(about(key), until);
                     }
@@ -394,6 +394,11 @@ impl RecorderTask {
         self.rest.patch(&path, Patch::Merge, &patch).await?;
         Ok(suffix)
     }
+}
+
+/// Whether it is of no use to try another event about the same for a while.
+fn is_for_long(error: &Error) -> bool {
+    error.is_forbidden() && !error.is_for_ending_namespace()
 }
 
 fn events() -> Resource {

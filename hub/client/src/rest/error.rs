@@ -116,6 +116,13 @@ impl Error {
         self.code() == Some(403)
     }
 
+    /// 403 because the namespace is on its way out: another of its name may come.
+    pub fn is_for_ending_namespace(&self) -> bool {
+        let causes = self.status().and_then(|status| status.details.as_ref()).map(|details| &details.causes);
+        self.is_forbidden()
+            && causes.is_some_and(|causes| causes.iter().any(|cause| cause.reason == "NamespaceTerminating"))
+    }
+
     /// 422: the server understood and will not have it.
     pub fn is_invalid(&self) -> bool {
         self.code() == Some(422)

@@ -114,7 +114,13 @@ fn resource_errors(old: Option<&Value>, obj: &Value, resource: &ObjectReference)
     let fields = [
         ("apiVersion", &resource.api_version, same_group),
         ("kind", &resource.kind, before("kind") == resource.kind),
-        ("namespace", &resource.namespace, before("namespace") == resource.namespace),
+        // One that names none, which is of no use, can be put right.
+        (
+            "namespace",
+            &resource.namespace,
+            before("namespace") == resource.namespace
+                || before("namespace").is_empty() && resource.namespace == object::namespace(obj),
+        ),
         ("name", &resource.name, before("name") == resource.name),
     ];
     let changed = fields.into_iter().filter(|(_, _, same)| !same);

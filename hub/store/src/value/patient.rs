@@ -13,6 +13,8 @@ const NO_BEGIN: usize = 12;
 const FAR: usize = 0xffff;
 /// Places that are looked at for a match.
 const LOOKS: usize = 24;
+/// For each byte of a text so many are compared: then it takes the last place, as others do.
+const PATIENCE: usize = 64;
 /// A match of so many bytes is taken without a look for a longer one: at further places, and a byte later.
 const ENOUGH: usize = 256;
 const GOOD: usize = 32;
@@ -82,20 +84,24 @@ struct Search<'a> {
     begin: usize,
     of_words: &'a Places,
     places: Places,
+    /// How much may still be compared before it has no patience any more.
+    left: usize,
 }
 
 impl Search<'_> {
     /// The longest match at a place; one of two that is nearer.
-    fn longest(&self, at: usize) -> Option<Match> {
+    fn longest(&mut self, at: usize) -> Option<Match> {
         let end = self.text.len() - LAST;
         let here = self.text.get(at..end)?;
         let mut place = usize::from(self.places.last[number(self.text, at)?]);
         let mut best = Match { back: 0, len: LEAST - 1 };
-        for _ in 0..LOOKS {
+        for _ in 0..if self.left == 0 { 1 } else { LOOKS } {
+            self.left = self.left.saturating_sub(1);
             let Some(there) = place.checked_sub(1).filter(|there| at - there <= FAR) else { break };
             let then = &self.text[there..];
             if here.len() > best.len && then[best.len] == here[best.len] {
                 let len = here.iter().zip(then).take_while(|(one, other)| one == other).count();
+                self.left = self.left.saturating_sub(len);
                 if len > best.len {
                     best = Match { back: at - there, len };
                     if len >= ENOUGH {
@@ -148,7 +154,8 @@ pub(super) fn pack(plain: &[u8], words: &Words, out: &mut Vec<u8>) -> Option<()>
     text.extend_from_slice(plain);
     let of_words = words.places();
     let places = Places { last: of_words.last.clone(), before: vec![0; plain.len()].into() };
-    let mut search = Search { text: &text, begin, of_words, places };
+    let left = PATIENCE * plain.len();
+    let mut search = Search { text: &text, begin, of_words, places, left };
     let (mut at, mut literals) = (begin, begin);
     while at + NO_BEGIN <= len {
         let found = search.longest(at);
