@@ -366,9 +366,9 @@ pub mod extension {
     pub const ROLLOUT_COMMAND: &str = "policy.karmada.io/rollout-command";
     /// Condition of a binding: how far its last change has come. True when it has reached every cluster.
     pub const ROLLED_OUT: &str = "RolledOut";
-    /// Its reason where the hub cannot keep a change, which goes nowhere then.
+    /// Reason of `RolledOut` where the hub cannot keep a change, which goes nowhere then.
     pub const REVISION_NOT_KEPT: &str = "RevisionNotKept";
-    /// Its reason where the hub cannot read how far a change is.
+    /// Reason of `RolledOut` where the hub cannot read how far a change is.
     pub const STATE_UNREADABLE: &str = "StateUnreadable";
     /// Reason of an eviction: a user drains the cluster.
     pub const DRAINED: &str = "ClusterDrained";

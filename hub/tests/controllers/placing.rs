@@ -324,16 +324,16 @@ async fn a_work_that_does_not_fit_is_told() {
     world.create(&CUSTOM_RESOURCE_DEFINITIONS, widget_definition()).await;
     // The API takes up to 5 MiB from administrators and controllers: the template fits, also with its claim, but not with
     // all that a Work adds.
-    let mut large = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+    let small = json!({"apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": {"name": "large", "namespace": "default"}});
     world
         .until("the kind is served", || async {
-            world.rest.post(&widgets().collection(Some("default")), &large).await.ok()
+            world.rest.post(&widgets().collection(Some("default")), &small).await.ok()
         })
         .await;
     // What is created is smaller.
-    large["data"] = "x".repeat((5 << 20) - 1400).into();
-    world.rest.put(&widgets().object(Some("default"), "large"), &large).await.unwrap();
+    let data = json!({"data": "x".repeat((5 << 20) - 1400)});
+    world.rest.patch(&widgets().object(Some("default"), "large"), Patch::Merge, &data).await.unwrap();
     world.create(&PROPAGATION_POLICIES, policy("p", "example.com/v1", "Widget", "large", on(&["m"]))).await;
     let binding = world
         .becomes("the binding says so", &RESOURCE_BINDINGS, "default", "large-widget", |b| {
