@@ -593,7 +593,8 @@ async fn a_cluster_leaves_in_one_state_however_it_is_told() {
                         "{way}"
                     );
                     assert_eq!(told["message"], "the Cluster has gone from the hub", "{way}");
-                    assert_eq!((&told["removed"], &told["kept"]), (&json!(1), &json!(0)), "{way}: {said}");
+                    // The ConfigMap and its Namespace.
+                    assert_eq!((&told["removed"], &told["kept"]), (&json!(2), &json!(0)), "{way}: {said}");
                     assert!(!agent_runs, "{way}: {said}");
                 }
                 Err(_) => {
@@ -601,7 +602,7 @@ async fn a_cluster_leaves_in_one_state_however_it_is_told() {
                         said.contains("member1 has left: the Cluster has gone from the hub"),
                         "{way}: {said}"
                     );
-                    assert!(said.contains("removed 1 object from the member, kept 0"), "{way}: {said}");
+                    assert!(said.contains("removed 2 objects from the member, kept 0"), "{way}: {said}");
                     assert!(agent_runs, "{way}: {said}");
                 }
             }
