@@ -24,6 +24,8 @@ use tokio::runtime::{Builder, Runtime};
 /// How many seeds are lived through: each takes almost three seconds of CPU, as tests are built. The example `simulate` lives
 /// through more.
 const SEEDS: u64 = 100;
+/// How many plans are only looked at.
+const PLANS: u64 = 300;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
@@ -76,7 +78,7 @@ fn fleets_live_through_what_seeds_have_in_store() {
 #[test]
 fn seeds_have_services_and_scalers_in_store() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    for plan in (0..SEEDS).map(Plan::of) {
+    for plan in (0..PLANS).map(Plan::of) {
         let scalers = plan.wants.values().filter_map(|want| want.scaler).map(|scaler| match scaler {
             Scaler::Federated => "what is scaled by its use",
             Scaler::Cron { .. } => "what is scaled by the clock",
@@ -93,13 +95,13 @@ fn seeds_have_services_and_scalers_in_store() {
         has.into_iter().for_each(|what| *seen.entry(what).or_default() += 1);
     }
     for (what, least) in [
-        ("a Service of all members", 16),
-        ("an agent that tells of another's Service", 16),
-        ("what is scaled by its use", 8),
-        ("more use", 2),
-        ("less use", 2),
-        ("what is scaled by the clock", 8),
-        ("what members scale", 8),
+        ("a Service of all members", 50),
+        ("an agent that tells of another's Service", 50),
+        ("what is scaled by its use", 25),
+        ("more use", 8),
+        ("less use", 8),
+        ("what is scaled by the clock", 25),
+        ("what members scale", 25),
     ] {
         assert!(seen.get(what).is_some_and(|times| *times >= least), "{what}: {seen:?}");
     }

@@ -328,6 +328,7 @@ async fn every_view_shows_a_fleet_of_real_processes() {
     }
     browser.go(&hub);
     browser.until("two tiles", &format!("{TILES} === 2"));
+    browser.until("nothing to be said of the hub's start", "!/has just begun/.test(document.body.innerText)");
     picture(browser, "phone");
 
     // Logged out.

@@ -8,7 +8,7 @@ use karmada_tests::{
     fleet::{Fleet, Options, cluster_path, condition, file, rest, server_of, start_hub, start_stock},
     recordings::{Differences, Document, differences, recording},
     samples::{binding_path, deployment_path, policy_path, works_path},
-    wait::{END, PATIENCE, throughout, until},
+    wait::{END, PATIENCE, eventually, throughout, until},
 };
 use serde_json::{Value, json};
 
@@ -212,6 +212,11 @@ async fn a_karmada_moves_to_the_hub_and_back() {
     let back = json!({"spec": {"template": {"metadata": {"labels": {"moved": null}}}}});
     api.patch(&template, Patch::Merge, &back).await.expect("and back");
     until(&api, &template, "summed up again", PATIENCE, rolled_out(3)).await;
+    eventually("all to be as it was", PATIENCE, || async {
+        let differs = differs(&api, &objects).await;
+        if differs.is_empty() { Ok(()) } else { Err(differs) }
+    })
+    .await;
     for member in &mut fleet.members {
         member.agent.terminate(END).await.expect("it ends");
     }
