@@ -879,7 +879,12 @@ async fn a_month_without_the_hub_ends_the_certificate_and_nothing_else() {
         if text("certificateEnds") > text("time") { Ok(()) } else { Err(status.to_string()) }
     })
     .await;
-    assert_ne!(fs::read(world.at("state/karmada-kubeconfig")).unwrap(), kept, "it is kept");
+    // It is in use before it is kept.
+    eventually("it to be kept", PATIENCE, || async {
+        let now = fs::read(world.at("state/karmada-kubeconfig")).unwrap();
+        if now == kept { Err("the file is the one of before".to_owned()) } else { Ok(()) }
+    })
+    .await;
     world.fleet.ready(CLUSTER).await;
     let change = json!({"data": {"key": "after"}});
     world.fleet.api.patch(&at("drifts"), karmada_client::Patch::Merge, &change).await.unwrap();
