@@ -7,19 +7,14 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::atomic::{AtomicU8, Ordering},
     time::Duration,
 };
 
 use http_body_util::{BodyExt, Full, StreamBody};
 use karmada_apiserver::{
     ApiServer, Registration,
-    admission::AdmitAll,
     authn::{Authenticator, Tokens, UserInfo},
-    authz::Authorization,
     listener::{Tls, serve},
     open_store,
     pki::Pki,
@@ -50,13 +45,7 @@ impl Server {
     async fn start(crds: Vec<Value>) -> Self {
         let (env, shutdown, dir) = (Env::system(), CancellationToken::new(), TempDir::new().unwrap());
         let store = open_store(Memory::new(), &env).unwrap();
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds,
-            admission: Arc::new(AdmitAll),
-            authorizer: Authorization::Roles,
-            derived: Vec::new(),
-        };
+        let registration = Registration { crds, ..Registration::default() };
         let server = ApiServer::new(store, env.clone(), registration, shutdown.clone());
         server.start().await;
         let pki = Pki::open_or_create(dir.path(), &[], &env).unwrap();

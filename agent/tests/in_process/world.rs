@@ -13,9 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use karmada_agent::{Agent, AgentConfig, Handle, Phase, RemovalRule, State};
-use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
-};
+use karmada_apiserver::{ApiServer, Registration, authn::UserInfo, open_store};
 use karmada_client::{Error, Patch, Rest, Wake, latest};
 use karmada_env::{Clock, Env};
 use karmada_store::engine::Memory;
@@ -313,13 +311,7 @@ impl Running {
 
 async fn server(env: &Env, crds: Vec<Value>, shutdown: &CancellationToken) -> ApiServer {
     let store = open_store(Memory::new(), env).unwrap();
-    let registration = Registration {
-        kinds: Vec::new(),
-        crds,
-        admission: Arc::new(AdmitAll),
-        authorizer: Authorization::Roles,
-        derived: Vec::new(),
-    };
+    let registration = Registration { crds, ..Registration::default() };
     let server = ApiServer::new(store, env.clone(), registration, shutdown.clone());
     server.start().await;
     server

@@ -4,13 +4,11 @@
 //! cargo run -p karmada-apiserver --example serve -- DIR [PORT]
 //! ```
 
-use std::{error::Error, path::Path, sync::Arc};
+use std::{error::Error, path::Path};
 
 use karmada_apiserver::{
     ApiServer, Registration,
-    admission::AdmitAll,
     authn::{Authenticator, Tokens},
-    authz::Authorization,
     listener::{Tls, serve},
     open_store,
     pki::Pki,
@@ -30,15 +28,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let kubeconfig = pki.write_admin_kubeconfig(&pki.server_url(listener.local_addr()?.port()))?;
 
     let shutdown = CancellationToken::new();
-    let registration = Registration {
-        kinds: Vec::new(),
-        crds: Vec::new(),
-        admission: Arc::new(AdmitAll),
-        authorizer: Authorization::Roles,
-        derived: Vec::new(),
-    };
-    let server =
-        ApiServer::new(open_store(Memory::new(), &env)?, env.clone(), registration, shutdown.clone());
+    let server = ApiServer::new(
+        open_store(Memory::new(), &env)?,
+        env.clone(),
+        Registration::default(),
+        shutdown.clone(),
+    );
     let background = server.start().await;
     println!("{}", kubeconfig.display());
     let authenticator = Authenticator::new(Tokens::new(), env.clone());

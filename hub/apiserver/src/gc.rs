@@ -509,22 +509,13 @@ mod tests {
     use karmada_store::engine::memory::Memory;
 
     use super::*;
-    use crate::{
-        ApiServer, Registration, admission::AdmitAll, authz::Authorization, open_store, options::Propagation,
-    };
+    use crate::{ApiServer, Registration, open_store, options::Propagation};
 
     /// A collector whose tasks do not run: what it knows of the store is what a test tells it.
     fn deaf() -> Arc<Collector> {
         let (env, shutdown) = (Env::system(), CancellationToken::new());
         let store = open_store(Memory::new(), &env).unwrap();
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds: Vec::new(),
-            admission: Arc::new(AdmitAll),
-            authorizer: Authorization::Roles,
-            derived: Vec::new(),
-        };
-        let api = ApiServer::new(store, env, registration, shutdown.clone());
+        let api = ApiServer::new(store, env, Registration::default(), shutdown.clone());
         Collector::new(api.registry().clone(), shutdown)
     }
 

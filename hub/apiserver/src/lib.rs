@@ -138,7 +138,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 pub use crate::service::Handle;
 use crate::{
-    admission::Admission,
+    admission::{Admission, AdmitAll},
     audit::Audit,
     authn::{
         Authenticator, Stored, UserInfo,
@@ -183,6 +183,19 @@ pub struct Registration {
     /// What is worked out from stored objects beside what every server has. It is there when [`ApiServer::new`]
     /// returns, and a write that concerns it is answered when it has taken the write in.
     pub derived: Vec<Arc<dyn Derived>>,
+}
+
+/// A server of Kubernetes' own kinds, which the roles that it stores judge.
+impl Default for Registration {
+    fn default() -> Self {
+        Self {
+            kinds: Vec::new(),
+            crds: Vec::new(),
+            admission: Arc::new(AdmitAll),
+            authorizer: Authorization::Roles,
+            derived: Vec::new(),
+        }
+    }
 }
 
 /// What all requests share.

@@ -336,22 +336,15 @@ mod tests {
     use karmada_store::engine::memory::Memory;
 
     use super::*;
-    use crate::{ApiServer, Registration, admission::AdmitAll, authz::Authorization, open_store};
+    use crate::{ApiServer, Registration, open_store};
 
     /// Where the look that found nothing was a moment too early, the namespace stays.
     #[tokio::test]
     async fn what_came_since_the_last_look_keeps_a_namespace() {
         let (env, shutdown) = (Env::system(), CancellationToken::new());
         let store = open_store(Memory::new(), &env).unwrap();
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds: Vec::new(),
-            admission: Arc::new(AdmitAll),
-            authorizer: Authorization::Roles,
-            derived: Vec::new(),
-        };
         // Its tasks do not run: the deleter does what the test tells it.
-        let api = ApiServer::new(store, env, registration, shutdown);
+        let api = ApiServer::new(store, env, Registration::default(), shutdown);
         let registry = api.registry();
         let deleter = Deleter { registry: registry.clone(), user: UserInfo::system("namespace-controller") };
         let caller = Caller::internal(&deleter.user, AGENT);

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use karmada_api::consts::namespace;
 use karmada_apiserver::{
     ApiServer, Registration,
-    admission::AdmitAll,
     authn::UserInfo,
     authz::{Authorization, Coarse},
     encryption::Encryption,
@@ -103,11 +102,10 @@ impl Embedded {
         let admission = KarmadaAdmission::new(env.clone());
         let searched = Arc::<Searched>::default();
         let registration = Registration {
-            kinds: Vec::new(),
             crds: karmada_api::crds(),
             admission: admission.clone(),
-            authorizer: Authorization::Roles,
             derived: vec![searched.clone()],
+            ..Registration::default()
         };
         let server = ApiServer::with_limits(store.clone(), env.clone(), registration, limits, stop);
         admission.attach(server.registry());
@@ -135,13 +133,8 @@ impl Embedded {
     pub fn at_rest(engine: impl Engine, encryption: Arc<Encryption>, env: &Env) -> Result<Self, OpenError> {
         let history = HistoryLimits { age: history_age, ..StoreOptions::default().history };
         let store = open_store_sealed(engine, encryption, env, history, StorageQuota::NONE)?;
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds: Vec::new(),
-            admission: Arc::new(AdmitAll),
-            authorizer: Authorization::By(Arc::new(Coarse)),
-            derived: Vec::new(),
-        };
+        let authorizer = Authorization::By(Arc::new(Coarse));
+        let registration = Registration { authorizer, ..Registration::default() };
         let server = ApiServer::new(store.clone(), env.clone(), registration, CancellationToken::new());
         let tasks = TaskTracker::new();
         tasks.close();

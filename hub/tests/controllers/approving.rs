@@ -6,9 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Method, Request};
-use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
-};
+use karmada_apiserver::{ApiServer, Registration, authn::UserInfo, open_store};
 use karmada_client::Rest;
 use karmada_env::Env;
 use karmada_hub::{Hub, HubConfig, HubError};
@@ -108,13 +106,7 @@ impl Stock {
     async fn start() -> Self {
         let (env, stop) = (Env::seeded(Paused(Instant::now()), 5), CancellationToken::new());
         let store = open_store(Memory::new(), &env).expect("a memory engine opens");
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds: karmada_api::crds(),
-            admission: Arc::new(AdmitAll),
-            authorizer: Authorization::Roles,
-            derived: Vec::new(),
-        };
+        let registration = Registration { crds: karmada_api::crds(), ..Registration::default() };
         let server = ApiServer::new(store, env.clone(), registration, stop.clone());
         server.start().await;
         let admin = Rest::new(server.client(UserInfo::new("admin", ["system:masters"]), "kubectl"));

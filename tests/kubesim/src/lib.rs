@@ -26,7 +26,6 @@ use karmada_apiserver::{
         Authenticator, Tokens, UserInfo,
         accounts::{self, ServiceAccounts},
     },
-    authz::Authorization,
     certificates::Certifier,
     listener::{self, Tls},
     open_store,
@@ -85,13 +84,7 @@ impl Kubesim {
 
     /// A stand-in over a store.
     pub async fn over(store: ApiStore, env: &Env, config: &Config, stop: CancellationToken) -> Self {
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds: Vec::new(),
-            admission: Arc::new(admit::Accounts),
-            authorizer: Authorization::Roles,
-            derived: Vec::new(),
-        };
+        let registration = Registration { admission: Arc::new(admit::Accounts), ..Registration::default() };
         let server = ApiServer::new(store.clone(), env.clone(), registration, stop.clone());
         server.call_webhooks(Arc::new(hooks::Hooks::new(env)));
         let tasks = server.start().await;

@@ -106,8 +106,7 @@ impl Server {
     ) -> Self {
         let env = Env::seeded(clock.clone(), 7);
         let shutdown = CancellationToken::new();
-        let registration =
-            Registration { kinds: Vec::new(), crds: Vec::new(), admission, authorizer, derived: Vec::new() };
+        let registration = Registration { admission, authorizer, ..Registration::default() };
         let api = ApiServer::with_limits(store, env, registration, limits, shutdown.clone());
         api.start().await;
         Self { api, clock, shutdown }

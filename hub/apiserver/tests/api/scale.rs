@@ -20,16 +20,9 @@ async fn forgetful(memory: &Memory) -> Server {
     let env = Env::seeded(clock.clone(), 7);
     let history =
         HistoryLimits { age: |_| Duration::MAX, bytes: 20_000, least: Duration::ZERO, most: 20_000 };
-    let registration = Registration {
-        kinds: Vec::new(),
-        crds: Vec::new(),
-        admission: Arc::new(AdmitAll),
-        authorizer: Authorization::Roles,
-        derived: Vec::new(),
-    };
     let store = open_store_with(memory.clone(), &env, history).unwrap();
     let shutdown = CancellationToken::new();
-    let api = ApiServer::new(store, env, registration, shutdown.clone());
+    let api = ApiServer::new(store, env, Registration::default(), shutdown.clone());
     api.start().await;
     Server { api, clock, shutdown }
 }

@@ -19,16 +19,11 @@ mod audit;
 mod bodies;
 mod counting;
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use http::Request;
-use karmada_apiserver::{
-    ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
-};
+use karmada_apiserver::{ApiServer, Registration, authn::UserInfo, open_store};
 use karmada_env::{Env, ManualClock};
 use karmada_store::engine::memory::Memory;
 use serde_json::json;
@@ -41,15 +36,8 @@ fn start() -> Server {
     let server = Server::run(async |shutdown| {
         let clock = ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_750_000_000));
         let env = Env::seeded(clock, 7);
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds: Vec::new(),
-            admission: Arc::new(AdmitAll),
-            authorizer: Authorization::Roles,
-            derived: Vec::new(),
-        };
         let store = open_store(Memory::new(), &env).unwrap();
-        let api = ApiServer::new(store, env, registration, shutdown);
+        let api = ApiServer::new(store, env, Registration::default(), shutdown);
         api.start().await;
         (api, ())
     });

@@ -192,7 +192,6 @@ mod tests {
     use karmada_api::consts::subject;
     use karmada_apiserver::{
         ApiServer, Registration,
-        admission::AdmitAll,
         authn::{Authenticator, MONITORING, Peer, PeerCertificate, Tokens},
         authz::Authorization,
         delegate::{Delegate, Question},
@@ -212,13 +211,8 @@ mod tests {
         let env = Env::system();
         let store = open_store(Memory::new(), &env).unwrap();
         let watches = Watches::new(env.clone());
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds: Vec::new(),
-            admission: Arc::new(AdmitAll),
-            authorizer: Authorization::By(Arc::new(Coarse)),
-            derived: Vec::new(),
-        };
+        let authorizer = Authorization::By(Arc::new(Coarse));
+        let registration = Registration { authorizer, ..Registration::default() };
         let api = ApiServer::new(store.clone(), env, registration, CancellationToken::new());
         api.add_paths(&beside_api(latest::Sender::new(ready).subscribe(), watches, store));
         api

@@ -28,16 +28,11 @@ pub(super) fn fenced(client: Client, fence: Fence) -> Client {
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::{
-            Arc,
-            atomic::{AtomicUsize, Ordering},
-        },
+        sync::atomic::{AtomicUsize, Ordering},
         time::Duration,
     };
 
-    use karmada_apiserver::{
-        ApiServer, Registration, admission::AdmitAll, authn::UserInfo, authz::Authorization, open_store,
-    };
+    use karmada_apiserver::{ApiServer, Registration, authn::UserInfo, open_store};
     use karmada_client::{Leader, LeaderConfig, Rest};
     use karmada_env::{Clock, Env};
     use karmada_store::engine::memory::Memory;
@@ -61,15 +56,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_leader_writes() {
         let env = Env::seeded(Paused(tokio::time::Instant::now()), 1);
-        let registration = Registration {
-            kinds: Vec::new(),
-            crds: Vec::new(),
-            admission: Arc::new(AdmitAll),
-            authorizer: Authorization::Roles,
-            derived: Vec::new(),
-        };
         let store = open_store(Memory::new(), &env).unwrap();
-        let server = ApiServer::new(store, env.clone(), registration, CancellationToken::new());
+        let server = ApiServer::new(store, env.clone(), Registration::default(), CancellationToken::new());
         let _tasks = server.start().await;
         let client = server.client(UserInfo::system("hub"), "hub");
         let leader = Leader::new(client.clone(), LeaderConfig::new("default", "hub", "a"), env);
