@@ -3,11 +3,9 @@
 //! Every write carries the resourceVersion of what was read, so that two writers never undo each other: the later
 //! one gets a conflict, and its reconcile runs again.
 
-use http::Method;
 use karmada_client::{Error, Resource, Rest, rest::query_value};
 use karmada_meta::object;
-use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 
 use crate::key::Key;
 
@@ -28,21 +26,6 @@ const PAGE: usize = 200;
 
 /// So many bytes of objects are values at a time, and the last of them whole: a hub stores objects of which few bytes are many.
 const TOGETHER: usize = 4 << 20;
-
-/// A page of a list, whose objects are read one by one.
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(default)]
-    metadata: PageMeta,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMeta {
-    #[serde(rename = "continue")]
-    token: Option<String>,
-}
 
 /// The API, object by object. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -137,7 +120,8 @@ impl Objects {
     }
 
     /// Lists page by page, and hands each page, at times in parts, to `each` before the next is fetched: nobody holds a whole
-    /// list.
+    /// list. Of a page that is too large for an answer less is asked for at a time; a list that goes on after ten thousand pages is
+    /// an error.
     pub async fn list(
         &self,
         resource: &Resource,
@@ -167,49 +151,31 @@ impl Objects {
         selector: &str,
         mut each: impl FnMut(Vec<Value>),
     ) -> Result<(), Error> {
-        let mut path = format!("{}?limit={PAGE}", resource.collection(namespace));
+        let mut path = resource.collection(namespace);
         if !selector.is_empty() {
-            path.push_str(&format!("&{by}={}", query_value(selector)));
+            path.push_str(&format!("?{by}={}", query_value(selector)));
         }
-        let mut next = String::new();
+        let mut pages = self.rest.pages(&path, PAGE).each_looked_at().passing();
         loop {
-            let page = if next.is_empty() {
-                path.clone()
-            } else {
-                format!("{path}&continue={}", query_value(&next))
-            };
-            let bytes = self.rest.get_page(&page, "application/json").await?;
-            let unreadable = |error: serde_json::Error| Error::Answer {
-                method: Method::GET,
-                path: page.clone(),
-                cause: error.to_string(),
-            };
-            let list: Page<'_> = serde_json::from_slice(&bytes).map_err(unreadable)?;
             let (mut items, mut read) = (Vec::new(), 0);
-            for item in list.items.into_iter().flatten() {
-                let object = item.get();
+            let one = |object: &str| -> Result<(), serde_json::Error> {
                 if let Err(error) = self.rest.not_too_dense(object.as_bytes()) {
-                    tracing::warn!(
-                        path = page,
-                        bytes = object.len(),
-                        error,
-                        "skipped an object that is not read"
-                    );
-                    continue;
+                    tracing::warn!(path, bytes = object.len(), error, "skipped an object that is not read");
+                    return Ok(());
                 }
-                items.push(serde_json::from_str(object).map_err(unreadable)?);
+                items.push(serde_json::from_str(object)?);
                 read += object.len();
                 // As values they take much more than as text.
                 if read > TOGETHER {
                     each(std::mem::take(&mut items));
                     read = 0;
                 }
+                Ok(())
+            };
+            if !pages.each(one).await? {
+                return Ok(());
             }
             each(items);
-            match list.metadata.token {
-                Some(token) if !token.is_empty() => next = token,
-                _ => return Ok(()),
-            }
         }
     }
 }

@@ -5,11 +5,14 @@
 //!                    │ too large: fewer at a time      │ 410: told, or from the beginning
 //! ```
 //!
-//! A server that goes on for ever is not followed for ever: so many pages are, and so many bytes as may be kept of it.
+//! A server that goes on for ever is not followed for ever: so many pages are, and so many bytes as may be kept of it, unless
+//! nothing is.
 
+use bytes::Bytes;
 use http::Method;
 use karmada_meta::text;
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 use super::{Error, Rest, path::query_value};
 
@@ -61,6 +64,7 @@ pub struct Pages<'a> {
     again: bool,
     is_looked_at: bool,
     is_list: bool,
+    is_kept: bool,
     is_first: bool,
     is_over: bool,
     asked: usize,
@@ -79,6 +83,7 @@ impl Rest {
             again: false,
             is_looked_at: false,
             is_list: false,
+            is_kept: true,
             is_first: true,
             is_over: false,
             asked: 0,
@@ -114,6 +119,12 @@ impl Pages<'_> {
         Self { is_looked_at: true, ..self }
     }
 
+    /// However long all pages are together: whoever reads them keeps nothing of one when the next comes.
+    #[must_use]
+    pub fn passing(self) -> Self {
+        Self { is_kept: false, ..self }
+    }
+
     /// Nothing but lists by their kind: for whom an empty one is reason to remove something. Whatever else has no items either.
     #[must_use]
     pub fn lists_alone(self) -> Self {
@@ -130,11 +141,32 @@ impl Pages<'_> {
     /// # Errors
     /// The server has not answered with a page, or there are more than are asked for.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Page<T>>, Error> {
+        match self.answer().await? {
+            Some((path, answer)) => self.read(&path, &answer).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The next page, whose objects are handed over one by one as they were sent. Whether there was one.
+    ///
+    /// # Errors
+    /// Those of [`Pages::next`], and why an object cannot be read.
+    pub async fn each(
+        &mut self,
+        mut object: impl FnMut(&str) -> Result<(), serde_json::Error>,
+    ) -> Result<bool, Error> {
+        let Some((path, answer)) = self.answer().await? else { return Ok(false) };
+        let page = self.read::<&RawValue>(&path, &answer)?;
+        let read = page.items.into_iter().try_for_each(|item| object(item.get()));
+        read.map(|()| true).map_err(|error| wrong(&path, error.to_string()))
+    }
+
+    /// What is answered for the next page, and to what.
+    async fn answer(&mut self) -> Result<Option<(String, Bytes)>, Error> {
         while !self.is_over {
             let path = self.page();
-            let wrong = |cause: String| Error::Answer { method: Method::GET, path: path.clone(), cause };
             if self.asked == MOST {
-                return Err(wrong(format!("the list goes on after {MOST} pages")));
+                return Err(wrong(&path, format!("the list goes on after {MOST} pages")));
             }
             self.asked += 1;
             let answer = match self.is_looked_at {
@@ -155,21 +187,26 @@ impl Pages<'_> {
             };
             let limit = self.rest.bounds().kept;
             self.bytes += answer.len();
-            if self.bytes > limit {
+            if self.is_kept && self.bytes > limit {
                 return Err(Error::TooLarge { method: Method::GET, path, limit });
             }
-            let page: PageIn<T> =
-                serde_json::from_slice(&answer).map_err(|error| wrong(error.to_string()))?;
-            if self.is_list && !page.kind.ends_with("List") {
-                return Err(wrong(format!("its kind is {:?}, which is no list", text::line(&page.kind, 64))));
-            }
-            self.token = page.metadata.token.unwrap_or_default();
-            self.is_over = self.token.is_empty();
-            let is_first = std::mem::take(&mut self.is_first);
-            let (revision, items) = (page.metadata.resource_version, page.items.unwrap_or_default());
-            return Ok(Some(Page { kind: page.kind, revision, is_first, items }));
+            return Ok(Some((path, answer)));
         }
         Ok(None)
+    }
+
+    fn read<'a, T: Deserialize<'a>>(&mut self, path: &str, answer: &'a [u8]) -> Result<Page<T>, Error> {
+        let page: PageIn<T> =
+            serde_json::from_slice(answer).map_err(|error| wrong(path, error.to_string()))?;
+        if self.is_list && !page.kind.ends_with("List") {
+            let kind = text::line(&page.kind, 64);
+            return Err(wrong(path, format!("its kind is {kind:?}, which is no list")));
+        }
+        self.token = page.metadata.token.unwrap_or_default();
+        self.is_over = self.token.is_empty();
+        let is_first = std::mem::take(&mut self.is_first);
+        let (revision, items) = (page.metadata.resource_version, page.items.unwrap_or_default());
+        Ok(Page { kind: page.kind, revision, is_first, items })
     }
 
     fn page(&self) -> String {
@@ -180,6 +217,10 @@ impl Pages<'_> {
             token => format!("{path}{and}limit={size}&continue={}", query_value(token)),
         }
     }
+}
+
+fn wrong(path: &str, cause: String) -> Error {
+    Error::Answer { method: Method::GET, path: path.to_owned(), cause }
 }
 
 #[cfg(test)]
@@ -258,6 +299,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn objects_are_handed_over_as_they_were_sent() {
+        let (rest, _) = server(|_, limit, from| page(25, limit, from));
+        let (mut pages, mut sent) = (rest.pages("/x", 10), String::new());
+        let mut take = |object: &str| -> Result<(), serde_json::Error> {
+            sent.push_str(object);
+            Ok(())
+        };
+        while pages.each(&mut take).await.unwrap() {}
+        assert_eq!(sent, (0..25).map(|number| number.to_string()).collect::<String>());
+        let unread = |object: &str| serde_json::from_str::<bool>(object).map(drop);
+        let error = rest.pages("/x", 10).each(unread).await.unwrap_err();
+        assert!(matches!(error, Error::Answer { .. }), "{error}");
+    }
+
+    #[tokio::test]
     async fn what_is_broken_off_goes_on_where_it_was() {
         let (rest, _) = server(|asked, limit, from| match asked {
             2 => (503, json!({"kind": "Status", "code": 503, "message": "later"})),
@@ -331,6 +387,11 @@ mod tests {
         let rest = rest.bounded(Bounds { kept: 10_000, ..Bounds::default() });
         let error = all(&mut rest.pages("/x", 10)).await.unwrap_err();
         assert!(matches!(error, Error::TooLarge { limit: 10_000, .. }), "{error}");
+        let error = all(&mut rest.pages("/x", 10).passing()).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Answer { .. }),
+            "where nothing is kept only pages are counted: {error}"
+        );
         // Neither is one that loses the rest again and again.
         let (rest, asked) = server(|_, limit, from| if from == 0 { page(25, limit, from) } else { gone() });
         assert!(all(&mut rest.pages("/x", 10).or_anew()).await.is_err());
