@@ -673,14 +673,13 @@ impl Applier {
         let path = resource.object(Some(&id.namespace), &id.name);
         let mut last = None;
         for _ in 0..LOOKS {
-            let live = match self.member.get(&path).await {
-                Ok(live) => live,
+            let (live, mut verdict) = match self.judge(facts, &resource, &path).await {
+                Ok(judged) => judged,
                 Err(error) if error.is_not_found() => {
                     return self.gone(discovery, &resource, id, &error).await;
                 }
                 Err(error) => return Err(error.into()),
             };
-            let mut verdict = may_delete(facts, &live, Budget::UNLIMITED);
             let mut kept_by = None;
             if matches!(verdict, Verdict::Delete { .. }) && is_namespace(&live) {
                 let ours = Ours {
@@ -714,7 +713,8 @@ impl Applier {
                     tracing::info!(cluster = %self.cluster, kind = %id.kind, namespace = %id.namespace, name = %id.name, why, "released");
                     let target = format!("{path}?fieldManager={AGENT}");
                     let released = kept_by.map_or_else(|| why.to_owned(), |what| format!("{why}: {what}"));
-                    let patched = self.member.patch(&target, Patch::Json, &config::release(&live)).await;
+                    let patch = config::release(&live);
+                    let patched = self.member.patch_for_metadata(&target, Patch::Json, &patch).await;
                     patched.map(|_| Removed::Released(released))
                 }
                 Verdict::Delete { uid, whole } => {
@@ -746,6 +746,25 @@ impl Applier {
         )))
     }
 
+    /// What is done about an object, and what that is judged by: its metadata, since of a member's object all may be more than is
+    /// read ([`Bounds::dense`](karmada_client::rest::Bounds::dense)). All of it where something of it may have to be stopped.
+    async fn judge(
+        &self,
+        facts: &WorkFacts<'_>,
+        resource: &Resource,
+        path: &str,
+    ) -> Result<(Value, Verdict), Error> {
+        let of = |live: Value| {
+            let verdict = may_delete(facts, &live, Budget::UNLIMITED);
+            (live, verdict)
+        };
+        let judged = of(self.member.get_metadata(resource, path).await?);
+        match judged.1 {
+            Verdict::Spare(_) if facts.is_fenced(&judged.0) => Ok(of(self.member.get(path).await?)),
+            _ => Ok(judged),
+        }
+    }
+
     /// What holds an object on the member that is on its way out, or is to go when that has: nothing if there is something
     /// to be decided about it.
     pub(crate) async fn waits(
@@ -754,7 +773,8 @@ impl Applier {
         id: &ObjectId,
     ) -> Result<Option<String>, Failure> {
         let Served::At(resource) = discovery.locate(&id.group, &id.kind).await? else { return Ok(None) };
-        let live = match self.member.get(&resource.object(Some(&id.namespace), &id.name)).await {
+        let path = resource.object(Some(&id.namespace), &id.name);
+        let live = match self.member.get_metadata(&resource, &path).await {
             Ok(live) => live,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -81,7 +81,7 @@ async fn still_there(member: &Rest, copies: Vec<Placed>) -> Result<Vec<Placed>, 
     let looks = copies.into_iter().map(|copy| async move {
         let (resource, namespace, name) = &copy;
         let namespace = Some(namespace.as_str()).filter(|_| resource.namespaced);
-        match member.get(&resource.object(namespace, name)).await {
+        match member.get_metadata(resource, &resource.object(namespace, name)).await {
             Ok(live) if object::deletion_timestamp(&live).is_none() => Ok(Some(copy)),
             Ok(_) => Ok(None),
             Err(error) if error.is_not_found() => Ok(None),

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use karmada_agent::{Ask, Stands};
-use karmada_client::Patch;
+use karmada_client::{
+    Patch,
+    rest::{Bounds, STRANGE},
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -642,6 +645,32 @@ async fn a_manifest_that_would_not_be_read_back_is_told_and_not_applied() {
     let want = "ConfigMap default/dense is not applied: it has more values than its length lets expect";
     assert!(message.contains(want), "{message}");
     assert!(world.is_missing("/api/v1/namespaces/default/configmaps/dense").await);
+}
+
+/// Somebody on the member has made them so.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_back_is_removed_all_the_same() {
+    let world = World::new().await;
+    let agent = world.active_agent().await;
+    let path = |name: &str| format!("/apis/apps/v1/namespaces/default/deployments/{name}");
+    for (name, spec) in [("goes", json!({})), ("stays", json!({"preserveResourcesOnDeletion": true}))] {
+        world.work_with(name, &[deployment("default", name, 1)], spec).await;
+        world.applied(name).await;
+        let mut live = world.member.get(&path(name)).await.unwrap();
+        live["spec"]["template"]["spec"]["containers"][0]["args"] = json!(vec![""; 100_000]);
+        let put = world.member.put(&path(name), &live).await.unwrap();
+        let strict = world.member.clone().bounded(Bounds { dense: STRANGE, ..Bounds::default() });
+        assert!(strict.not_too_dense(put.to_string().as_bytes()).is_err(), "it is more than an agent reads");
+    }
+    world.delete_work("goes").await;
+    world.delete_work("stays").await;
+    eventually(SECOND * 30, "it is deleted", async || world.is_missing(&path("goes")).await).await;
+    eventually(SECOND * 30, "it is released", async || {
+        let live = world.member.get(&path("stays")).await.unwrap();
+        live["metadata"]["labels"].get("karmada.io/managed").is_none()
+    })
+    .await;
+    agent.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,9 +14,10 @@ use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use karmada_meta::text;
 use kube::{Client, client::Body};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 use tokio::time;
 
 pub(crate) use self::error::chain;
@@ -204,6 +205,21 @@ impl Rest {
         self.json(Method::GET, path, "", None).await.map(|(_, object)| object)
     }
 
+    /// GET of an object of which only the metadata are wanted, with the kind that it has. A server that does not know how sends all
+    /// of it.
+    pub async fn get_metadata(&self, resource: &Resource, path: &str) -> Result<Value, Error> {
+        let answer = self.get_bytes(path, METADATA).await?;
+        let mut object: Map<String, Value> = decode(Method::GET, path, &answer)?;
+        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        if kind != resource.kind && kind != "PartialObjectMetadata" {
+            let cause = format!("its kind is {:?}, wanted is {}", text::line(kind, 64), resource.kind);
+            return Err(Error::Answer { method: Method::GET, path: path.into(), cause });
+        }
+        object.insert("apiVersion".into(), resource.api_version().into());
+        object.insert("kind".into(), resource.kind.as_str().into());
+        Ok(object.into())
+    }
+
     /// GET of a path whose answer may be any text: `/readyz`.
     pub async fn get_text(&self, path: &str) -> Result<String, Error> {
         let (_, bytes) = self.bytes(request(&Method::GET, path, "*/*", "", None)?).await?;
@@ -371,13 +387,13 @@ impl Rest {
             .map(|(code, object)| (code == 201, object))
     }
 
-    /// DELETE with options (`{}` for none); the answer is the object or a Status.
+    /// DELETE with options (`{}` for none); the answer is the object's metadata or a Status.
     pub async fn delete<B: Serialize + ?Sized + Sync>(
         &self,
         path: &str,
         options: &B,
     ) -> Result<Value, Error> {
-        self.send(Method::DELETE, path, "application/json", options).await
+        self.for_metadata(Method::DELETE, path, "application/json", options, None).await
     }
 
     async fn send<B: Serialize + ?Sized + Sync>(
@@ -499,7 +515,7 @@ fn is_dense(json: &[u8]) -> bool {
     values > FEW && values > json.len() / BYTES_PER_VALUE
 }
 
-fn decode(method: Method, path: &str, answer: &[u8]) -> Result<Value, Error> {
+fn decode<T: DeserializeOwned>(method: Method, path: &str, answer: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(answer).map_err(|error| Error::Answer {
         method,
         path: path.into(),
@@ -591,6 +607,30 @@ mod tests {
             let path = format!("/version?{bytes}");
             assert_eq!(rest.get(&path).await.is_ok(), read, "{bytes}");
             assert!(rest.get_page(&path, "application/json").await.is_ok(), "{bytes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn metadata_come_with_the_kind_of_their_object_and_nothing_else_does() {
+        let service = tower::service_fn(|request: Request<Body>| {
+            assert_eq!(request.headers()[header::ACCEPT], METADATA);
+            let kind = request.uri().path().trim_start_matches("/api/v1/namespaces/").to_owned();
+            let answer = format!(r#"{{"kind":"{kind}","apiVersion":"x","metadata":{{"uid":"u"}}}}"#);
+            std::future::ready(Ok::<_, std::io::Error>(http::Response::new(Body::from(answer.into_bytes()))))
+        });
+        let rest = Rest::new(Client::new(service, "default"));
+        let namespaces = Resource::new("", "v1", "namespaces", "Namespace", false);
+        let get = |kind: &str| {
+            let path = namespaces.object(None, kind);
+            let (rest, namespaces) = (&rest, &namespaces);
+            async move { rest.get_metadata(namespaces, &path).await }
+        };
+        for kind in ["PartialObjectMetadata", "Namespace"] {
+            let want = serde_json::json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"uid": "u"}});
+            assert_eq!(get(kind).await.expect(kind), want);
+        }
+        for kind in ["Status", ""] {
+            assert!(matches!(get(kind).await, Err(Error::Answer { .. })), "{kind}");
         }
     }
 
