@@ -227,7 +227,8 @@ pub const INTERNAL: [Entry; 30] = [
     entry(
         "Binding; ConfigMap agent-upgrade",
         "hub.karmada.io/rollout",
-        "How far the last change, or the upgrade of the agents, has come: waves, times, revisions.",
+        "How far the last change, or the upgrade of the agents, has come: waves, times, revisions. Empty while what was kept of one that \
+         has ended is removed.",
     ),
     entry(
         "Binding",

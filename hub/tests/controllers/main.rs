@@ -27,6 +27,7 @@ mod parts;
 mod placing;
 mod pushing;
 mod quotas;
+mod rolling;
 mod scaling;
 mod scheduling;
 mod searching;

@@ -67,13 +67,18 @@ pub const OUTLIVES: &str = "hub.karmada.io/rollout-outlives-policy";
 /// On a Work, by the hub: the revision that it carries, and a digest of the content that is meant.
 pub const REVISION: &str = "hub.karmada.io/revision";
 
+/// What stands there instead when a rollout has ended, until what was kept of it is gone.
+pub const ENDED: &str = "";
+
 impl State {
-    /// What a binding has of it; nothing where none was kept.
+    /// What a binding has of it; nothing where none was kept, or it has ended.
     ///
     /// # Errors
     /// Why what is there cannot be read.
     pub fn read(binding: &Value) -> Result<Option<Self>, String> {
-        let Some(text) = object::annotation(binding, STATE) else { return Ok(None) };
+        let Some(text) = object::annotation(binding, STATE).filter(|text| *text != ENDED) else {
+            return Ok(None);
+        };
         let state: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if state.revision.is_empty() || state.open > state.waves.len() {
             return Err("it names no revision, or more waves than there are".to_owned());
@@ -85,6 +90,28 @@ impl State {
     pub fn carried<'a>(&'a self, says: Option<&'a str>) -> &'a str {
         says.filter(|says| self.kept.iter().any(|kept| kept == says)).unwrap_or(&self.base)
     }
+}
+
+/// Whether a rollout has ended, and what was kept of it may still be there.
+pub fn has_ended(binding: &Value) -> bool {
+    object::annotation(binding, STATE) == Some(ENDED)
+}
+
+/// Ends the rollout of a binding if nobody asks for waves, or only for those of the rollout until it is through. Whether it did.
+pub fn end(binding: &mut Value) -> bool {
+    let outlived = object::annotation(binding, OUTLIVES).is_some();
+    let asked = object::annotation(binding, extension::ROLLOUT).is_some();
+    let left = object::annotation(binding, STATE).is_some_and(|text| text != ENDED);
+    if if outlived { outlives(binding) } else { asked || !left } {
+        return false;
+    }
+    if outlived {
+        for key in [extension::ROLLOUT, extension::ROLLOUT_GATE, OUTLIVES] {
+            object::remove_annotation(binding, key);
+        }
+    }
+    object::set_annotation(binding, STATE, ENDED);
+    true
 }
 
 /// Whether the waves of a binding stay in force where its policy asks for none: as long as what goes out in them is not through.

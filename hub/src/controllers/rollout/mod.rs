@@ -166,6 +166,12 @@ impl Rollouts {
             self.forget(key);
             return Ok(Next::Done);
         };
+        if rollout::has_ended(&binding) {
+            // Before something else is kept.
+            self.clear(key, object::uid(&binding), None).await?;
+            // What it says now is heard.
+            return Ok(Next::Done);
+        }
         let before = State::read(&binding);
         let asked = match Asked::read(|key| object::annotation(&binding, key)) {
             Ok(Some(asked)) => asked,
@@ -175,15 +181,15 @@ impl Rollouts {
                     self.forget(key);
                     return Ok(Next::Done);
                 }
-                before => return self.end(key, &binding, before.ok().flatten().as_ref()).await,
+                _ => return self.end(key).await,
             },
             // The detector says so; what is there stays as it is.
             Err(_) => return Ok(Next::Done),
         };
         let before = match before {
             // What its policy does not ask for any more has ended.
-            Ok(before) if is_outlived(&binding) && !rollout::outlives(&binding) => {
-                return self.end(key, &binding, before.as_ref()).await;
+            Ok(_) if is_outlived(&binding) && !rollout::outlives(&binding) => {
+                return self.end(key).await;
             }
             Ok(before) => before,
             Err(why) => return self.cannot_be_read(key, &binding, &why).await,
@@ -450,35 +456,39 @@ impl Rollouts {
         self.context.writer.objects.modify(resource, &key.key, Part::Status, apply).await.map(drop)
     }
 
-    /// Its changes do not go out in waves any more.
-    async fn end(&self, key: &BindingKey, binding: &Value, state: Option<&State>) -> Result<Next, Error> {
+    /// Its changes do not go out in waves any more, unless somebody asks for that again meanwhile.
+    async fn end(&self, key: &BindingKey) -> Result<Next, Error> {
+        let (objects, resource) = (&self.context.writer.objects, bindings::resource(key.scope));
+        let mut kept = None;
+        let end = |live: &mut Value| {
+            kept = State::read(live).ok().flatten().map(|state| state.kept);
+            rollout::end(live)
+        };
+        let ended = objects.modify(resource, &key.key, Part::Main, end).await?;
+        if let Some(binding) = ended.filter(rollout::has_ended) {
+            self.clear(key, object::uid(&binding), kept).await?;
+        }
+        Ok(Next::Done)
+    }
+
+    /// Lets go of the revisions that were kept of a rollout that has ended, if it is known which; of whatever there is if not.
+    async fn clear(&self, key: &BindingKey, uid: &str, kept: Option<Vec<String>>) -> Result<(), Error> {
         self.forget(key);
         let (objects, revisions) = (&self.context.writer.objects, &self.context.writer.revisions);
-        let uid = object::uid(binding);
-        // First, so that it is done again if it fails: without its annotations nobody comes back here.
-        match state {
-            Some(state) => {
-                for name in &state.kept {
+        match kept {
+            Some(kept) => {
+                for name in &kept {
                     revisions.forget(objects, key, uid, name).await?;
                 }
             }
-            // A person has taken it off, or it cannot be read: nothing says what was kept.
             None => revisions.forget_all(objects, key, uid).await?,
         }
-        let take = |live: &mut Value| {
-            if is_outlived(live) && !rollout::outlives(live) {
-                for key in [extension::ROLLOUT, extension::ROLLOUT_GATE, rollout::OUTLIVES] {
-                    object::remove_annotation(live, key);
-                }
-                object::remove_annotation(live, rollout::STATE);
-                return true;
-            }
-            let asks = object::annotation(live, extension::ROLLOUT).is_some();
-            !asks && object::remove_annotation(live, rollout::STATE).is_some()
-        };
-        objects.modify(bindings::resource(key.scope), &key.key, Part::Main, take).await?;
         self.set_condition(key, None, Time::now(&self.context.env)).await?;
-        Ok(Next::Done)
+        // Last, so that it is done again if it fails: without its annotations nobody comes back here.
+        let take = |live: &mut Value| {
+            rollout::has_ended(live) && object::remove_annotation(live, rollout::STATE).is_some()
+        };
+        objects.modify(bindings::resource(key.scope), &key.key, Part::Main, take).await.map(drop)
     }
 
     /// How far it is cannot be read: nothing is changed.

@@ -111,8 +111,9 @@ impl BindingHead {
         let spec = ResourceBindingSpec::deserialize(&value["spec"]).ok();
         let placed = condition(condition::SCHEDULED).is_some_and(|scheduled| scheduled["status"] == "True");
         let rollout = rollout::State::read(value);
+        let rolls = [rollout::STATE, extension::ROLLOUT];
         Self {
-            rolls: !matches!(rollout, Ok(None)) || object::annotation(value, extension::ROLLOUT).is_some(),
+            rolls: rolls.iter().any(|key| object::annotation(value, key).is_some()),
             rolling: rollout.is_ok_and(|state| state.is_some_and(|state| state.is_under_way())),
             clusters: names("clusters", "name"),
             troubled: has(extension::FAILOVER_COMPLETE),

@@ -1,6 +1,7 @@
 //! A fleet that rollouts are played on.
 
 mod at_once;
+mod ending;
 mod gate;
 mod people;
 mod properties;

@@ -91,16 +91,11 @@ fn a_state_is_absent_read_or_unreadable() {
         State::read(&serde_json::json!({"metadata": {"annotations": annotations}}))
     };
     assert_eq!(read(None), Ok(None));
+    assert_eq!(read(Some(String::new())), Ok(None), "it has ended");
     let state = State::first("one", "seed");
     assert_eq!(read(Some(serde_json::to_string(&state).unwrap())), Ok(Some(state)));
-    let unreadable = [
-        "",
-        "{",
-        "{}",
-        "null",
-        r#"{"revision": "one", "phase": "Later"}"#,
-        r#"{"revision": "one", "open": 1}"#,
-    ];
+    let unreadable =
+        ["{", "{}", "null", r#"{"revision": "one", "phase": "Later"}"#, r#"{"revision": "one", "open": 1}"#];
     for text in unreadable {
         assert!(read(Some(text.to_owned())).is_err(), "{text:?}");
     }
