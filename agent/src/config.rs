@@ -79,7 +79,8 @@ pub struct Feed {
     /// What members serve: most serve the same.
     pub alike: Alike,
     /// By whom events of all members are told, as by Karmada's controllers for push mode: those of a template on a hundred clusters
-    /// are much the same, and so many Works more than anybody reads. None: each agent tells its own.
+    /// are much the same, and so many Works more than anybody reads. Of warnings each member has its own. None: each agent tells
+    /// by itself.
     pub recorder: Option<Recorder>,
 }
 

@@ -59,7 +59,7 @@ impl Ways {
                 let (recorder, task) = Recorder::new(hub.clone(), component::EXECUTION, env.clone());
                 (recorder, Some(task))
             },
-            |recorder| (recorder, None),
+            |recorder| (recorder.told_by(&config.cluster), None),
         );
         let hub = Rest::new(hub);
         let outbox = Arc::new(Outbox::new(hub.clone(), config, env.clone()));

@@ -7,9 +7,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use super::{Key, LONGEST_REPEAT, REPEAT};
+use super::{EventKind, Key, LONGEST_REPEAT, REPEAT};
 
-/// So many different messages about one object and reason are written at once; further ones wait like repetitions.
+/// So many different messages about one object and reason are written at once, and so many warnings of each teller; further ones
+/// wait like repetitions.
 const SIMILAR: usize = 4;
 
 /// How long an event is remembered: kube-apiserver forgets Events after an hour.
@@ -74,23 +75,21 @@ impl Told {
 /// Tells an event from others, whatever it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Digest {
-    /// What it is about: object, type and reason.
+    /// What it is about: object, type and reason, and whose warning it is.
     about: u64,
     message: u64,
 }
 
 impl Digest {
     fn of(key: &Key) -> Self {
-        let sum = |what: &dyn Fn(&mut DefaultHasher)| {
-            let mut hasher = DefaultHasher::new();
-            what(&mut hasher);
-            hasher.finish()
-        };
-        Self {
-            about: sum(&|hasher| (&key.object, key.kind, &key.reason).hash(hasher)),
-            message: sum(&|hasher| key.message.hash(hasher)),
-        }
+        Self { about: digest(key.about()), message: digest(&key.message) }
     }
+}
+
+pub(super) fn digest(what: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// See the module.
@@ -165,27 +164,27 @@ impl Memory {
         self.told.retain(|_, told| now.saturating_sub(told.seen()) < MEMORY);
     }
 
-    /// Forgets the event that was not seen for longest if there are too many, a written one if there is any. Answers how much of
-    /// it is lost.
-    pub(super) fn make_room(&mut self) -> u64 {
+    /// Forgets the event that was not seen for longest if there are too many for another of this kind: one that is written if there
+    /// is any, and a warning for warnings only, where there is nothing else. Answers how much of it is lost; nothing where the
+    /// other has to give way.
+    pub(super) fn make_room(&mut self, kind: EventKind) -> Option<u64> {
         if self.waiting.len() + self.told.len() < self.room {
-            return 0;
+            return Some(0);
         }
         if let Some(oldest) = self.told.iter().min_by_key(|(_, told)| told.seen).map(|(digest, _)| *digest) {
             self.told.remove(&oldest);
-            return 0;
+            return Some(0);
         }
-        let oldest = self.waiting.iter().min_by_key(|(_, known)| known.seen).map(|(key, _)| key.clone());
-        let lost = oldest.and_then(|key| self.waiting.remove(&key));
-        lost.map_or(0, |known| known.count - known.written)
+        let oldest = self.waiting.iter().min_by_key(|(key, known)| (key.kind, known.seen));
+        let oldest = oldest.map(|(key, _)| key.clone()).filter(|oldest| oldest.kind <= kind)?;
+        self.waiting.remove(&oldest).map(|known| known.count - known.written)
     }
 
     /// From when on a new event may be written, how long its first repetition waits, and the event like it that waits
     /// already, if it is to wait: what says something else about one thing each time is as good as a repetition.
     pub(super) fn patience(&self, key: &Key, now: Duration) -> (Duration, Duration, Option<Key>) {
         let first = Key { message: String::new(), ..key.clone() };
-        let is_similar =
-            |other: &Key| other.object == key.object && other.kind == key.kind && other.reason == key.reason;
+        let is_similar = |other: &Key| other.about() == key.about();
         let (mut count, mut latest, mut waiting) = (0, (Duration::ZERO, REPEAT), None);
         for (other, known) in self.waiting.range(first..).take_while(|(other, _)| is_similar(other)) {
             count += 1;

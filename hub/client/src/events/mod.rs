@@ -9,10 +9,11 @@
 //! Two events are equal when object, type, reason and message are. Of one that was told a digest of these is kept, by which it is
 //! known when it comes again. What happens within a moment is written together,
 //! beside what the events tell of and not ahead of it: whoever reports a step has the next one to do. Of very many that
-//! say that all is well some are dropped. Writing pauses
-//! while the server cannot be reached; what does not fit meanwhile is dropped, oldest counts first, and counted. What waits
-//! can be taken along to another process ([`Recorder::waiting`], [`Recorder::recall`]), and gives way to what is more
-//! important ([`RecorderTask::gives_way_to`]).
+//! say that all is well some are dropped. Of what one says about one thing in ever other words some is told at once and
+//! then the newest at times; where many tell by one recorder ([`Recorder::told_by`]), each has that for its warnings, and all
+//! together for what is as it should be. Writing pauses while the server cannot be reached; what does not fit meanwhile is
+//! dropped, warnings last and oldest counts first, and counted. What waits can be taken along to another process
+//! ([`Recorder::waiting`], [`Recorder::recall`]), and gives way to what is more important ([`RecorderTask::gives_way_to`]).
 
 mod memory;
 mod writer;
@@ -47,6 +48,9 @@ const REPEAT: Duration = Duration::from_secs(10);
 
 /// The longest time between two writes of an event that goes on.
 const LONGEST_REPEAT: Duration = Duration::from_secs(10 * 60);
+
+/// This part of it is beside it, for warnings alone.
+const FOR_WARNINGS: usize = 4;
 
 /// The longest message the API takes.
 const MESSAGE_LIMIT: usize = 1024;
@@ -126,7 +130,16 @@ struct Key {
     object: ObjectRef,
     kind: EventKind,
     reason: String,
+    /// Whose warning it is; see [`Recorder::told_by`].
+    teller: u64,
     message: String,
+}
+
+impl Key {
+    /// What it shares with others that say something else of the same.
+    fn about(&self) -> (&ObjectRef, EventKind, &str, u64) {
+        (&self.object, self.kind, &self.reason, self.teller)
+    }
 }
 
 #[derive(Debug)]
@@ -143,6 +156,8 @@ pub struct Recorder {
     sender: mpsc::Sender<Box<Happened>>,
     memory: Arc<Mutex<Memory>>,
     dropped: Arc<AtomicU64>,
+    /// 0 for whoever tells alone.
+    teller: u64,
     env: Env,
 }
 
@@ -160,11 +175,17 @@ impl Recorder {
 
     /// The same, with room for so many events that are remembered, and for as many that are to be taken in.
     pub fn with_room(client: kube::Client, component: &str, env: Env, room: usize) -> (Self, RecorderTask) {
-        let (sender, receiver) = mpsc::channel(room);
+        let (sender, receiver) = mpsc::channel(room + room / FOR_WARNINGS);
         let (dropped, memory) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Memory::new(room))));
         let shared = (Arc::clone(&memory), Arc::clone(&dropped));
         let task = RecorderTask::new(Rest::new(client), component, env.clone(), receiver, shared);
-        (Self { sender, memory, dropped, env }, task)
+        (Self { sender, memory, dropped, teller: 0, env }, task)
+    }
+
+    /// The same for one of many who tell by it: none of their warnings waits for those of others about the same.
+    #[must_use]
+    pub fn told_by(&self, teller: &str) -> Self {
+        Self { teller: memory::digest(teller), ..self.clone() }
     }
 
     /// Events that wait to be told, so many at most: warnings first, and then the latest.
@@ -190,7 +211,7 @@ impl Recorder {
         let mut memory = self.memory.lock();
         for one in waiting {
             let kind = if one.warning { EventKind::Warning } else { EventKind::Normal };
-            let key = Key { object: one.object, kind, reason: one.reason, message: one.message };
+            let key = Key { object: one.object, kind, reason: one.reason, teller: 0, message: one.message };
             memory.waiting.entry(key).or_insert_with(|| Known {
                 suffix: None,
                 first: UNIX_EPOCH + Duration::from_secs(one.first),
@@ -215,9 +236,13 @@ impl Recorder {
         }
         let mut object = object.clone();
         let resource_version = std::mem::take(&mut object.resource_version);
-        let key = Key { object, kind, reason: reason.into(), message };
+        let (teller, left) = match kind {
+            EventKind::Normal => (0, self.sender.max_capacity() / (FOR_WARNINGS + 1)),
+            EventKind::Warning => (self.teller, 0),
+        };
+        let key = Key { object, kind, reason: reason.into(), teller, message };
         let happened = Box::new(Happened { key, resource_version, at: self.env.wall() });
-        if self.sender.try_send(happened).is_err() {
+        if self.sender.capacity() <= left || self.sender.try_send(happened).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -351,6 +376,72 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(recorder.dropped() >= 5000 - 4 * ROOM as u64, "{}", recorder.dropped());
         assert!(script.seen().len() < 60, "{} requests", script.seen().len());
+        shutdown.cancel();
+        handle.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_teller_has_its_warnings_told_however_many_others_have() {
+        let script = script(|_| (201, json!({})));
+        let (recorder, handle, shutdown) = start(&script);
+        let template = object("web");
+        let of = |reason: &str| {
+            let seen = script.seen();
+            let posts = seen.iter().filter(|r| r.method == "POST" && r.body["reason"] == reason);
+            posts.map(|r| r.body["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        for cluster in 0..20 {
+            let (member, says) = (recorder.told_by(&format!("m{cluster}")), format!("m{cluster}: 0"));
+            member.warning(&template, "SyncFailed", says.clone());
+            member.normal(&template, "SyncSucceed", says);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        assert_eq!(of("SyncFailed"), (0..20).map(|cluster| format!("m{cluster}: 0")).collect::<Vec<_>>());
+        assert_eq!(of("SyncSucceed").len(), 4, "all together");
+        // Of what one says in ever other words the newest waits.
+        for round in 1..9 {
+            recorder.told_by("m0").warning(&template, "SyncFailed", format!("m0: {round}"));
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        assert_eq!(of("SyncFailed")[20..], ["m0: 1", "m0: 2", "m0: 3"]);
+        tokio::time::sleep(REPEAT).await;
+        assert_eq!(of("SyncFailed")[23..], ["m0: 8"]);
+        shutdown.cancel();
+        handle.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_as_it_should_be_leaves_room_for_warnings() {
+        let away = script(|_| (503, json!({})));
+        let (recorder, task) = Recorder::with_room(away.client(), "execution-controller", env(1), 16);
+        // On the way to the writer.
+        for i in 0..20 {
+            recorder.normal(&object(&format!("o{i}")), "SyncSucceed", "applied");
+        }
+        assert_eq!(recorder.dropped(), 4);
+        for i in 0..4 {
+            recorder.warning(&object(&format!("o{i}")), "SyncFailed", "no namespace");
+        }
+        assert_eq!(recorder.dropped(), 4);
+        // And where they wait for the server.
+        let shutdown = CancellationToken::new();
+        let handle = tokio::spawn(task.run(shutdown.clone()));
+        for i in 4..20 {
+            recorder.normal(&object(&format!("o{i}")), "SyncSucceed", "another");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let waiting = || {
+            let all = recorder.waiting(99);
+            (all.len(), all.iter().filter(|one| one.warning).count())
+        };
+        assert_eq!(waiting(), (16, 4));
+        for i in 4..16 {
+            recorder.warning(&object(&format!("o{i}")), "SyncFailed", "no namespace");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        recorder.normal(&object("last"), "SyncSucceed", "applied");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(waiting(), (16, 16));
         shutdown.cancel();
         handle.await.unwrap();
     }

@@ -253,7 +253,11 @@ impl RecorderTask {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        self.dropped.fetch_add(memory.make_room(), Ordering::Relaxed);
+        let Some(lost) = memory.make_room(key.kind) else {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        self.dropped.fetch_add(lost, Ordering::Relaxed);
         let (not_before, pause, waiting) = memory.patience(&key, now);
         // What waits already says the newest only.
         let before = waiting.and_then(|key| memory.waiting.remove(&key));
