@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::Method;
 use karmada_client::Rest;
 use karmada_core::services::{Asked, multi as core, slices};
 use karmada_meta::object;
@@ -243,6 +244,9 @@ async fn what_a_silent_cluster_exports_stays_and_is_withdrawn_if_somebody_asks()
     world.asked.forget();
     world.settle().await;
     assert_eq!(world.asked.written(), Vec::<String>::new(), "at rest nothing is written");
+    sleep(Duration::from_secs(60)).await;
+    let read = world.asked.count(&Method::GET, &["/endpointslices/imported-m1-web-1"]);
+    assert_eq!(read, 0, "nor is what is withdrawn read");
     world.stop().await;
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Exports {
     silence: Arc<Silence>,
     /// Works, by their keys, also such as are gone.
     queue: WorkQueue<Key>,
+    /// Works whose endpoints may be withdrawn, or not any more, by then.
+    silent: WorkQueue<Key>,
     /// Clusters that are heard, or are not any more.
     heard: WorkQueue<Key>,
     /// Services whose ServiceExports may have to say something else.
@@ -81,6 +83,7 @@ impl Exports {
             queue
         };
         let (heard, told) = (other("serviceexport-clusters"), other("serviceexport-status"));
+        let silent = other("serviceexport-silent");
         let (made, tell) = (queue.clone(), told.clone());
         context.known.works.listen(move |change| {
             let differs = change.differs(|head| &head.content) || change.differs(|head| &head.deleting);
@@ -131,7 +134,7 @@ impl Exports {
         let paces = Paces::new(context.env.clone());
         let (context, rooms, silence) = (context.clone(), rooms.clone(), silence.clone());
         let said = Said::default();
-        Self { context, rooms, silence, queue, heard, told, stale, paces, said }
+        Self { context, rooms, silence, queue, silent, heard, told, stale, paces, said }
     }
 
     /// Runs until told to stop.
@@ -144,6 +147,7 @@ impl Exports {
         known.imports.synced().await;
         tokio::join!(
             work("endpointslice", &self.queue, WORKERS, &stop, |key: Key| self.reconcile(key)),
+            work("serviceexport-silent", &self.silent, 1, &stop, |key: Key| self.ask(key)),
             work("serviceexport-clusters", &self.heard, 1, &stop, |cluster: Key| self.hear(cluster)),
             work("serviceexport-status", &self.told, 1, &stop, |key: Key| self.tell(key)),
         );
@@ -228,7 +232,10 @@ impl Exports {
             objects.delete_uid(&ENDPOINT_SLICES, slice, &head.uid).await?;
         }
         let Some(work) = live else { return Ok(Next::Done) };
-        let mut next = again.map_or(Next::Done, Next::After);
+        let mut next = Next::Done;
+        if let Some(wait) = again {
+            self.silent.add_after(key.clone(), wait);
+        }
         if wanted.is_empty() {
             self.paces.take_back(&key);
         }

@@ -48,6 +48,23 @@ impl Exports {
         }
     }
 
+    /// Asks again whether the endpoints that a Work tells are withdrawn. Unless that has changed nothing is read.
+    pub(super) async fn ask(&self, work: Key) -> Result<Next, Error> {
+        let Some(head) = self.context.known.works.get(&work).filter(|head| tells(head)) else {
+            // What changes it is heard.
+            return Ok(Next::Done);
+        };
+        let service = head.slice.as_ref().and_then(|slice| slice.export.as_ref());
+        let cluster = names::cluster_of_namespace(&work.namespace);
+        let Some((cluster, service)) = cluster.zip(service) else { return Ok(Next::Done) };
+        let (withdrawn, again) = self.withdrawn(&work, (cluster, service));
+        if withdrawn != self.is_withdrawn(&work) {
+            self.queue.add(work);
+            return Ok(Next::Done);
+        }
+        Ok(again.map_or(Next::Done, Next::After))
+    }
+
     /// Whether the hub has what a Work tells with no endpoint that takes requests.
     fn is_withdrawn(&self, work: &Key) -> bool {
         let known = &self.context.known;
