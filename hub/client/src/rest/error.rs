@@ -241,6 +241,34 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_is_ending_where_the_server_gives_that_as_the_cause() {
+        let refused = |causes: &str| {
+            format!(
+                r#"{{"kind":"Status","status":"Failure","reason":"Forbidden","message":"configmaps \"a\" is forbidden: unable to create new content in namespace x because it is being terminated","details":{{"name":"a","kind":"configmaps"{causes}}},"code":403}}"#
+            )
+        };
+        let ends = r#","causes":[{"reason":"NamespaceTerminating","message":"namespace x is being terminated","field":"metadata.namespace"}]"#;
+        let another = r#","causes":[{"reason":"FieldValueInvalid","message":"m","field":"f"}]"#;
+        let both = r#","causes":[{"message":"m"},{"reason":"NamespaceTerminating"}]"#;
+        for (code, body, ending) in [
+            (403, refused(ends), true),
+            (403, refused(both), true),
+            // Words alone are for people.
+            (403, refused(""), false),
+            (403, refused(another), false),
+            (409, refused(ends), false),
+            (404, refused(ends), false),
+            (403, "Forbidden".to_owned(), false),
+            (403, r#"{"kind":"Status","reason":"Forbidden","message":"m","code":403}"#.to_owned(), false),
+        ] {
+            let status = failure(StatusCode::from_u16(code).unwrap(), None, body.as_bytes());
+            assert_eq!(Error::Api(Box::new(status)).is_for_ending_namespace(), ending, "{code} {body}");
+        }
+        let away = Error::Timeout { method: Method::GET, path: "/".into(), after: Duration::ZERO };
+        assert!(!away.is_for_ending_namespace());
+    }
+
+    #[test]
     fn a_pause_is_heard_from_the_header_and_from_the_status() {
         let status = br#"{"kind":"Status","reason":"TooManyRequests","message":"m","details":{"retryAfterSeconds":3},"code":429}"#;
         let bare = br#"{"kind":"Status","reason":"TooManyRequests","message":"m","code":429}"#;

@@ -84,8 +84,9 @@ struct Search<'a> {
     begin: usize,
     of_words: &'a Places,
     places: Places,
-    /// How much may still be compared before it has no patience any more.
-    left: usize,
+    /// How much was compared, and when it has no patience any more.
+    compared: usize,
+    patience: usize,
 }
 
 impl Search<'_> {
@@ -95,13 +96,13 @@ impl Search<'_> {
         let here = self.text.get(at..end)?;
         let mut place = usize::from(self.places.last[number(self.text, at)?]);
         let mut best = Match { back: 0, len: LEAST - 1 };
-        for _ in 0..if self.left == 0 { 1 } else { LOOKS } {
-            self.left = self.left.saturating_sub(1);
+        for _ in 0..if self.compared < self.patience { LOOKS } else { 1 } {
+            self.compared += 1;
             let Some(there) = place.checked_sub(1).filter(|there| at - there <= FAR) else { break };
             let then = &self.text[there..];
             if here.len() > best.len && then[best.len] == here[best.len] {
                 let len = here.iter().zip(then).take_while(|(one, other)| one == other).count();
-                self.left = self.left.saturating_sub(len);
+                self.compared += len;
                 if len > best.len {
                     best = Match { back: at - there, len };
                     if len >= ENOUGH {
@@ -143,6 +144,11 @@ fn put(out: &mut Vec<u8>, literals: &[u8], found: Option<Match>) {
 
 /// Appends a text in LZ4's block form; nothing where it is too long for this.
 pub(super) fn pack(plain: &[u8], words: &Words, out: &mut Vec<u8>) -> Option<()> {
+    pack_within(PATIENCE * plain.len(), plain, words, out).map(drop)
+}
+
+/// The same with patience for so many comparisons. Answers how many there were.
+fn pack_within(patience: usize, plain: &[u8], words: &Words, out: &mut Vec<u8>) -> Option<usize> {
     let begin = words.text.len();
     let len = begin + plain.len();
     // Places have two bytes.
@@ -154,8 +160,7 @@ pub(super) fn pack(plain: &[u8], words: &Words, out: &mut Vec<u8>) -> Option<()>
     text.extend_from_slice(plain);
     let of_words = words.places();
     let places = Places { last: of_words.last.clone(), before: vec![0; plain.len()].into() };
-    let left = PATIENCE * plain.len();
-    let mut search = Search { text: &text, begin, of_words, places, left };
+    let mut search = Search { text: &text, begin, of_words, places, compared: 0, patience };
     let (mut at, mut literals) = (begin, begin);
     while at + NO_BEGIN <= len {
         let found = search.longest(at);
@@ -177,5 +182,49 @@ pub(super) fn pack(plain: &[u8], words: &Words, out: &mut Vec<u8>) -> Option<()>
         (at, literals) = (end, end);
     }
     put(out, &text[literals..], None);
-    Some(())
+    Some(search.compared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many comparisons there are for each byte of a text, with patience for so many.
+    fn compared(plain: &[u8], patience: usize) -> usize {
+        let (mut out, words) = (Vec::new(), Words::new(b""));
+        let compared = pack_within(patience.saturating_mul(plain.len()), plain, &words, &mut out);
+        let text = lz4_flex::block::decompress(&out, plain.len());
+        assert!(text.is_ok_and(|text| text == plain), "what was packed is the same again");
+        compared.expect("it is not too long") / plain.len()
+    }
+
+    #[test]
+    fn no_more_is_compared_than_there_is_patience_for() {
+        let mut state = 1_u32;
+        let mut next = |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % below
+        };
+        // Everything has stood before, and nothing is long.
+        let letters: Vec<u8> = (0..20_000).map(|_| b"ab"[next(2) as usize]).collect();
+        let objects: String = (0..200)
+            .map(|n| {
+                format!(r#"{{"name":"a{n}","image":"registry.example.com/a:{}","ports":[]}},"#, next(99))
+            })
+            .collect();
+        // (what, text, patience for each byte, how many at least, and at most)
+        for (what, text, patience, least, most) in [
+            ("letters", &letters[..], usize::MAX, 15, 30),
+            ("letters", &letters[..], PATIENCE, 15, 30),
+            ("letters", &letters[..], 4, 4, 7),
+            ("letters", &letters[..], 0, 1, 3),
+            ("objects", objects.as_bytes(), PATIENCE, 2, 4),
+            ("objects", objects.as_bytes(), 0, 1, 2),
+            ("one byte", &[0; 20_000][..], 0, 0, 1),
+            ("one byte", &[0; 20_000][..], PATIENCE, 0, 1),
+        ] {
+            let compared = compared(text, patience);
+            assert!((least..=most).contains(&compared), "{what}, patience {patience}: {compared}");
+        }
+    }
 }
