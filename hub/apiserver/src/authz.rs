@@ -38,7 +38,6 @@ use crate::{
     pki::MASTERS,
 };
 
-pub(crate) use self::agent::{CLUSTER_NAMESPACE, EXECUTION_PREFIX};
 pub use self::{agent::AGENT_RULES, coarse::Coarse};
 pub use crate::identity::{AGENT_PREFIX, AGENTS, agent_cluster};
 

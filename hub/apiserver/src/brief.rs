@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use karmada_meta::renewal::Renewal;
 use serde_json::Value;
 
-use crate::{authz::CLUSTER_NAMESPACE, respond};
+use crate::{identity::CLUSTER_NAMESPACE, respond};
 
 /// A request as it is to be answered, and whether it was written in few bytes.
 pub(crate) fn expand(request: Request<Body>) -> (Request<Body>, bool) {

@@ -405,7 +405,7 @@ fn brief(path: &str, query: &str) {
     }
     let info = RequestInfo::parse(long.method(), long.uri().path(), &Query::default());
     assert_eq!((info.verb.as_str(), info.resource.as_str()), ("patch", "leases"), "{uri}");
-    assert_eq!(info.namespace, crate::authz::CLUSTER_NAMESPACE, "{uri}");
+    assert_eq!(info.namespace, crate::identity::CLUSTER_NAMESPACE, "{uri}");
     assert_eq!(path.strip_prefix(karmada_meta::renewal::PREFIX), Some(info.name.as_str()), "{uri}");
     assert!(info.subresource.is_empty() && long.uri().query().is_none(), "{uri}");
 }

@@ -1,4 +1,4 @@
-//! Users: their names and groups, and who among them is an agent. How somebody is known for one is [`crate::authn`].
+//! Users: their names and groups, who among them is an agent, and where what is an agent's stands. How somebody is known for one is [`crate::authn`].
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,19 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of whoever may read figures: Kubernetes' own name.
 pub const MONITORING: &str = "system:monitoring";
 
+/// What the user name of whoever shows a bootstrap token begins with; the token's id follows.
+pub const BOOTSTRAP_PREFIX: &str = "system:bootstrap:";
+/// The group of all who show one, and what their other groups begin with.
+pub const BOOTSTRAPPERS: &str = "system:bootstrappers";
+
 /// The group of all agents.
 pub const AGENTS: &str = "system:karmada:agents";
 /// What an agent's user name begins with; the cluster's name follows.
 pub const AGENT_PREFIX: &str = "system:karmada:agent:";
+/// Namespace of cluster leases and credentials.
+pub(crate) const CLUSTER_NAMESPACE: &str = "karmada-cluster";
+/// What the name of an execution namespace begins with; the cluster's name follows.
+pub(crate) const EXECUTION_PREFIX: &str = "karmada-es-";
 /// The user whose certificate `karmadactl register` asks for to make an agent's roles with.
 pub const RBAC_GENERATOR: &str = "system:karmada:agent:rbac-generator";
 /// On that user: the cluster whose agent's roles it may make.

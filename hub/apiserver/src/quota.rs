@@ -12,9 +12,10 @@ use karmada_meta::status::Status;
 use karmada_store::{Account, Exceeded, Key, Purpose, Terms, Used};
 
 use crate::{
-    authn::bootstrap::{BOOTSTRAPPERS, USER_PREFIX},
-    authz::{CLUSTER_NAMESPACE, EXECUTION_PREFIX},
-    identity::{AGENT_PREFIX, UserInfo, agent_cluster, generator_cluster},
+    identity::{
+        AGENT_PREFIX, BOOTSTRAP_PREFIX, BOOTSTRAPPERS, CLUSTER_NAMESPACE, EXECUTION_PREFIX, UserInfo,
+        agent_cluster, generator_cluster,
+    },
     pki::MASTERS,
 };
 
@@ -76,7 +77,8 @@ impl StorageQuota {
     /// The account of requests for certificates that a user has made.
     pub(crate) fn requests(user: &str) -> Option<Account> {
         let agent = user.strip_prefix(AGENT_PREFIX).map(|cluster| ("agent", cluster, REQUESTS_OF_AGENT));
-        let token = || user.strip_prefix(USER_PREFIX).map(|id| ("bootstrap token", id, REQUESTS_OF_TOKEN));
+        let token =
+            || user.strip_prefix(BOOTSTRAP_PREFIX).map(|id| ("bootstrap token", id, REQUESTS_OF_TOKEN));
         let (what, name, limit) = agent.or_else(token)?;
         Some(Account { name: format!("{OF_REQUESTS}{what} {name}").into(), limit })
     }

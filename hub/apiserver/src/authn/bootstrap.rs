@@ -45,10 +45,7 @@ pub const NAMESPACE: &str = "kube-system";
 pub const PREFIX: &str = "bootstrap-token-";
 /// The type of a token's Secret.
 pub const TYPE: &str = "bootstrap.kubernetes.io/token";
-/// What the user name of whoever shows a token begins with; the token's id follows.
-pub const USER_PREFIX: &str = "system:bootstrap:";
-/// The group of all who show one, and what their other groups begin with.
-pub const BOOTSTRAPPERS: &str = "system:bootstrappers";
+pub use crate::identity::{BOOTSTRAP_PREFIX as USER_PREFIX, BOOTSTRAPPERS};
 
 /// The resource as the store names it.
 const SECRETS: &str = "core/secrets";

@@ -6,15 +6,12 @@ mod written;
 use karmada_meta::fields::FieldSelector;
 
 use super::{Attributes, Decision, ResourceTarget, Right, Rights, Target, owned};
-use crate::identity::{AUTHENTICATED, LEAVING, RETURNING, UserInfo};
-use crate::paths::{HISTORY, SEARCHED, TUNNEL};
+use crate::{
+    identity::{AUTHENTICATED, CLUSTER_NAMESPACE, EXECUTION_PREFIX, LEAVING, RETURNING, UserInfo},
+    paths::{HISTORY, SEARCHED, TUNNEL},
+};
 
 pub use self::written::{Subject, roles};
-
-/// Namespace of cluster leases and credentials.
-pub(crate) const CLUSTER_NAMESPACE: &str = "karmada-cluster";
-/// What the name of an execution namespace begins with.
-pub(crate) const EXECUTION_PREFIX: &str = "karmada-es-";
 
 /// Judges a request of a cluster's agent. Nobody else is asked.
 pub(super) fn authorize(cluster: &str, attributes: &Attributes<'_>) -> Decision {

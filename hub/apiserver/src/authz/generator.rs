@@ -7,14 +7,14 @@
 //! for them, and for the day on which the hub moves to a stock kube-apiserver.
 
 use super::{
-    Attributes, CLUSTER_NAMESPACE, Decision, EXECUTION_PREFIX, ResourceTarget, Right, Rights, Target,
+    Attributes, Decision, ResourceTarget, Right, Rights, Target,
     agent::{add_everyones, is_everyones},
     owned,
     rbac::rule::PolicyRule,
 };
 use crate::{
     certificates::generator_request,
-    identity::{AUTHENTICATED, UserInfo},
+    identity::{AUTHENTICATED, CLUSTER_NAMESPACE, EXECUTION_PREFIX, UserInfo},
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io";

@@ -9,7 +9,7 @@ use super::{
     agent::{LEAVES, Place, SELF_REVIEWS, Subject, roles},
     *,
 };
-use crate::identity::{LEAVING, MONITORING, RETURNING};
+use crate::identity::{CLUSTER_NAMESPACE, LEAVING, MONITORING, RETURNING};
 
 fn agent(cluster: &str) -> UserInfo {
     UserInfo::new(format!("{AGENT_PREFIX}{cluster}"), [AGENTS])

@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{AGENT_RULES, CLUSTER_NAMESPACE, EXECUTION_PREFIX, Place};
-use crate::authz::rbac::{GROUP, rule::PolicyRule};
+use super::{AGENT_RULES, Place};
+use crate::{
+    authz::rbac::{GROUP, rule::PolicyRule},
+    identity::{CLUSTER_NAMESPACE, EXECUTION_PREFIX},
+};
 
 /// The namespace of agents' service accounts.
 const ACCOUNTS: &str = "karmada-system";
