@@ -427,7 +427,7 @@ pub fn token(data: &[u8]) {
 
 /// Requests for certificates in DER, as their PEM.
 pub fn certificate_request(data: &[u8]) {
-    certificates::check_request(data);
+    certificates::requested::check_request(data);
 }
 
 /// The kind of a definition with this schema and these columns, if the definition is valid.

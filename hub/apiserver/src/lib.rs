@@ -69,7 +69,6 @@
 //! - Owners are found by uid alone; an owner reference whose kind or name is wrong still counts.
 
 pub mod admission;
-mod apiservices;
 pub mod audit;
 pub mod authn;
 pub mod authz;
@@ -79,20 +78,18 @@ mod brief;
 pub mod builtin;
 pub mod carried;
 pub mod certificates;
+mod controllers;
 pub mod crd;
 mod decode;
 pub mod defaults;
-mod definitions;
 pub mod delegate;
 pub mod discovery;
 pub mod encryption;
-mod events;
 mod fields;
 pub mod follow;
 pub mod front;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod gc;
 pub mod heavy;
 mod identity;
 mod impersonate;
@@ -100,7 +97,6 @@ pub mod kinds;
 pub mod limits;
 pub mod listener;
 pub mod metrics;
-mod namespaces;
 mod negotiate;
 pub mod node_ports;
 mod openapi;
@@ -142,13 +138,17 @@ use crate::{
     audit::Audit,
     authn::{
         Authenticator, Stored, UserInfo,
-        accounts::{CurrentIssuer, ServiceAccounts, fill_secrets},
+        accounts::{CurrentIssuer, ServiceAccounts},
         browser::Sessions,
         epochs::Epochs,
     },
     authz::{Authorization, Authorizer, Roles, pushed::Pushed, rbac::Rbac},
     carried::{Carried, CarriedGroup, CarriedPath},
     certificates::{Certifier, CurrentCertifier},
+    controllers::{
+        aggregate, apiservices, certificates as signing, definitions, events, fill_secrets, gc, namespaces,
+        roles,
+    },
     encryption::Encryption,
     follow::Derived,
     front::Front,
@@ -475,8 +475,8 @@ impl ApiServer {
         registry.follower.start(&tasks, shutdown);
         namespaces::create_permanent(registry).await;
         if let Some(rbac) = &self.inner.rbac {
-            authz::rbac::reconcile::reconcile(registry).await;
-            authz::rbac::aggregate::start(registry, rbac, &tasks, shutdown).await;
+            roles::reconcile(registry).await;
+            aggregate::start(registry, rbac, &tasks, shutdown).await;
         }
         definitions::install(registry, &self.inner.crds).await;
         namespaces::start(registry, &tasks, shutdown);
@@ -485,7 +485,7 @@ impl ApiServer {
         apiservices::start(registry, self.inner.carried_groups.load_full(), &tasks, shutdown);
         fill_secrets::start(registry, self.inner.issuer.clone(), &tasks, shutdown);
         let tokens = &self.inner.stored.bootstrap;
-        certificates::start(registry, &self.inner.certifier, tokens, &tasks, shutdown);
+        signing::start(registry, &self.inner.certifier, tokens, &tasks, shutdown);
         events::start(registry, self.inner.front.gate.limits().event_ttl, &tasks, shutdown);
         tasks.close();
         tasks

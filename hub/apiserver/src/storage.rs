@@ -35,10 +35,12 @@ use serde_json::{Map, Value, value::RawValue};
 
 pub use self::{labels::Labels, texts::Texts};
 use crate::{
-    certificates,
     kinds::{Kind, rules},
     quota::StorageQuota,
 };
+
+/// Where requests for certificates are stored.
+pub(crate) const REQUESTS: &str = "certificates.k8s.io/certificatesigningrequests";
 
 /// The store of an API server.
 pub type ApiStore = Store<Projection>;
@@ -189,7 +191,7 @@ impl Projection {
             }
         }
         // Last, where no selector looks: whose account they count for.
-        selectable.entry(certificates::STORAGE.to_owned()).or_default().push("spec.username".to_owned());
+        selectable.entry(REQUESTS.to_owned()).or_default().push("spec.username".to_owned());
         let events = selectable.get("core/events");
         let place = |path: &str| events?.iter().position(|field| field == path);
         let about = place("involvedObject.kind").zip(place("involvedObject.name"));
@@ -268,7 +270,7 @@ impl Project for Projection {
     }
 
     fn account(&self, key: &Key, header: &Header) -> Option<Account> {
-        if &*key.resource == certificates::STORAGE {
+        if &*key.resource == REQUESTS {
             return StorageQuota::requests(header.fields.iter().last()?);
         }
         self.quota.account(key, || {

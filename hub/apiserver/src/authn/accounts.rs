@@ -3,7 +3,7 @@
 //! ```text
 //!   POST serviceaccounts/NAME/token ─► issue ─► signed by the first key of pki/service-account.pem
 //!   a request with a token ─► whose? for whom? signed by any of the keys? until when? ─► bonds ─► user
-//!   Secret of type kubernetes.io/service-account-token ─► fill_secrets ─► a token without an end
+//!   Secret of type kubernetes.io/service-account-token ─► the controller fill_secrets ─► a token without an end
 //! ```
 //!
 //! Claims, users and groups are kube-apiserver's, so that whoever reads such tokens elsewhere, by
@@ -11,7 +11,6 @@
 
 mod bonds;
 mod claims;
-pub(crate) mod fill_secrets;
 mod issue;
 #[cfg(test)]
 mod tests;
@@ -33,7 +32,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 
 use self::{
-    bonds::{ACCOUNTS, Bond, Bound, NODES, PODS, SECRETS},
+    bonds::{Bond, Bound, NODES, PODS},
     claims::{Claims, LEGACY_ISSUER, LegacyClaims, Reference},
 };
 use super::{
@@ -43,10 +42,13 @@ use super::{
 };
 use crate::pki::SigningKey;
 
-pub(crate) use self::issue::Asked;
 pub use self::{
     bonds::Bonds,
     claims::{GROUP, USER_PREFIX, user_name},
+};
+pub(crate) use self::{
+    bonds::{ACCOUNTS, SECRETS},
+    issue::Asked,
 };
 
 /// Who issues tokens, and whom those are for that name nobody: kube-apiserver's default.
@@ -122,7 +124,7 @@ impl fmt::Debug for ServiceAccounts {
 #[derive(Debug, Default)]
 pub(crate) struct CurrentIssuer {
     current: ArcSwapOption<ServiceAccounts>,
-    changed: Notify,
+    pub(crate) changed: Notify,
 }
 
 impl CurrentIssuer {

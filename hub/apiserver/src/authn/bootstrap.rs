@@ -32,12 +32,7 @@ use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
 use super::{By, Known, RefusedToken, epochs::Hold, forever};
-use crate::{
-    certificates::{ANY_CLUSTER_GROUP, CLUSTER, CLUSTER_GROUP, USED_AT, USES_LEFT},
-    follow::Derived,
-    identity::UserInfo,
-    storage::Header,
-};
+use crate::{follow::Derived, identity::UserInfo, storage::Header};
 
 /// Where bootstrap tokens are kept.
 pub const NAMESPACE: &str = "kube-system";
@@ -47,8 +42,22 @@ pub const PREFIX: &str = "bootstrap-token-";
 pub const TYPE: &str = "bootstrap.kubernetes.io/token";
 pub use crate::identity::{BOOTSTRAP_PREFIX as USER_PREFIX, BOOTSTRAPPERS};
 
+/// On the Secret of a bootstrap token: the cluster that it is for.
+pub const CLUSTER: &str = "hub.karmada.io/cluster";
+/// On the Secret of a bootstrap token: how many keys it may still have certified.
+pub const USES_LEFT: &str = "hub.karmada.io/uses-left";
+/// On the Secret of a bootstrap token: a digest of the key that was certified last.
+pub const USED_BY: &str = "hub.karmada.io/used-by";
+/// On the Secret of a bootstrap token: when a key was last certified by it.
+pub const USED_AT: &str = "hub.karmada.io/used-at";
+/// What the group of a token begins with that says which cluster it is for.
+pub const CLUSTER_GROUP: &str = "system:bootstrappers:hub:";
+
+/// The group of the tokens that `karmadactl token create` makes if nobody says another one.
+pub const ANY_CLUSTER_GROUP: &str = "system:bootstrappers:karmada:default-cluster-token";
+
 /// The resource as the store names it.
-const SECRETS: &str = "core/secrets";
+pub(crate) const SECRETS: &str = "core/secrets";
 const ID_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 16;
 /// The longest name of a group behind `system:bootstrappers:`.

@@ -13,7 +13,7 @@ use super::{
     rbac::rule::PolicyRule,
 };
 use crate::{
-    certificates::generator_request,
+    certificates::policy::generator_request,
     identity::{AUTHENTICATED, CLUSTER_NAMESPACE, EXECUTION_PREFIX, UserInfo},
 };
 

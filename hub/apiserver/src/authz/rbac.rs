@@ -3,8 +3,8 @@
 //! ```text
 //!   store ─► follow ─► Rbac: roles, and by subject which of them are bound where ─► one request, without I/O
 //!              │                                       └─► escalation (registry): may they give away these rules
-//!              └─► which aggregated ClusterRoles to look at ─► aggregate ─► store
-//!   policy (what every server has) ─► reconcile, at the start ─► store
+//!              └─► which aggregated ClusterRoles to look at ─► the controller aggregate ─► store
+//!   policy (what every server has) ─► the controller roles, at the start ─► store
 //! ```
 //!
 //! [`rule`] says what one rule allows, [`covers`] whether rules amount to others, [`index`] who has which: pure, as are
@@ -17,7 +17,6 @@ pub mod aggregate;
 pub mod covers;
 pub mod index;
 pub mod policy;
-pub(crate) mod reconcile;
 pub mod rule;
 
 use std::{collections::BTreeSet, sync::Arc};

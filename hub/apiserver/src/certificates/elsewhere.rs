@@ -28,11 +28,14 @@ use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::{
-    CLIENT_SIGNER, HexOf, Requested, USED_BY, USES_LEFT,
-    controller::{add, has, is_open},
     policy::{self, Known, Requester, Verdict, Whose},
+    requested::{CLIENT_SIGNER, HexOf, Requested, add, has, is_open},
 };
-use crate::authn::{CREDENTIAL_ID, bootstrap, epochs::Grant};
+use crate::authn::{
+    CREDENTIAL_ID,
+    bootstrap::{self, USED_BY, USES_LEFT},
+    epochs::Grant,
+};
 
 /// What is said before the digest of a certificate by which somebody has authenticated.
 const BY_CERTIFICATE: &str = "X509SHA256=";

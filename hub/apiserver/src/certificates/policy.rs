@@ -7,10 +7,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::{CLUSTER, Requested, USED_AT, USED_BY, USES_LEFT, usages};
+use super::requested::{Requested, usages};
 use crate::{
     authn::{
-        bootstrap::{self, BOOTSTRAPPERS, USER_PREFIX},
+        bootstrap::{self, BOOTSTRAPPERS, CLUSTER, USED_AT, USED_BY, USER_PREFIX, USES_LEFT},
         epochs::EPOCH,
     },
     identity::{AGENT_PREFIX, AGENTS, RBAC_GENERATOR, UserInfo, agent_cluster},
@@ -19,14 +19,14 @@ use crate::{
 use karmada_meta::{names::is_cluster_name, object, time::Time};
 
 /// How long a certificate lasts for which nobody has said.
-pub(super) const USUAL: Duration = Duration::from_hours(24 * 30);
+pub(crate) const USUAL: Duration = Duration::from_hours(24 * 30);
 /// The shortest and the longest life that is given. `karmadactl register` asks for a year.
 const SHORTEST: Duration = Duration::from_mins(10);
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Requester {
+pub(crate) enum Requester {
     /// Whoever has the bootstrap token of this id.
     Token(String),
     /// The agent of a cluster.
@@ -42,7 +42,7 @@ pub(super) enum Requester {
 
 impl Requester {
     /// The one that the server has written into a request.
-    pub(super) fn of(spec: &Value) -> Self {
+    pub(crate) fn of(spec: &Value) -> Self {
         let groups = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let name = spec["username"].as_str().unwrap_or_default();
         let user = UserInfo {
@@ -65,7 +65,7 @@ impl Requester {
 
 /// What is made of a request that nobody has decided about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It is good.
     Approve {
         /// Why.
@@ -81,27 +81,27 @@ pub(super) enum Verdict {
 
 /// What is known beside the request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// The name of the request.
-    pub(super) name: &'a str,
+    pub(crate) name: &'a str,
     /// The Secret of the token by which it was asked, if that is there.
-    pub(super) token: Option<&'a Value>,
+    pub(crate) token: Option<&'a Value>,
     /// The epoch of the cluster's credentials that counts.
-    pub(super) epoch: u64,
+    pub(crate) epoch: u64,
     /// Whether the agent of a cluster of this name has registered since the token was made.
-    pub(super) registered: bool,
+    pub(crate) registered: bool,
     /// Whether a Cluster of this name is being deleted.
-    pub(super) leaving: bool,
+    pub(crate) leaving: bool,
     /// Whether the hub itself works on a Cluster of this name.
-    pub(super) pushed: bool,
+    pub(crate) pushed: bool,
     /// Whether a token may become that of a cluster of this name, or why not.
-    pub(super) free: Result<(), &'a str>,
+    pub(crate) free: Result<(), &'a str>,
     /// Now.
-    pub(super) now: SystemTime,
+    pub(crate) now: SystemTime,
 }
 
 /// Decides about a request for the signer of clients.
-pub(super) fn decide(spec: &Value, requested: &Result<Requested, String>, known: Known<'_>) -> Verdict {
+pub(crate) fn decide(spec: &Value, requested: &Result<Requested, String>, known: Known<'_>) -> Verdict {
     let requester = Requester::of(spec);
     if requester == Requester::Other {
         return Verdict::Leave("it was asked by neither a bootstrap token nor an agent".to_owned());
@@ -143,7 +143,7 @@ pub(super) fn decide(spec: &Value, requested: &Result<Requested, String>, known:
 
 /// For whom a certificate is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose<'a> {
+pub(crate) enum Whose<'a> {
     /// For the agent of a cluster.
     Agent(&'a str),
     /// For whoever makes the roles of that agent.
@@ -151,7 +151,7 @@ pub(super) enum Whose<'a> {
 }
 
 impl<'a> Whose<'a> {
-    pub(super) const fn cluster(self) -> &'a str {
+    pub(crate) const fn cluster(self) -> &'a str {
         let (Self::Agent(cluster) | Self::Generator(cluster)) = self;
         cluster
     }
@@ -173,7 +173,7 @@ pub(crate) fn generator_request(name: &str) -> Option<&str> {
 ///
 /// # Errors
 /// In what it differs from what an agent asks for, or `karmadactl register`.
-pub(super) fn whose<'a>(name: &'a str, spec: &Value, requested: &'a Requested) -> Result<Whose<'a>, String> {
+pub(crate) fn whose<'a>(name: &'a str, spec: &Value, requested: &'a Requested) -> Result<Whose<'a>, String> {
     let [user] = requested.common_names.as_slice() else {
         return Err(format!(
             "its subject has {} common names, and an agent has one",
@@ -211,7 +211,7 @@ pub(super) fn whose<'a>(name: &'a str, spec: &Value, requested: &'a Requested) -
 ///
 /// # Errors
 /// Why it does not; of usages in Kubernetes' words.
-pub(super) fn signable(spec: &Value, requested: &Requested) -> Result<(), String> {
+pub(crate) fn signable(spec: &Value, requested: &Requested) -> Result<(), String> {
     let usages = usages(spec);
     let optional = ["digital signature", "key encipherment", "client auth"];
     if let Some(other) = usages.iter().find(|usage| !optional.contains(usage)) {
@@ -243,7 +243,7 @@ pub(super) fn signable(spec: &Value, requested: &Requested) -> Result<(), String
 const QUOTED: usize = 128;
 
 /// What somebody has written, in quotes, so much of it that it fits into a sentence.
-pub(super) fn short(text: &(impl fmt::Debug + ?Sized)) -> String {
+pub(crate) fn short(text: &(impl fmt::Debug + ?Sized)) -> String {
     let mut quoted = format!("{text:?}");
     if quoted.len() > QUOTED {
         quoted.truncate(quoted.floor_char_boundary(QUOTED));
@@ -337,7 +337,7 @@ fn bound(secret: &Value, cluster: &str, epoch: u64) -> Value {
 
 /// Whether the agent of a Cluster has registered it, or reported for it. One that was made for an agent yet to come has
 /// neither.
-pub(super) fn has_registered(cluster: &Value) -> bool {
+pub(crate) fn has_registered(cluster: &Value) -> bool {
     let version = cluster.pointer("/status/kubernetesVersion").and_then(Value::as_str);
     object::annotation(cluster, REPORTED_BY).is_some() || version.is_some_and(|version| !version.is_empty())
 }
@@ -346,7 +346,7 @@ pub(super) fn has_registered(cluster: &Value) -> bool {
 const REPORTED_BY: &str = "agent.karmada.io/reported-by";
 
 /// How long a certificate lasts.
-pub(super) fn life(whose: Option<Whose<'_>>, spec: &Value, usual: Duration) -> Duration {
+pub(crate) fn life(whose: Option<Whose<'_>>, spec: &Value, usual: Duration) -> Duration {
     if matches!(whose, Some(Whose::Generator(_))) {
         // `karmadactl register` asks for a year, and needs it for a moment.
         return SHORTEST;
@@ -362,7 +362,7 @@ const DENIED: Duration = Duration::from_mins(10);
 const UNDECIDED: Duration = Duration::from_hours(24);
 
 /// Whether a request has been kept for long enough: signed, denied or failed an hour ago, or undecided for a day.
-pub(super) fn is_past(request: &Value, made: SystemTime, now: SystemTime) -> bool {
+pub(crate) fn is_past(request: &Value, made: SystemTime, now: SystemTime) -> bool {
     let conditions = request.pointer("/status/conditions").and_then(Value::as_array);
     let conditions = conditions.map(Vec::as_slice).unwrap_or_default();
     let signed = request.pointer("/status/certificate").is_some();

@@ -4,12 +4,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use karmada_meta::object;
+use serde_json::{Value, json};
 
 use super::{
-    policy::{Known, Requester, USUAL, Verdict, decide, is_past, life},
-    *,
+    ANY_CLUSTER_GROUP, CLUSTER, USED_AT, USED_BY, USES_LEFT,
+    policy::{self, Known, Requester, USUAL, Verdict, decide, is_past, life},
+    requested::Requested,
 };
 use crate::authn::epochs::EPOCH;
 
@@ -296,23 +298,6 @@ fn what_others_write_is_quoted_in_part() {
     assert_eq!(policy::short("m\"1"), r#""m\"1""#);
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_fails_is_looked_at_less_and_less_often() {
-    let (mut failed, key) = (controller::Failed::default(), Key::new(STORAGE, "", "a"));
-    let start = tokio::time::Instant::now();
-    let mut waited = Vec::new();
-    for _ in 0..9 {
-        failed.note(&key, false);
-        let next = failed.next().expect("it is tried again");
-        assert_eq!(failed.due(next - Duration::from_millis(1)), []);
-        assert_eq!(failed.due(next), std::slice::from_ref(&key));
-        waited.push((next - start).as_secs());
-    }
-    assert_eq!(waited, [5, 10, 20, 40, 80, 160, 320, 320, 320]);
-    failed.note(&key, true);
-    assert_eq!(failed.next(), None);
-}
-
 #[test]
 fn lives_are_bounded() {
     let year = 365 * 24 * 3600;
@@ -403,48 +388,4 @@ fn alternative_names_are_seen_wherever_they_are_asked_for() {
         // What cannot be read is refused as well.
         assert_eq!(read.map_or(true, |read| read.names), want, "{first}, {second:?}");
     }
-}
-
-/// By the letter of RFC 7515, made by hand with another implementation.
-#[test]
-fn a_detached_signature() {
-    assert_eq!(cluster_info::detached("abcdef", "0123456789abcdef", "text"), DETACHED);
-}
-
-const DETACHED: &str =
-    "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..v28Ea_KqmHOtFWksJ_4tbV6AFRNzMkrRUG_jsuLJz-4";
-
-#[tokio::test(start_paused = true)]
-async fn only_tokens_that_have_changed_are_read_and_the_newest_sign() {
-    use karmada_store::{Expect, Op, engine::memory::Memory};
-    let env = karmada_env::Env::seeded(karmada_env::ManualClock::new(at(0)), 1);
-    let store = crate::open_store(Memory::new(), &env).unwrap();
-    let (mut tokens, total) = (cluster_info::Tokens::default(), 1_500);
-    let put = async |n: usize, left: u32| {
-        let id = format!("{n:06}");
-        let mut secret = secret("", json!({USES_LEFT: left.to_string()}));
-        secret["data"]["token-id"] = STANDARD.encode(&id).into();
-        secret["data"]["usage-bootstrap-signing"] = STANDARD.encode("true").into();
-        let key = Key::new(controller::SECRETS, "kube-system", format!("bootstrap-token-{id}"));
-        store.commit(vec![Op::put(key, Expect::Any, secret.to_string())]).await.unwrap();
-    };
-    for n in 0..total {
-        put(n, 2).await;
-        if n % 100 == 0 {
-            tokens.update(&store.snapshot(), "text");
-        }
-    }
-    tokens.update(&store.snapshot(), "text");
-    let ids: Vec<String> = tokens.signatures(at(1), 1024).into_keys().map(str::to_owned).collect();
-    assert_eq!((ids.len(), &*ids[0], &*ids[1023]), (1024, "000476", "001499"));
-    assert_eq!(tokens.read, total, "each once");
-    // One is used, another used up; the older ones come into their places.
-    put(1000, 1).await;
-    put(1001, 0).await;
-    tokens.update(&store.snapshot(), "text");
-    let ids: Vec<String> = tokens.signatures(at(1), 1024).into_keys().map(str::to_owned).collect();
-    assert_eq!((ids.len(), &*ids[0]), (1024, "000475"));
-    assert!(ids.contains(&"001000".to_owned()) && !ids.contains(&"001001".to_owned()));
-    assert_eq!(tokens.read, total + 2);
-    assert!(tokens.signatures(at(3600), 1024).is_empty(), "their time is up");
 }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Everything here is a pure function of definitions and objects, but for `served.rs`, which keeps what the stored
-//! definitions come to, and `schemas.rs`, which keeps since when they have been so. Their status is written by the crate's `definitions`.
+//! definitions come to, and `schemas.rs`, which keeps since when they have been so. Their status is written by the controller `definitions`.
 //!
 //! Not here: conversion webhooks are refused where they would be called.
 

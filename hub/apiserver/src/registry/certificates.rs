@@ -17,7 +17,7 @@ use crate::{
     admission::Operation,
     authn::bootstrap::BOOTSTRAPPERS,
     authz::{Attributes, Decision, ResourceTarget, Target, agent_cluster},
-    certificates::{CLIENT_SIGNER, Requested, STORAGE},
+    certificates::requested::{CLIENT_SIGNER, Requested, STORAGE},
     pki::MASTERS,
     webhooks::Attempt,
 };

@@ -12,7 +12,7 @@ use serde_json::Value;
 use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
 
 use super::{list, number, text};
-use crate::certificates::LONGEST;
+use crate::certificates::requested::LONGEST;
 
 /// What a certificate may be asked to be for.
 const USAGES: &[&str] = &[

@@ -118,7 +118,7 @@ impl ServiceAccounts {
     }
 
     /// The token that stands in a Secret.
-    pub(super) fn issue_secret(
+    pub(crate) fn issue_secret(
         &self,
         namespace: &str,
         secret: &str,

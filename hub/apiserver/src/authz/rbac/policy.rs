@@ -7,15 +7,15 @@ use super::{GROUP, rule::PolicyRule};
 const POLICY: &str = include_str!("../../../data/bootstrap-policy.txt");
 
 /// Says that an object comes from here.
-pub(super) const LABEL: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
+pub(crate) const LABEL: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
 /// `false` on an object: it is left as it is.
-pub(super) const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
+pub(crate) const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// Reads the policy, as objects: each before those that speak of it. What cannot be read is told by its line.
 ///
 /// # Errors
 /// The line, and what is wrong with it.
-pub(super) fn read() -> Result<Vec<Value>, String> {
+pub(crate) fn read() -> Result<Vec<Value>, String> {
     let mut objects: Vec<Value> = Vec::new();
     for (number, line) in (1..).zip(POLICY.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    authn::UserInfo,
+    identity::UserInfo,
     options::DeleteOptions,
     registry::{Caller, Registry, Target},
     storage::Object,

@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    authn::UserInfo,
     crd::{self, STORAGE, schemas},
+    identity::UserInfo,
     kinds::Kind,
     options::{DeleteOptions, FieldValidation, Propagation, WriteOptions},
     registry::{Caller, Registry, Target, modify::Modify},

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    authn::UserInfo,
     carried::CarriedGroup,
+    identity::UserInfo,
     kinds::{Kind, Kinds},
     options::{DeleteOptions, WriteOptions},
     registry::{Caller, Registry, Target},

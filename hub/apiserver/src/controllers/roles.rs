@@ -1,4 +1,4 @@
-//! Brings the roles and bindings of the [policy](super::policy) into the store, at every start.
+//! Brings the roles and bindings of the [policy](crate::authz::rbac::policy) into the store, at every start.
 //!
 //! | what is there | what is done |
 //! |---|---|
@@ -13,8 +13,10 @@ use futures::future::join_all;
 use karmada_meta::{object, status::Status};
 use serde_json::{Map, Value, json};
 
-use super::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP, ROLE_BINDINGS, covers, policy, rule::PolicyRule};
 use crate::{
+    authz::rbac::{
+        CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP, ROLE_BINDINGS, covers, policy, rule::PolicyRule,
+    },
     fields,
     identity::UserInfo,
     kinds::Kind,

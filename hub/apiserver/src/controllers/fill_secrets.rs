@@ -12,12 +12,9 @@ use karmada_store::{Key, Scope, WatchEnd};
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{
-    CurrentIssuer, SECRET_TYPE, ServiceAccounts,
-    bonds::{ACCOUNTS, SECRETS},
-};
 use crate::{
-    authn::UserInfo,
+    authn::accounts::{ACCOUNTS, CurrentIssuer, SECRET_TYPE, SECRETS, ServiceAccounts},
+    identity::UserInfo,
     options::{DeleteOptions, WriteOptions},
     registry::{Caller, Registry, Target, modify::Modify},
     storage::Object,

@@ -28,8 +28,8 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    authn::UserInfo,
     fields,
+    identity::UserInfo,
     kinds::{Kind, Kinds},
     options::{DeleteOptions, Propagation, WriteOptions},
     registry::{

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    authn::UserInfo,
+    identity::UserInfo,
     kinds::Kind,
     options::{DeleteOptions, Propagation, WriteOptions},
     registry::{Caller, Registry, Target, is_deleting, modify::Modify},

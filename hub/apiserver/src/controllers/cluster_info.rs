@@ -20,16 +20,16 @@ use ring::hmac;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::{
-    Certifier,
-    controller::{SECRETS, delete},
-};
 use crate::{
-    authn::{CLUSTER_INFO, bootstrap},
+    authn::{
+        CLUSTER_INFO,
+        bootstrap::{self, SECRETS},
+    },
+    certificates::Certifier,
     identity::UserInfo,
-    options::WriteOptions,
+    options::{DeleteOptions, WriteOptions},
     registry::{Caller, Registry, Target, modify::Modify},
-    storage::{self, Header},
+    storage::{self, Header, Object},
 };
 
 const MANAGER: &str = "kube-controller-manager";
@@ -46,7 +46,7 @@ const GATHER: Duration = Duration::from_millis(250);
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// A signature over a text, whose text is left out.
-pub(super) fn detached(id: &str, secret: &str, text: &str) -> String {
+fn detached(id: &str, secret: &str, text: &str) -> String {
     let header = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#));
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let signed = hmac::sign(&key, format!("{header}.{}", URL_SAFE_NO_PAD.encode(text)).as_bytes());
@@ -54,7 +54,7 @@ pub(super) fn detached(id: &str, secret: &str, text: &str) -> String {
 }
 
 /// The kubeconfig: where the server is and who certifies it, and nobody's credential.
-pub(super) fn kubeconfig(server: &str, ca_pem: &str) -> String {
+fn kubeconfig(server: &str, ca_pem: &str) -> String {
     // JSON strings are YAML's, too.
     format!(
         "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {}\n    server: {}\n  name: \"\"\ncontexts: null\ncurrent-context: \"\"\nkind: Config\npreferences: {{}}\nusers: null\n",
@@ -84,7 +84,7 @@ struct Token {
 
 /// All tokens, by the names of their Secrets. Only what has changed is read again.
 #[derive(Debug, Default)]
-pub(super) struct Tokens {
+struct Tokens {
     tokens: BTreeMap<Arc<str>, Token>,
     /// What they have signed.
     text: String,
@@ -92,12 +92,12 @@ pub(super) struct Tokens {
     crowded: bool,
     /// How many Secrets were read.
     #[cfg(test)]
-    pub(super) read: usize,
+    read: usize,
 }
 
 impl Tokens {
     /// Reads what has changed.
-    pub(super) fn update(&mut self, now: &Snapshot<Header>, text: &str) {
+    fn update(&mut self, now: &Snapshot<Header>, text: &str) {
         let secrets = now.range(SECRETS, Some(bootstrap::NAMESPACE), None);
         let mut before = std::mem::take(&mut self.tokens);
         if self.text != text {
@@ -126,7 +126,7 @@ impl Tokens {
     }
 
     /// The signatures that count, by the ids of tokens: of the newest, if there are more than so many.
-    pub(super) fn signatures(&mut self, now: SystemTime, most: usize) -> BTreeMap<&str, &str> {
+    fn signatures(&mut self, now: SystemTime, most: usize) -> BTreeMap<&str, &str> {
         let signs = self.tokens.iter().filter_map(|(name, token)| {
             let (signature, _) = token.signature.as_ref().filter(|(_, until)| now < *until)?;
             Some((token.made, name.strip_prefix(bootstrap::PREFIX)?, signature.as_str()))
@@ -268,5 +268,90 @@ fn concerns(key: &Key) -> bool {
     match &*key.resource {
         SECRETS => *key.namespace == *bootstrap::NAMESPACE && key.name.starts_with(bootstrap::PREFIX),
         _ => *key.namespace == *CLUSTER_INFO.namespace && *key.name == *CLUSTER_INFO.name,
+    }
+}
+
+/// Deletes an object that is as it was looked at.
+pub(super) async fn delete(
+    registry: &Registry,
+    user: &UserInfo,
+    object: &Object,
+    group: &str,
+    resource: &str,
+) {
+    let kinds = registry.kinds();
+    let Some(kind) = kinds.by_resource(group, "v1", resource) else { return };
+    let caller = Caller::internal(user, MANAGER);
+    let target = Target { kind, namespace: &object.key.namespace, name: &object.key.name, subresource: "" };
+    let options =
+        DeleteOptions { resource_version: Some(object.revision.to_string()), ..DeleteOptions::default() };
+    match registry.delete(&caller, &target, &options).await {
+        Err(status) if !status.is_not_found() && !status.is_conflict() => {
+            tracing::warn!(key = %object.key, %status, "cannot delete what is past its time, and will try again");
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use karmada_store::{Expect, Op, engine::memory::Memory};
+
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// By the letter of RFC 7515, made by hand with another implementation.
+    #[test]
+    fn a_detached_signature() {
+        assert_eq!(detached("abcdef", "0123456789abcdef", "text"), DETACHED);
+    }
+
+    const DETACHED: &str =
+        "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..v28Ea_KqmHOtFWksJ_4tbV6AFRNzMkrRUG_jsuLJz-4";
+
+    #[tokio::test(start_paused = true)]
+    async fn only_tokens_that_have_changed_are_read_and_the_newest_sign() {
+        let env = karmada_env::Env::seeded(karmada_env::ManualClock::new(at(0)), 1);
+        let store = crate::open_store(Memory::new(), &env).unwrap();
+        let (mut tokens, total) = (Tokens::default(), 1_500);
+        let put = async |n: usize, left: u32| {
+            let id = format!("{n:06}");
+            let data = [
+                ("token-id", &*id),
+                ("token-secret", "0123456789abcdef"),
+                ("usage-bootstrap-authentication", "true"),
+                ("usage-bootstrap-signing", "true"),
+                ("auth-extra-groups", ""),
+                ("expiration", "1970-01-01T01:00:00Z"),
+            ];
+            let data: BTreeMap<_, _> = data.map(|(field, text)| (field, STANDARD.encode(text))).into();
+            let annotations = json!({bootstrap::USES_LEFT: left.to_string()});
+            let secret = json!({"metadata": {"name": format!("bootstrap-token-{id}"), "annotations": annotations},
+                "type": bootstrap::TYPE, "data": data});
+            let key = Key::new(SECRETS, "kube-system", format!("bootstrap-token-{id}"));
+            store.commit(vec![Op::put(key, Expect::Any, secret.to_string())]).await.unwrap();
+        };
+        for n in 0..total {
+            put(n, 2).await;
+            if n % 100 == 0 {
+                tokens.update(&store.snapshot(), "text");
+            }
+        }
+        tokens.update(&store.snapshot(), "text");
+        let ids: Vec<String> = tokens.signatures(at(1), 1024).into_keys().map(str::to_owned).collect();
+        assert_eq!((ids.len(), &*ids[0], &*ids[1023]), (1024, "000476", "001499"));
+        assert_eq!(tokens.read, total, "each once");
+        // One is used, another used up; the older ones come into their places.
+        put(1000, 1).await;
+        put(1001, 0).await;
+        tokens.update(&store.snapshot(), "text");
+        let ids: Vec<String> = tokens.signatures(at(1), 1024).into_keys().map(str::to_owned).collect();
+        assert_eq!((ids.len(), &*ids[0]), (1024, "000475"));
+        assert!(ids.contains(&"001000".to_owned()) && !ids.contains(&"001001".to_owned()));
+        assert_eq!(tokens.read, total + 2);
+        assert!(tokens.signatures(at(3600), 1024).is_empty(), "their time is up");
     }
 }

@@ -1,4 +1,4 @@
-//! Approves, signs and clears away.
+//! CertificateSigningRequests: approves, signs and clears away, as [`certificates`](crate::certificates) says.
 
 use std::{
     collections::BTreeMap,
@@ -10,27 +10,28 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::future::join_all;
 use karmada_meta::{names::joining_name_errors, object, status::Status, time::Time};
 use karmada_store::{Expect, Guard, Key, Scope, WatchEnd};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     task::yield_now,
     time::{Instant, sleep, sleep_until},
 };
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{
-    CLIENT_SIGNER, Certifier, Requested, STORAGE, USES_LEFT,
-    policy::{self, Known, Requester, Verdict, Whose, short},
-    usages,
-};
+use super::cluster_info::{Publisher, delete};
 use crate::{
     authn::{
-        bootstrap::{self, BootstrapTokens},
+        bootstrap::{self, BootstrapTokens, SECRETS, USES_LEFT},
         epochs,
     },
     authz::pushed::is_pushed,
+    certificates::{
+        Certifier, CurrentCertifier,
+        policy::{self, Known, Requester, Verdict, Whose, short},
+        requested::{Requested, STORAGE, add, has, is_open, usages},
+    },
     identity::UserInfo,
-    options::DeleteOptions,
     pki::ClientSubject,
-    registry::{Caller, Registry, Target, together::Change},
+    registry::{Registry, together::Change},
     storage::{self, Object},
 };
 
@@ -46,7 +47,45 @@ const BATCH: usize = 64;
 /// How often it is looked at what is past its time.
 const SWEEP: Duration = Duration::from_secs(60);
 
-pub(super) struct Controller {
+/// Starts the controllers. They do nothing until there is a certifier.
+pub(crate) fn start(
+    registry: &Arc<Registry>,
+    current: &Arc<CurrentCertifier>,
+    bootstrap: &Arc<BootstrapTokens>,
+    tasks: &TaskTracker,
+    shutdown: &CancellationToken,
+) {
+    let tokens_known = bootstrap.clone();
+    let (registry, current, shutdown) = (registry.clone(), current.clone(), shutdown.clone());
+    tasks.spawn(async move {
+        let working = async {
+            loop {
+                let mut changed = std::pin::pin!(current.changed.notified());
+                // In line before the look, so that no change falls between.
+                changed.as_mut().enable();
+                let Some(certifier) = current.current.load_full() else {
+                    changed.await;
+                    continue;
+                };
+                let requests = Controller::new(registry.clone(), tokens_known.clone(), certifier.clone());
+                let tokens = Publisher::new(registry.clone(), certifier);
+                tokio::select! {
+                    biased;
+                    // What they have begun is whole or did not happen, and the next ones look at everything.
+                    () = changed => {}
+                    _ = async { tokio::join!(requests.run(), requests.clean(), tokens.run()) } => return,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            () = working => {}
+        }
+    });
+}
+
+struct Controller {
     registry: Arc<Registry>,
     /// As new as the store whenever a request is looked at: who changes one waits for that.
     tokens: Arc<BootstrapTokens>,
@@ -55,16 +94,12 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(
-        registry: Arc<Registry>,
-        tokens: Arc<BootstrapTokens>,
-        certifier: Arc<Certifier>,
-    ) -> Self {
+    fn new(registry: Arc<Registry>, tokens: Arc<BootstrapTokens>, certifier: Arc<Certifier>) -> Self {
         Self { registry, tokens, certifier, user: UserInfo::system("certificate-controller") }
     }
 
     /// Looks at all requests, then at those that change.
-    pub(super) async fn run(&self) {
+    async fn run(&self) {
         let store = &self.registry.store;
         loop {
             let snapshot = store.snapshot();
@@ -97,7 +132,7 @@ impl Controller {
     }
 
     /// Deletes what has been kept for long enough, beside those who are signing.
-    pub(super) async fn clean(&self) {
+    async fn clean(&self) {
         loop {
             self.sweep().await;
             sleep(SWEEP).await;
@@ -435,13 +470,13 @@ struct Used {
 
 /// What failed, and when it is tried again.
 #[derive(Debug, Default)]
-pub(super) struct Failed {
+struct Failed {
     keys: BTreeMap<Key, (Instant, u32)>,
 }
 
 impl Failed {
     /// Takes note of a try, and of whether it is done.
-    pub(super) fn note(&mut self, key: &Key, done: bool) {
+    fn note(&mut self, key: &Key, done: bool) {
         if done {
             self.keys.remove(key);
             return;
@@ -452,39 +487,16 @@ impl Failed {
     }
 
     /// When the next is due.
-    pub(super) fn next(&self) -> Option<Instant> {
+    fn next(&self) -> Option<Instant> {
         self.keys.values().map(|(due, _)| *due).min()
     }
 
-    pub(super) fn due(&self, now: Instant) -> Vec<Key> {
+    fn due(&self, now: Instant) -> Vec<Key> {
         self.keys.iter().filter(|(_, (due, _))| *due <= now).map(|(key, _)| key.clone()).collect()
     }
 }
 
-pub(super) const SECRETS: &str = "core/secrets";
 const CLUSTERS: &str = "cluster.karmada.io/clusters";
-
-/// Deletes an object that is as it was looked at.
-pub(super) async fn delete(
-    registry: &Registry,
-    user: &UserInfo,
-    object: &Object,
-    group: &str,
-    resource: &str,
-) {
-    let kinds = registry.kinds();
-    let Some(kind) = kinds.by_resource(group, "v1", resource) else { return };
-    let caller = Caller::internal(user, MANAGER);
-    let target = Target { kind, namespace: &object.key.namespace, name: &object.key.name, subresource: "" };
-    let options =
-        DeleteOptions { resource_version: Some(object.revision.to_string()), ..DeleteOptions::default() };
-    match registry.delete(&caller, &target, &options).await {
-        Err(status) if !status.is_not_found() && !status.is_conflict() => {
-            tracing::warn!(key = %object.key, %status, "cannot delete what is past its time, and will try again");
-        }
-        _ => {}
-    }
-}
 
 /// When an object was made.
 fn made(object: &Value) -> SystemTime {
@@ -492,27 +504,24 @@ fn made(object: &Value) -> SystemTime {
     at.map_or(SystemTime::UNIX_EPOCH, |at| at.timestamp().into())
 }
 
-/// Whether a request is one for the signer of clients that has neither been denied nor answered.
-pub(super) fn is_open(request: &Value) -> bool {
-    let certificate = request.pointer("/status/certificate").and_then(Value::as_str);
-    request["spec"]["signerName"] == CLIENT_SIGNER
-        && !has(request, "Denied")
-        && !has(request, "Failed")
-        && certificate.is_none_or(str::is_empty)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Whether a request has a condition.
-pub(super) fn has(request: &Value, sort: &str) -> bool {
-    let conditions = request.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|condition| condition["type"] == sort)
-}
-
-pub(super) fn add(request: &mut Value, sort: &str, reason: &str, message: &str, now: &str) {
-    let condition = json!({"type": sort, "status": "True", "reason": reason, "message": message,
-        "lastUpdateTime": now, "lastTransitionTime": now});
-    let status = object::ensure_map(request, "status");
-    match status.get_mut("conditions").and_then(Value::as_array_mut) {
-        Some(conditions) => conditions.push(condition),
-        None => drop(status.insert("conditions".to_owned(), json!([condition]))),
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_is_looked_at_less_and_less_often() {
+        let (mut failed, key) = (Failed::default(), Key::new(STORAGE, "", "a"));
+        let start = Instant::now();
+        let mut waited = Vec::new();
+        for _ in 0..9 {
+            failed.note(&key, false);
+            let next = failed.next().expect("it is tried again");
+            assert_eq!(failed.due(next - Duration::from_millis(1)), []);
+            assert_eq!(failed.due(next), std::slice::from_ref(&key));
+            waited.push((next - start).as_secs());
+        }
+        assert_eq!(waited, [5, 10, 20, 40, 80, 160, 320, 320, 320]);
+        failed.note(&key, true);
+        assert_eq!(failed.next(), None);
     }
 }
