@@ -11,11 +11,11 @@ use serde_json::Value;
 use crate::{
     body,
     builtin::types::{self, go_kind},
+    caller::{Caller, Target},
     kinds::{Kind, Kinds},
     negotiate::BodyType,
     options::FieldValidation,
     protobuf::Envelope,
-    registry::{Caller, Target},
     shape::Findings,
 };
 

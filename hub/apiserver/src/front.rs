@@ -35,6 +35,7 @@ use crate::{
         refusals::Refusals,
     },
     authz::{self, Attributes, Authorizer, ResourceTarget},
+    caller::Caller,
     carried::{self, Call, Open, Way, Ways},
     delegate::{Delegate, settled},
     heavy::Pool,
@@ -44,7 +45,6 @@ use crate::{
     metrics::{FrontFigures, Metrics},
     negotiate::{self, Encoding, Endpoint},
     paths::{Paths, Turn},
-    registry::Caller,
     request::{Class, Query, RequestInfo},
     respond,
 };

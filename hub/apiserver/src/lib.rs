@@ -76,6 +76,7 @@ mod body;
 mod bounds;
 mod brief;
 pub mod builtin;
+mod caller;
 pub mod carried;
 pub mod certificates;
 mod controllers;

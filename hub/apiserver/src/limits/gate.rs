@@ -408,7 +408,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::{authn::UserInfo, registry::Caller, request::Query};
+    use crate::{caller::Caller, identity::UserInfo, request::Query};
 
     const PATIENCE: Duration = Duration::from_secs(5);
 

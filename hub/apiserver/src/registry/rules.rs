@@ -8,10 +8,10 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
+use super::Caller;
 use crate::{
     heavy::{HEAVY, Pool},
     kinds::Kind,
-    registry::Caller,
 };
 
 /// Judges `new`. What is wrong is added to `errors`. Rules may take some tenths of a second however small the object is.

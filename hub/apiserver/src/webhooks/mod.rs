@@ -25,7 +25,7 @@
 //!
 //! Asked about are writes of all kinds but the configurations themselves ([`is_exempt`](matching::is_exempt)), whoever makes
 //! them: clients, the server's garbage collector, whoever runs in process. Not asked about is what the server needs to
-//! start and to keep its own books ([`Caller::internal`](crate::registry::Caller::internal)): a webhook that does not
+//! start and to keep its own books ([`Caller::internal`](crate::caller::Caller::internal)): a webhook that does not
 //! answer must not keep a hub from starting. Nor are reviews, which store nothing.
 //!
 //! What follows, by case:
