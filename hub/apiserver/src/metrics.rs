@@ -14,6 +14,7 @@ use karmada_telemetry::metrics::{
 
 use crate::{
     audit::Audit, heavy::Pool, limits::Gate, quota::StorageQuota, request::RequestInfo, storage::ApiStore,
+    webhooks::WebhookCounts,
 };
 
 /// Whoever may ask for anything can add series up to here; what comes then counts together.
@@ -30,26 +31,6 @@ pub(crate) struct Metrics {
     unauthenticated: Family<1, Counter>,
     /// What `/metrics` shows, if it is more than the server's own figures.
     page: OnceLock<PageSource>,
-}
-
-/// Questions to webhooks: name, sort, operation, code, whether they refused the write.
-#[derive(Debug)]
-pub(crate) struct WebhookCounts(Family<5, Counter>);
-
-impl Default for WebhookCounts {
-    fn default() -> Self {
-        let labels = ["name", "type", "operation", "code", "rejected"];
-        Self(Family::new(labels, MOST_SERIES, Counter::default))
-    }
-}
-
-impl WebhookCounts {
-    /// Counts a question by what came of it.
-    pub(crate) fn count(&self, name: &str, mutates: bool, operation: &str, code: u16, rejected: bool) {
-        let sort = if mutates { "admit" } else { "validating" };
-        let rejected = if rejected { "true" } else { "false" };
-        self.0.get([name, sort, operation, &code.to_string(), rejected]).inc();
-    }
 }
 
 impl fmt::Debug for Metrics {

@@ -11,6 +11,7 @@
 //! kind except through [`Kind`].
 
 mod admit;
+mod ask;
 mod certificates;
 pub mod create;
 pub mod delete;

@@ -4,11 +4,15 @@ use karmada_meta::{object, status::Status};
 use karmada_smd::Managed;
 use serde_json::Value;
 
-use super::{Caller, Registry, metadata};
+use super::{
+    Caller, Registry,
+    ask::{Attempt, Round},
+    metadata,
+};
 use crate::{
     admission::{AdmissionRequest, Operation},
     heavy::HEAVY,
-    webhooks::{Attempt, Round, Sort},
+    webhooks::Sort,
 };
 
 impl Registry {

@@ -12,14 +12,13 @@
 use karmada_meta::{object, status::Status};
 use serde_json::Value;
 
-use super::{Caller, Registry};
+use super::{Caller, Registry, ask::Attempt};
 use crate::{
     admission::Operation,
     authn::bootstrap::BOOTSTRAPPERS,
     authz::{Attributes, Decision, ResourceTarget, Target, agent_cluster},
     certificates::requested::{CLIENT_SIGNER, Requested, STORAGE},
     pki::MASTERS,
-    webhooks::Attempt,
 };
 
 const GROUP: &str = "certificates.k8s.io";

@@ -11,7 +11,7 @@ use karmada_meta::{
 use karmada_store::{Expect, Guard, Op, Purpose, Revision};
 use serde_json::Value;
 
-use super::{Caller, Registry, Target, Written, escalation, metadata, rules, served};
+use super::{Caller, Registry, Target, Written, ask::Attempt, escalation, metadata, rules, served};
 use crate::{
     admission::Operation,
     authn::bootstrap,
@@ -20,7 +20,7 @@ use crate::{
     options::WriteOptions,
     shape::Findings,
     storage::{self, Object},
-    webhooks::{Attempt, Options},
+    webhooks::Options,
 };
 
 /// How often an object is judged anew whose schema changes meanwhile.

@@ -11,14 +11,14 @@ use karmada_meta::{
 use karmada_store::{Expect, Op, Purpose};
 use serde_json::Value;
 
-use super::{Caller, Registry, Shown, Target, list::Page};
+use super::{Caller, Registry, Shown, Target, ask::Attempt, list::Page};
 use crate::{
     admission::Operation,
     crd,
     kinds::Kind,
     options::{DeleteOptions, Propagation},
     storage::Object,
-    webhooks::{Attempt, Options},
+    webhooks::Options,
 };
 
 /// The owner waits for its dependents.

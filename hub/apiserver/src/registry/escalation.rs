@@ -14,7 +14,7 @@
 use karmada_meta::{gvk::GroupResource, object, status::Status};
 use serde_json::Value;
 
-use super::{Caller, Registry, reaching};
+use super::{Caller, Registry, ask::Attempt, reaching};
 use crate::{
     authz::{
         Attributes, Authorizer, Decision, ResourceTarget, Target,
@@ -28,7 +28,6 @@ use crate::{
     kinds::Kind,
     pki::MASTERS,
     storage,
-    webhooks::Attempt,
 };
 
 /// How much there is to work on where somebody's object is judged. A few bytes say many rights, and each may be held against

@@ -11,17 +11,12 @@ use karmada_store::{Expect, Guard, Op, Purpose};
 use serde_json::{Map, Value};
 
 use super::{
-    Begun, Caller, Registry, Shown, Target, Written, escalation, is_deleting, metadata, parse_version,
-    renewal::is_renewal, rules,
+    Begun, Caller, Registry, Shown, Target, Written, ask::Attempt, escalation, is_deleting, metadata,
+    parse_version, renewal::is_renewal, rules,
 };
 use crate::{
-    admission::Operation,
-    certificates, fields,
-    kinds::Kind,
-    node_ports::Promised,
-    options::WriteOptions,
-    storage::Object,
-    webhooks::{Attempt, Options},
+    admission::Operation, certificates, fields, kinds::Kind, node_ports::Promised, options::WriteOptions,
+    storage::Object, webhooks::Options,
 };
 
 /// So often a change is worked out anew because somebody else was faster. Whoever is unlucky that often meets others who write without

@@ -21,7 +21,9 @@
 //! | `conditions` | `matchConditions` |
 //! | `review` | the AdmissionReview, the answer, what the client is told |
 //! | `place` | where the webhook is: a URL, or a Service that leads out of here |
-//! | `ask` | asking: failure policy, timeouts, patches, reinvocation |
+//! | `counts` | how often they were asked |
+//!
+//! The registry asks them: failure policy, timeouts, patches, reinvocation.
 //!
 //! Asked about are writes of all kinds but the configurations themselves ([`is_exempt`](matching::is_exempt)), whoever makes
 //! them: clients, the server's garbage collector, whoever runs in process. Not asked about is what the server needs to
@@ -44,11 +46,11 @@
 //! Left out: `authorizer` in conditions (a configuration that uses it is refused), audit annotations (there is no audit
 //! log), client certificates for webhooks, `CONNECT`.
 
-mod ask;
 mod conditions;
+mod counts;
 mod hook;
-mod matching;
-mod place;
+pub(crate) mod matching;
+pub(crate) mod place;
 pub(crate) mod review;
 #[cfg(test)]
 mod tests;
@@ -68,15 +70,11 @@ use serde_json::Value;
 
 pub use self::place::{Place, service_host};
 pub(crate) use self::{
-    ask::{Attempt, Round},
-    conditions::compile as compile_condition,
-    hook::Hook,
-    matching::is_exempt,
+    conditions::compile as compile_condition, counts::WebhookCounts, hook::Hook, matching::is_exempt,
     review::Options,
 };
 use crate::{
     follow::Derived,
-    metrics::WebhookCounts,
     storage::{Header, Object},
 };
 
@@ -172,7 +170,7 @@ impl Webhooks {
     }
 
     /// Whoever asks webhooks.
-    fn caller(&self) -> Option<&Arc<dyn WebhookCaller>> {
+    pub(crate) fn caller(&self) -> Option<&Arc<dyn WebhookCaller>> {
         self.caller.get()
     }
 }

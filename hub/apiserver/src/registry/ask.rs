@@ -1,4 +1,4 @@
-//! Asking the webhooks that are for a write.
+//! Asking the webhooks that are for a write ([`crate::webhooks`]).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,20 +8,20 @@ use karmada_meta::{gvk::GroupResource, status::Status};
 use karmada_smd::patch;
 use serde_json::Value;
 
-use super::{
-    hook::Hook,
-    matching::{self, NamespaceLabels, Subject},
-    place,
-    review::{self, Options, Reply, Request},
-};
+use super::{Caller, Registry, Target, scale};
 use crate::{
     admission::Operation,
     decode::{self, Expected},
     heavy::HEAVY,
     kinds::Kind,
-    registry::{Caller, Registry, Target, scale},
     shape::Findings,
     storage,
+    webhooks::{
+        Hook,
+        matching::{self, NamespaceLabels, Subject},
+        place,
+        review::{self, Options, Reply, Request},
+    },
 };
 
 /// One try at a write.
@@ -329,7 +329,7 @@ impl Registry {
     ///
     /// # Errors
     /// The first refusal or failure.
-    pub(crate) async fn ask_mutating(
+    pub(super) async fn ask_mutating(
         &self,
         caller: &Caller<'_>,
         attempt: &Attempt<'_>,
@@ -380,7 +380,7 @@ impl Registry {
     ///
     /// # Errors
     /// The first refusal or failure, in the order of the webhooks.
-    pub(crate) async fn ask_validating(
+    pub(super) async fn ask_validating(
         &self,
         caller: &Caller<'_>,
         attempt: &Attempt<'_>,
