@@ -7,7 +7,7 @@
 //! The documents of a snapshot are made on the first request after a change and kept until the next one. Both `/api`
 //! and `/apis` answer the aggregated form: client-go drops what it got when only one of them does.
 
-use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha512};
 
 use crate::{
     carried::{Carried, CarriedGroup},
-    kinds::{Kind, Kinds, Subresource},
+    kinds::{Kind, Kinds, Subresource, versions},
     negotiate::clauses,
 };
 
@@ -294,7 +294,7 @@ fn groups(kinds: &Kinds) -> Vec<Group<'_>> {
     }
     for group in &mut groups {
         if group.is_custom() {
-            group.versions.sort_by(|(a, _), (b, _)| compare_versions(a, b));
+            group.versions.sort_by(|(a, _), (b, _)| versions::compare(a, b));
         }
         for (_, kinds) in &mut group.versions {
             kinds.sort_by(|a, b| a.gvr.resource.cmp(&b.gvr.resource));
@@ -309,38 +309,6 @@ impl Group<'_> {
     fn is_custom(&self) -> bool {
         self.versions.iter().flat_map(|(_, kinds)| kinds).all(|kind| kind.custom.is_some())
     }
-}
-
-/// Kubernetes' order of versions, the most wanted first: stable before beta before alpha, newer before older, anything
-/// that is not `v<number>[alpha|beta<number>]` last and by name.
-pub fn compare_versions(a: &str, b: &str) -> Ordering {
-    match (version_rank(a), version_rank(b)) {
-        (Some(a), Some(b)) => b.cmp(&a),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.cmp(b),
-    }
-}
-
-/// `(stability, major, minor)`.
-fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
-    let rest = version.strip_prefix('v')?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let (major, tail) = rest.split_at(digits);
-    let major = number(major)?;
-    if tail.is_empty() {
-        return Some((2, major, 0));
-    }
-    let (stability, minor) = match (tail.strip_prefix("beta"), tail.strip_prefix("alpha")) {
-        (Some(minor), _) => (1, minor),
-        (_, Some(minor)) => (0, minor),
-        _ => return None,
-    };
-    Some((stability, major, number(minor)?))
-}
-
-fn number(digits: &str) -> Option<u64> {
-    (!digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
 }
 
 fn group_path(group: &str) -> String {

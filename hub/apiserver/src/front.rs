@@ -41,11 +41,11 @@ use crate::{
     heavy::Pool,
     impersonate,
     limits::{self, Gate, Guest, Held, Limits, Received},
-    listener::{RemoteAddr, Standing},
+    listener::Standing,
     metrics::{FrontFigures, Metrics},
     negotiate::{self, Encoding, Endpoint},
     paths::{Paths, Turn},
-    request::{Class, Query, RequestInfo},
+    request::{Class, Query, RemoteAddr, RequestInfo},
     respond,
 };
 

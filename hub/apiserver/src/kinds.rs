@@ -12,6 +12,7 @@
 //! answer.
 
 pub mod rules;
+pub(crate) mod versions;
 
 use std::{
     fmt,

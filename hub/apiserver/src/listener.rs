@@ -52,6 +52,7 @@ use places::{Place, Places};
 use stall::Stall;
 pub use tls::{Tls, TlsError};
 
+pub use crate::request::RemoteAddr;
 use crate::{
     authn::{Peer, UserInfo},
     limits::Held,
@@ -116,10 +117,6 @@ impl Source for Traffic {
         self.places.write(sheet)
     }
 }
-
-/// The address a client spoke from; a request extension beside [`Peer`].
-#[derive(Clone, Copy, Debug)]
-pub struct RemoteAddr(pub SocketAddr);
 
 /// How a client stands with the listener; a request extension beside [`Peer`].
 #[derive(Clone, Debug)]

@@ -236,6 +236,32 @@ pub(crate) enum BodyType {
     Protobuf,
 }
 
+/// Kinds of patches, by media type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchType {
+    /// `application/json-patch+json`
+    Json,
+    /// `application/merge-patch+json`
+    Merge,
+    /// `application/strategic-merge-patch+json`
+    Strategic,
+    /// `application/apply-patch+yaml`
+    Apply,
+}
+
+impl PatchType {
+    /// The patch type of a media type.
+    pub fn of(media_type: &str) -> Option<Self> {
+        match media_type {
+            "application/json-patch+json" => Some(Self::Json),
+            "application/merge-patch+json" => Some(Self::Merge),
+            "application/strategic-merge-patch+json" => Some(Self::Strategic),
+            "application/apply-patch+yaml" => Some(Self::Apply),
+            _ => None,
+        }
+    }
+}
+
 /// The media type of a header's value, without parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;

@@ -4,7 +4,7 @@
 //! `/namespaces/NAME`, then `/RESOURCE[/NAME[/SUBRESOURCE…]]`), also for paths that turn out to serve nothing:
 //! authorisation looks at it first. It is read once: what is judged is what is done.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, net::SocketAddr};
 
 use http::Method;
 use karmada_meta::{
@@ -17,6 +17,10 @@ use crate::bounds;
 /// So many parts of a path mean something: those of the group, version, watch, namespace, resource, name and subresource.
 /// Of those behind it is only told how many they are.
 const PARTS: usize = 12;
+
+/// The address a client spoke from; a request extension beside [`Peer`](crate::authn::Peer).
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteAddr(pub SocketAddr);
 
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,10 +12,7 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-use crate::{
-    front::Exchange,
-    negotiate::{Accepted, Encoding},
-};
+use crate::negotiate::{Accepted, Encoding};
 
 /// Smaller answers are not worth compressing. kube-apiserver begins at 128 KiB, being next to its clients; those of a
 /// hub are across a narrow link.
@@ -46,16 +43,8 @@ impl Answer {
         Self { code: StatusCode::OK, json, accepted }
     }
 
-    /// Writes it out for an exchange, and tells it the audit log.
-    pub(crate) fn for_exchange(self, exchange: &Exchange<'_>) -> Response<Body> {
-        if let Some(trail) = &exchange.trail {
-            trail.shown(&self.json);
-        }
-        self.into_response(&exchange.parts.headers)
-    }
-
     /// Writes it out.
-    fn into_response(self, request: &HeaderMap) -> Response<Body> {
+    pub(crate) fn into_response(self, request: &HeaderMap) -> Response<Body> {
         let content_type = self.accepted.content_type();
         let bytes = match self.accepted.encoding {
             Encoding::Json { pretty: false } => self.json,

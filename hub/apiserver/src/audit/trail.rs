@@ -26,8 +26,8 @@ use crate::{
     authz::{ResourceTarget, Target},
     body,
     identity::UserInfo,
-    listener::RemoteAddr,
-    registry::patch::PatchType,
+    negotiate::PatchType,
+    request::RemoteAddr,
     shape::Findings,
 };
 

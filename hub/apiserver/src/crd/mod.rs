@@ -41,9 +41,8 @@ use self::{
     parts::{list, text},
 };
 pub use self::{schema::Schema, shape::CustomShape};
-use crate::{
-    discovery::compare_versions,
-    kinds::{Column, Custom, Kind, KindSpec, ScalePaths, Subresource, rules as kind_rules},
+use crate::kinds::{
+    Column, Custom, Kind, KindSpec, ScalePaths, Subresource, rules as kind_rules, versions as order,
 };
 
 /// Where definitions are stored.
@@ -147,8 +146,8 @@ fn deprecation(definition: &Value, spec: &Value, group: &str, version: &str, kin
         .iter()
         .filter(|v| v["served"] == json!(true) && v["deprecated"] != json!(true))
         .map(|v| text(v, "/name"))
-        .filter(|name| compare_versions(name, version) == Ordering::Less)
-        .min_by(|a, b| compare_versions(a, b));
+        .filter(|name| order::compare(name, version) == Ordering::Less)
+        .min_by(|a, b| order::compare(a, b));
     let advice = better.map(|name| format!("; use {group}/{name} {kind}")).unwrap_or_default();
     Some(format!("{group}/{version} {kind} is deprecated{advice}"))
 }

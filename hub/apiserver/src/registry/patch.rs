@@ -12,6 +12,7 @@ use karmada_smd::{patch, strategic};
 use serde_json::Value;
 
 use super::{Caller, Registry, Target, Written, metadata, modify::Modify};
+pub use crate::negotiate::PatchType;
 use crate::{
     body,
     builtin::types,
@@ -21,32 +22,6 @@ use crate::{
     shape::Findings,
     storage,
 };
-
-/// Kinds of patches, by media type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PatchType {
-    /// `application/json-patch+json`
-    Json,
-    /// `application/merge-patch+json`
-    Merge,
-    /// `application/strategic-merge-patch+json`
-    Strategic,
-    /// `application/apply-patch+yaml`
-    Apply,
-}
-
-impl PatchType {
-    /// The patch type of a media type.
-    pub fn of(media_type: &str) -> Option<Self> {
-        match media_type {
-            "application/json-patch+json" => Some(Self::Json),
-            "application/merge-patch+json" => Some(Self::Merge),
-            "application/strategic-merge-patch+json" => Some(Self::Strategic),
-            "application/apply-patch+yaml" => Some(Self::Apply),
-            _ => None,
-        }
-    }
-}
 
 /// The operation of a JSON patch that makes it grow.
 const COPY: &[u8] = b"copy";

@@ -11,8 +11,10 @@ use karmada_smd::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Caller, Registry, Target, Written, modify::Modify, patch::PatchType};
-use crate::{body, builtin::types, fields, kinds::Kind, options::WriteOptions, shape::Findings};
+use super::{Caller, Registry, Target, Written, modify::Modify};
+use crate::{
+    body, builtin::types, fields, kinds::Kind, negotiate::PatchType, options::WriteOptions, shape::Findings,
+};
 
 /// Where a kind keeps what a Scale shows: dotted paths.
 struct Paths<'a> {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{handlers::Handler, stream};
 use crate::{
+    front::Exchange,
     kinds::Kind,
     limits::holding,
     negotiate::{Accepted, Encoding, Form},
@@ -17,6 +18,16 @@ use crate::{
     sums,
     table::{self, Include},
 };
+
+impl Answer {
+    /// Writes it out for an exchange, and tells it the audit log.
+    pub(super) fn for_exchange(self, exchange: &Exchange<'_>) -> Response<Body> {
+        if let Some(trail) = &exchange.trail {
+            trail.shown(&self.json);
+        }
+        self.into_response(&exchange.parts.headers)
+    }
+}
 
 impl Handler<'_> {
     /// Answers with one object.
