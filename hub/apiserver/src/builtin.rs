@@ -2,6 +2,7 @@
 
 mod convert;
 mod prepare;
+pub(crate) mod protobuf;
 pub mod types;
 mod warnings;
 

@@ -10,12 +10,14 @@ use serde_json::Value;
 
 use crate::{
     body,
-    builtin::types::{self, go_kind},
+    builtin::{
+        protobuf::Envelope,
+        types::{self, go_kind},
+    },
     caller::{Caller, Target},
     kinds::{Kind, Kinds},
     negotiate::BodyType,
     options::FieldValidation,
-    protobuf::Envelope,
     shape::Findings,
 };
 

@@ -34,13 +34,12 @@ pub use self::shown::{cel, tables, webhook_answer};
 use self::source::Source;
 use crate::{
     authn, body, brief, builtin,
-    builtin::BuiltIn,
+    builtin::{BuiltIn, protobuf::Envelope},
     carried, certificates, crd,
     kinds::{Kind, Kinds},
     limits::Limits,
     negotiate::{self, Endpoint},
     options::{DeleteOptions, ListOptions, Write, WriteOptions},
-    protobuf::Envelope,
     registry::list,
     request::{Query, RequestInfo},
     service,

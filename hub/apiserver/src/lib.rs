@@ -105,7 +105,6 @@ pub mod options;
 pub mod packed;
 pub mod paths;
 pub mod pki;
-mod protobuf;
 pub mod quota;
 pub mod registry;
 mod request;

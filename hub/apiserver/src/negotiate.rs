@@ -1,6 +1,6 @@
 //! Which form an answer takes: what `Accept` asks for, and what we have.
 //!
-//! JSON and YAML are written. Protobuf is read ([`crate::protobuf`]) and not written: it is named among the media types,
+//! JSON and YAML are written. Protobuf is read ([`crate::builtin::protobuf`]) and not written: it is named among the media types,
 //! as clients that prefer it also list JSON and take that. Lists and objects can be asked for as a Table or as metadata
 //! alone (`as=`), lists as sums, and watches as news of what others have changed.
 

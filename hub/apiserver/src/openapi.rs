@@ -14,10 +14,12 @@
 mod custom;
 mod descriptions;
 mod document;
-pub(crate) mod facts;
+mod facts;
 mod gnostic;
 mod kept;
 mod paths;
+mod published;
+mod tables;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +34,12 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
-use self::{descriptions::Descriptions, document::Document, facts::Facts, kept::Kept};
+use self::{
+    document::Document,
+    kept::Kept,
+    published::Published,
+    tables::{Dialect, Tables},
+};
 use crate::{
     builtin::types,
     discovery,
@@ -40,65 +47,6 @@ use crate::{
     negotiate::clauses,
     respond,
 };
-
-/// A version of OpenAPI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    /// Swagger 2.
-    V2,
-    /// OpenAPI 3.
-    V3,
-}
-
-impl Dialect {
-    /// A reference to a definition.
-    pub(crate) fn reference(self, name: &str) -> Value {
-        Value::Object(self.reference_map(name))
-    }
-
-    /// As [`Dialect::reference`], open for more.
-    pub(crate) fn reference_map(self, name: &str) -> Map<String, Value> {
-        let place = match self {
-            Self::V2 => "definitions",
-            Self::V3 => "components/schemas",
-        };
-        Map::from_iter([("$ref".to_owned(), json!(format!("#/{place}/{name}")))])
-    }
-}
-
-/// What schemas are made of beside the table of types.
-#[derive(Debug, Default)]
-pub(crate) struct Tables {
-    /// How fields are treated.
-    pub(crate) facts: Facts,
-    /// What they are for; empty where that is left out.
-    pub(crate) descriptions: Descriptions,
-}
-
-impl Tables {
-    /// Reads what documents of a dialect need.
-    pub(crate) fn read(dialect: Dialect) -> Self {
-        let descriptions = match dialect {
-            Dialect::V2 => Descriptions::default(),
-            Dialect::V3 => Descriptions::read(),
-        };
-        Self { facts: Facts::read(), descriptions }
-    }
-
-    /// Whether anything is described.
-    pub(crate) fn has_descriptions(&self) -> bool {
-        self.descriptions.of_head("kind").is_some()
-    }
-
-    /// The schema of `kind` or `apiVersion`.
-    pub(crate) fn head(&self, field: &str) -> Value {
-        let mut schema = json!({"type": "string"});
-        if let Some(text) = self.descriptions.of_head(field) {
-            schema["description"] = json!(text);
-        }
-        schema
-    }
-}
 
 const JSON: &str = "application/json";
 /// What gnostic's form is called in answers; requests also put an `@` before the `v1.0`.
@@ -336,12 +284,12 @@ fn three(
 
 /// The document of one path of discovery.
 fn single(path: &str, id: &str, answer: Option<&str>) -> String {
-    let mut published = types::Published::default();
+    let mut published = Published::default();
     let mut response = json!({"description": "OK"});
     if let Some(kind) = answer {
         let ty = types::request_kind(kind);
         published.add(ty);
-        let schema = Dialect::V3.reference(&types::Published::name(ty));
+        let schema = Dialect::V3.reference(&Published::name(ty));
         response["content"] = json!({JSON: {"schema": schema}});
     }
     let tables = Tables::read(Dialect::V3);

@@ -13,7 +13,6 @@
 //! ```
 
 mod message;
-mod publish;
 mod walk;
 
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -21,14 +20,13 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde_json::{Map, Value};
 
 pub(crate) use message::read as read_message;
-pub(crate) use publish::Published;
 pub use walk::{TypeMismatch, decode, decode_at, go_kind, settle};
 
 use crate::shape::Findings;
 
 /// A Go type, as far as JSON shows it.
 #[derive(Clone, Debug, PartialEq)]
-enum Type {
+pub(crate) enum Type {
     /// `string` and named strings; the name is Go's.
     String(String),
     /// Integers; the name is Go's.
@@ -58,7 +56,7 @@ enum Type {
 
 /// What Go calls any JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Raw {
+pub(crate) enum Raw {
     /// `RawExtension`: an object.
     Extension,
     /// `FieldsV1`: a set of fields.
@@ -68,42 +66,42 @@ enum Raw {
 }
 
 #[derive(Debug)]
-struct Field {
+pub(crate) struct Field {
     /// In protobuf.
-    number: u32,
-    json: String,
-    ty: Type,
-    omitempty: bool,
-    omitzero: bool,
+    pub(crate) number: u32,
+    pub(crate) json: String,
+    pub(crate) ty: Type,
+    pub(crate) omitempty: bool,
+    pub(crate) omitzero: bool,
 }
 
 #[derive(Debug)]
-struct Struct {
+pub(crate) struct Struct {
     /// `core/v1.PodSpec`
-    name: String,
-    fields: Vec<Field>,
+    pub(crate) name: String,
+    pub(crate) fields: Vec<Field>,
     /// Types whose fields are this one's too, by index, each with its number in protobuf, where it is a message within.
-    inline: Vec<(u32, usize)>,
+    pub(crate) inline: Vec<(u32, usize)>,
     /// Whether it is a kind, with kind and apiVersion of its own.
-    is_kind: bool,
+    pub(crate) is_kind: bool,
 }
 
 /// All types. See the module's head.
 #[derive(Debug)]
-struct Table {
-    structs: Vec<Struct>,
+pub(crate) struct Table {
+    pub(crate) structs: Vec<Struct>,
     kinds: BTreeMap<String, usize>,
 }
 
 /// The table as text.
 pub(crate) const TEXT: &str = include_str!("../../data/types.txt");
 
-static TABLE: LazyLock<Table> =
+pub(crate) static TABLE: LazyLock<Table> =
     LazyLock::new(|| Table::parse(TEXT).expect("invariant: data/types.txt is checked by a test"));
 
 /// A struct type of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TypeId(usize);
+pub struct TypeId(pub(crate) usize);
 
 /// The type of a kind's bodies.
 pub fn of_kind(group: &str, version: &str, kind: &str) -> Option<TypeId> {

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Dialect, Tables, paths::Resource};
+use super::{
+    paths::Resource,
+    tables::{Dialect, Tables},
+};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const CONVENTIONS: &str =

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Dialect, Tables, custom,
+    custom,
     gnostic::Message,
     paths::{Names, Paths, Resource},
+    published::Published,
+    tables::{Dialect, Tables},
 };
 use crate::{
-    builtin::types::{self, Published, TypeId},
+    builtin::types::{self, TypeId},
     kinds::Kind,
     subresources::is_served,
 };

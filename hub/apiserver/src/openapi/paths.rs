@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Dialect;
+use super::tables::Dialect;
 use crate::kinds::Kind;
 
 /// Names of the definitions that operations refer to.

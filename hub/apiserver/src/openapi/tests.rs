@@ -93,7 +93,7 @@ fn schemas_say_how_lists_merge() {
 /// Reads a protobuf message back into the fields that stand in it.
 fn fields(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut out = Vec::new();
-    while let Some((number, payload)) = crate::protobuf::wire::field(&mut bytes, "Document").unwrap() {
+    while let Some((number, payload)) = builtin::protobuf::wire::field(&mut bytes, "Document").unwrap() {
         out.push((number, payload.bytes("").map(<[u8]>::to_vec).unwrap_or_default()));
     }
     out

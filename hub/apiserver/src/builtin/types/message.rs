@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{Field, TABLE, Type, TypeId};
 use crate::{
     body,
-    protobuf::wire::{self, Payload, WireError},
+    builtin::protobuf::wire::{self, Payload, WireError},
     shape::Findings,
 };
 

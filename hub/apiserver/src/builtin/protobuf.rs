@@ -13,8 +13,8 @@ pub(crate) mod wire;
 use karmada_meta::gvk::parse_api_version;
 use serde_json::{Map, Value};
 
-use crate::builtin::types::{self, TypeId};
-use wire::WireError;
+use self::wire::WireError;
+use super::types::{self, TypeId};
 
 const PREFIX: &[u8] = b"k8s\0";
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Field, Raw, TABLE, Type, TypeId};
-use crate::openapi::{
-    Dialect, Tables,
+use super::{
     facts::{FieldFacts, TypeFacts},
+    tables::{Dialect, Tables},
 };
+use crate::builtin::types::{Field, Raw, TABLE, Type, TypeId};
 
 /// Definitions to publish, by name: types and all that they lead to.
 #[derive(Debug, Default)]
