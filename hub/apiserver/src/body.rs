@@ -15,7 +15,7 @@ use karmada_meta::status::Status;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::{heavy::Pool, shape::Findings};
+use crate::{findings::Findings, heavy::Pool};
 
 /// kube-apiserver's limit for one request.
 pub(crate) const LIMIT: usize = 3 << 20;

@@ -14,8 +14,9 @@ use serde_json::{Map, Value};
 
 use crate::{
     crd,
+    findings::Findings,
     kinds::{Kind, KindSpec, built_in_specs, rules},
-    shape::{Findings, Shape},
+    shape::Shape,
 };
 
 /// The shape of a kind of Kubernetes' own API.

@@ -15,10 +15,10 @@ use crate::{
         types::{self, go_kind},
     },
     caller::{Caller, Target},
+    findings::Findings,
     kinds::{Kind, Kinds},
     negotiate::BodyType,
     options::FieldValidation,
-    shape::Findings,
 };
 
 /// Where an object comes from, which decides how much of it is forgiven.

@@ -36,6 +36,7 @@ use crate::{
     authn, body, brief, builtin,
     builtin::{BuiltIn, protobuf::Envelope},
     carried, certificates, crd,
+    findings::Findings,
     kinds::{Kind, Kinds},
     limits::Limits,
     negotiate::{self, Endpoint},
@@ -43,7 +44,7 @@ use crate::{
     registry::list,
     request::{Query, RequestInfo},
     service,
-    shape::{Findings, Shape},
+    shape::Shape,
     sums, watch,
 };
 

@@ -87,6 +87,7 @@ pub mod delegate;
 pub mod discovery;
 pub mod encryption;
 mod fields;
+mod findings;
 pub mod follow;
 pub mod front;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -113,6 +114,7 @@ mod reviews;
 pub mod service;
 pub mod shape;
 pub mod storage;
+pub mod structural;
 mod subresources;
 mod sums;
 pub mod table;

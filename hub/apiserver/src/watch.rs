@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     crd,
+    findings::Findings,
     heavy::Pool,
     kinds::Kind,
     limits::{Gate, Guest},
@@ -38,7 +39,6 @@ use crate::{
     registry::{Registry, list::Filter, parse_asked},
     request::Query,
     respond,
-    shape::Findings,
     storage::{self, Framer, Header, Object},
     table::{Include, TableView},
 };

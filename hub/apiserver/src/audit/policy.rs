@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::{
     authz::{ResourceTarget, Target},
     body,
+    findings::Findings,
     identity::UserInfo,
-    shape::Findings,
 };
 
 /// The version that is read.

@@ -25,10 +25,10 @@ use super::{
 use crate::{
     authz::{ResourceTarget, Target},
     body,
+    findings::Findings,
     identity::UserInfo,
     negotiate::PatchType,
     request::RemoteAddr,
-    shape::Findings,
 };
 
 /// The largest body that is told.

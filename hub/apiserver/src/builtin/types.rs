@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 pub(crate) use message::read as read_message;
 pub use walk::{TypeMismatch, decode, decode_at, go_kind, settle};
 
-use crate::shape::Findings;
+use crate::findings::Findings;
 
 /// A Go type, as far as JSON shows it.
 #[derive(Clone, Debug, PartialEq)]

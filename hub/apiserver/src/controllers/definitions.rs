@@ -15,11 +15,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     crd::{self, STORAGE, schemas},
+    findings::Findings,
     identity::UserInfo,
     kinds::Kind,
     options::{DeleteOptions, FieldValidation, Propagation, WriteOptions},
     registry::{Caller, Registry, Target, modify::Modify},
-    shape::Findings,
     storage::{Header, Object},
 };
 

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::{
     parts::{list, text},
-    rules::field_path,
-    status, structural,
+    status,
 };
+use crate::structural::{self, rules::field_path};
 
 /// The finalizer that keeps a definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";

@@ -1,14 +1,11 @@
 //! Custom resources: definitions and what is served of them.
 //!
 //! ```text
-//!   definition ──► definition.rs  is it valid?           structural.rs  is its schema usable?
+//!   definition ──► definition.rs  is it valid?           crate::structural  is its schema usable?
 //!        │
 //!        ├──────► status.rs      which names it got, whether it is established
 //!        │
-//!        └──────► kinds_of ──► Kind + CustomShape ──► schema.rs (compiled)
-//!                                                       ├─ fill.rs      prune, drop nulls, default
-//!                                                       ├─ validate.rs  judge
-//!                                                       └─ rules.rs     judge by CEL rules (expressions.rs: are they usable?)
+//!        └──────► kinds_of ──► Kind + CustomShape ──► crate::structural (compiled: fills, judges)
 //! ```
 //!
 //! Everything here is a pure function of definitions and objects, but for `served.rs`, which keeps what the stored
@@ -17,30 +14,22 @@
 //! Not here: conversion webhooks are refused where they would be called.
 
 pub mod definition;
-mod expressions;
-pub mod fill;
-mod format;
 mod parts;
-mod pattern;
-pub mod rules;
-mod schema;
 pub(crate) mod schemas;
 pub(crate) mod served;
 mod shape;
 pub mod status;
-mod structural;
-pub mod validate;
 
 use std::{cmp::Ordering, sync::Arc};
 
 use karmada_meta::object;
 use serde_json::{Value, json};
 
+pub use self::shape::CustomShape;
 use self::{
     definition::{storage_version, versions},
     parts::{list, text},
 };
-pub use self::{schema::Schema, shape::CustomShape};
 use crate::kinds::{
     Column, Custom, Kind, KindSpec, ScalePaths, Subresource, rules as kind_rules, versions as order,
 };

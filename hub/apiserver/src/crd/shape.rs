@@ -10,10 +10,16 @@ use karmada_meta::{
 use karmada_smd::schema::TypeRef;
 use serde_json::{Map, Value};
 
-use super::{fill, rules::Rules, schema::Schema, validate};
 use crate::{
+    findings::Findings,
     kinds::ScalePaths,
-    shape::{Findings, Shape},
+    shape::Shape,
+    structural::{
+        fill,
+        rules::Rules,
+        schema::{Additional, Schema},
+        validate,
+    },
 };
 
 /// Fields of metadata, as ObjectMeta has them.
@@ -169,7 +175,7 @@ impl Shape for CustomShape {
 
 fn has_embedded(schema: &Schema) -> bool {
     let additional = match &schema.additional {
-        Some(super::schema::Additional::Schema(schema)) => has_embedded(schema),
+        Some(Additional::Schema(schema)) => has_embedded(schema),
         _ => false,
     };
     schema.embedded

@@ -27,7 +27,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::sealed::Cipher;
-use crate::{body, kinds::built_in_specs, shape::Findings};
+use crate::{body, findings::Findings, kinds::built_in_specs};
 
 /// The version that is read.
 const VERSION: &str = "apiserver.config.k8s.io/v1";

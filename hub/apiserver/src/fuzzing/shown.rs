@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{size, source::Source, thing};
 use crate::{
     body, builtin,
-    shape::Findings,
+    findings::Findings,
     table::{self, Include},
     webhooks::review,
 };

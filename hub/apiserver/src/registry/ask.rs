@@ -12,9 +12,9 @@ use super::{Caller, Registry, Target, scale};
 use crate::{
     admission::Operation,
     decode::{self, Expected},
+    findings::Findings,
     heavy::HEAVY,
     kinds::Kind,
-    shape::Findings,
     storage,
     webhooks::{
         Hook,

@@ -16,9 +16,9 @@ use crate::{
     admission::Operation,
     authn::bootstrap,
     certificates, crd, fields,
+    findings::Findings,
     kinds::Kind,
     options::WriteOptions,
-    shape::Findings,
     storage::{self, Object},
     webhooks::Options,
 };

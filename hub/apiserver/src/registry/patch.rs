@@ -18,8 +18,8 @@ use crate::{
     builtin::types,
     decode::{self, Expected},
     fields,
+    findings::Findings,
     options::{FieldValidation, WriteOptions},
-    shape::Findings,
     storage,
 };
 

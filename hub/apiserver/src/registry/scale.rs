@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Caller, Registry, Target, Written, modify::Modify};
 use crate::{
-    body, builtin::types, fields, kinds::Kind, negotiate::PatchType, options::WriteOptions, shape::Findings,
+    body, builtin::types, fields, findings::Findings, kinds::Kind, negotiate::PatchType,
+    options::WriteOptions,
 };
 
 /// Where a kind keeps what a Scale shows: dotted paths.

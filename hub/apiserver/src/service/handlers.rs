@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::{
     Inner, decode, fields,
+    findings::Findings,
     front::Exchange,
     heavy::{HEAVY, Pool},
     kinds::Kind,
@@ -28,7 +29,6 @@ use crate::{
     },
     respond::{self, Answer},
     reviews::{Knowledge, Review},
-    shape::Findings,
     sums, watch,
 };
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::shape::Findings;
+use crate::findings::Findings;
 
 /// A field of text, bytes or a message.
 fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {

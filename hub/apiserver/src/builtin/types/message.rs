@@ -10,7 +10,7 @@ use super::{Field, TABLE, Type, TypeId};
 use crate::{
     body,
     builtin::protobuf::wire::{self, Payload, WireError},
-    shape::Findings,
+    findings::Findings,
 };
 
 /// Deeper nesting than any real object has would only exhaust the stack.

@@ -7,7 +7,7 @@ use karmada_meta::quantity::Quantity;
 use serde_json::{Map, Number, Value};
 
 use super::{Field, Struct, TABLE, Table, Type, TypeId};
-use crate::shape::Findings;
+use crate::findings::Findings;
 
 /// A value of the wrong type, in Go's words: what follows `cannot be handled as a …: `.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! `x-kubernetes-validations`: the CEL rules of a schema, compiled, and what they say of an object.
 //!
 //! What a rule may cost is bounded three times, as kube-apiserver has it: a definition is refused when the worst case is too
-//! much ([`super::structural`]), a call ends when it has used up its own limit, and all calls for one object share a budget.
+//! much ([`structural`](super)), a call ends when it has used up its own limit, and all calls for one object share a budget.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -431,7 +431,7 @@ fn sorted(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
 ///
 /// # Errors
 /// Why it leads nowhere.
-pub(super) fn field_path<'s>(text: &str, schema: &'s Value) -> Result<(Path, &'s Value), String> {
+pub(crate) fn field_path<'s>(text: &str, schema: &'s Value) -> Result<(Path, &'s Value), String> {
     let (mut rest, mut schema, mut path) = (text, schema, Path::root());
     while !rest.is_empty() {
         let name: String;

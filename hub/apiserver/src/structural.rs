@@ -1,12 +1,30 @@
 //! What a definition's schema must be before it is stored: structural, with nothing in it that the server could not
-//! keep to. Message texts and the paths in brackets are kube-apiserver's.
+//! keep to. Message texts and the paths in brackets are kube-apiserver's. And what such a schema is good for:
+//!
+//! | module | what |
+//! |---|---|
+//! | [`schema`] | a schema, compiled |
+//! | [`fill`] | prunes, drops nulls, fills defaults in |
+//! | [`validate`] | judges objects |
+//! | [`rules`] | judges them by CEL rules; `expressions` says whether rules are usable |
+//!
+//! All of it is pure, and knows nothing of definitions or kinds.
+
+mod expressions;
+pub mod fill;
+mod format;
+mod pattern;
+pub mod rules;
+pub(crate) mod schema;
+pub mod validate;
 
 use std::collections::HashSet;
 
 use karmada_meta::path::{FieldError, Path};
 use serde_json::{Map, Value};
 
-use super::{expressions, fill, pattern::Patterns, rules::Rules, schema::Schema, validate};
+pub use self::schema::Schema;
+use self::{pattern::Patterns, rules::Rules};
 
 /// Keywords of JSON schema that structural schemas do not have, and why not.
 const UNSUPPORTED: &[(&str, &str)] = &[
@@ -38,7 +56,7 @@ const WRONG_KEYS: usize = 16;
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
 /// What is wrong with the schema of a version, which stands at `path`.
-pub(super) fn validate_schema(schema: &Value, path: &Path) -> Vec<FieldError> {
+pub(crate) fn validate_schema(schema: &Value, path: &Path) -> Vec<FieldError> {
     let mut check = Check { errors: Vec::new(), patterns: Patterns::default() };
     check.keywords(schema, path);
     if !check.errors.is_empty() {

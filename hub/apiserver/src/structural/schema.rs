@@ -1,6 +1,6 @@
 //! A structural schema (`openAPIV3Schema` of a definition's version), compiled for use on every write.
 //!
-//! Compiling never fails: [`super::structural`] has refused what cannot be used before a definition is stored, and a
+//! Compiling never fails: [`structural`](super) has refused what cannot be used before a definition is stored, and a
 //! keyword that slipped through (a definition stored by an older server) is left out rather than refused for good.
 
 use std::collections::BTreeMap;

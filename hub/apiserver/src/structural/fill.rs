@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::schema::{Additional, Schema};
-use crate::shape::{MOST_FINDINGS, MOST_OF_PATH};
+use crate::findings::{MOST_FINDINGS, MOST_OF_PATH};
 
 /// Fields that every object has whatever its schema says.
 const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
