@@ -7,7 +7,7 @@
 //!                                                            ▲           │ watch
 //!                              kinds + shape (rules, types)──┤           ├─► follow ─► kinds, webhooks, …
 //!                    admission, webhooks ────────────────────┘           ▼
-//!                                                                gc, namespaces, definitions
+//!                                                                   controllers
 //! ```
 //!
 //! - [`kinds`] says what is served; [`shape`] is the knowledge of one kind; [`builtin`] and [`crd`] provide both.
@@ -16,6 +16,22 @@
 //! - [`service`] turns HTTP into calls of the registry; `watch` streams.
 //! - [`follow`] keeps what is worked out from stored objects as new as they are.
 //! - The background controllers ([`start`](ApiServer::start)) use the registry like any client, without HTTP.
+//!
+//! The rooms, from the top floor down. Each knows those below it, and of its own row some, but never in a circle:
+//!
+//! | room | what stands in it |
+//! |---|---|
+//! | `controllers` | what the server does by itself |
+//! | [`service`], [`discovery`], `openapi`, `reviews`, `watch`, `brief` | requests to the API and their answers |
+//! | [`front`], [`carried`], [`delegate`], `impersonate`, [`metrics`], [`listener`] | what stands before every answer, whoever gives it |
+//! | [`registry`], `decode` | writing and reading |
+//! | [`builtin`], [`validation`], [`defaults`] | what is known of Kubernetes' own kinds |
+//! | [`webhooks`], [`admission`] | who may change or refuse a write |
+//! | `caller`, [`audit`], [`limits`] | who makes a request, what is told of it, what it may take |
+//! | [`authz`], [`certificates`], [`authn`] | who may what, who is certified, who is who |
+//! | [`crd`], [`node_ports`], [`follow`], [`storage`], [`quota`], [`encryption`] | what is stored, and what is derived from it |
+//! | [`kinds`], [`shape`], [`structural`], [`options`], `subresources`, `fields`, [`table`] | what a kind is, and what may be done with it |
+//! | [`paths`], `body`, `request`, `negotiate`, `respond`, `identity`, `findings`, `sums`, [`pki`], [`heavy`], [`packed`], `bounds` | values, names and forms |
 //!
 //! A handler makes at most one store commit per object and depends on nothing that happens after it: it may be dropped with
 //! its caller at any await. Objects are JSON throughout; nothing typed stands between a client and the store.
@@ -125,7 +141,7 @@ pub mod webhooks;
 use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use http::{HeaderValue, Request, StatusCode};
+use http::{Request, StatusCode};
 use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_store::{HistoryLimits, OpenError, Options as StoreOptions, Revision, Store, engine::Engine};
@@ -146,7 +162,7 @@ use crate::{
     },
     authz::{Authorization, Authorizer, Roles, pushed::Pushed, rbac::Rbac},
     carried::{Carried, CarriedGroup, CarriedPath},
-    certificates::{Certifier, CurrentCertifier},
+    certificates::Certifier,
     controllers::{
         aggregate, apiservices, certificates as signing, definitions, events, fill_secrets, gc, namespaces,
         roles,
@@ -161,7 +177,7 @@ use crate::{
     quota::StorageQuota,
     registry::Registry,
     request::Query,
-    service::ApiService,
+    service::{ApiService, Inner, identify},
     storage::{ApiStore, Projection},
     webhooks::WebhookCaller,
 };
@@ -198,35 +214,6 @@ impl Default for Registration {
             derived: Vec::new(),
         }
     }
-}
-
-/// What all requests share.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) front: Front,
-    stored: Stored,
-    /// Who judges, if it is the roles that are stored.
-    rbac: Option<Arc<Rbac>>,
-    pub(crate) paths: ArcSwap<Paths>,
-    pub(crate) carried: ArcSwap<Vec<Carried>>,
-    pub(crate) carried_paths: ArcSwap<Vec<CarriedPath>>,
-    pub(crate) carried_groups: ArcSwap<Vec<CarriedGroup>>,
-    pub(crate) discovery: discovery::Cache,
-    pub(crate) openapi: openapi::Cache,
-    /// The kind that scale subresources speak.
-    pub(crate) scale: Arc<Kind>,
-    /// The kind that the subresource `token` speaks.
-    pub(crate) token_request: Arc<Kind>,
-    /// Who issues tokens of service accounts.
-    issuer: Arc<CurrentIssuer>,
-    /// Who signs certificates.
-    certifier: Arc<CurrentCertifier>,
-    /// Ends watches and background controllers.
-    pub(crate) shutdown: CancellationToken,
-    /// The end is near: no longer ready, and otherwise as before.
-    leaving: CancellationToken,
-    crds: Vec<Value>,
 }
 
 /// The figures of a server.
@@ -607,21 +594,6 @@ impl ApiServer {
     pub fn client(&self, user: UserInfo, agent: &str) -> kube::Client {
         kube::Client::new(identify(user, agent).layer(self.service()).boxed_clone(), "default")
     }
-}
-
-/// Requests in process get a user and a User-Agent.
-pub(crate) fn identify(
-    user: UserInfo,
-    agent: &str,
-) -> tower::util::MapRequestLayer<
-    impl Fn(Request<kube::client::Body>) -> Request<kube::client::Body> + Clone + Send + 'static,
-> {
-    let agent = HeaderValue::from_str(agent).unwrap_or(HeaderValue::from_static("unknown"));
-    tower::util::MapRequestLayer::new(move |mut request: Request<kube::client::Body>| {
-        request.extensions_mut().insert(user.clone());
-        request.headers_mut().entry(http::header::USER_AGENT).or_insert_with(|| agent.clone());
-        request
-    })
 }
 
 /// A kind that is served below other kinds only.

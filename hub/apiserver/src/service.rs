@@ -8,11 +8,13 @@
 //! `resource` finds what is served at a path, `handlers` do it, `show` puts objects and lists into answers.
 
 mod handlers;
+mod inner;
 mod resource;
 mod show;
 mod stream;
 mod tokens;
 
+pub(crate) use self::inner::Inner;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::resource::check_judged;
 
@@ -24,12 +26,11 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use karmada_meta::status::Status;
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::{
-    Inner,
     audit::Seen,
     authn::{Known, UserInfo},
     authz::{Attributes, Decision},
@@ -37,7 +38,7 @@ use crate::{
     carried::{CarriedGroup, Way},
     front::{Answers, Exchange},
     heavy::HEAVY,
-    identify, openapi,
+    openapi,
     paths::Turn,
     pki::MASTERS,
     request::{Class, RequestInfo},
@@ -151,6 +152,21 @@ impl Handle {
         // In a box: whoever asks has other things to keep meanwhile.
         Some(Box::pin(inner.front.answer(request, &*inner)).await)
     }
+}
+
+/// Requests in process get a user and a User-Agent.
+pub(crate) fn identify(
+    user: UserInfo,
+    agent: &str,
+) -> tower::util::MapRequestLayer<
+    impl Fn(Request<kube::client::Body>) -> Request<kube::client::Body> + Clone + Send + 'static,
+> {
+    let agent = HeaderValue::from_str(agent).unwrap_or(HeaderValue::from_static("unknown"));
+    tower::util::MapRequestLayer::new(move |mut request: Request<kube::client::Body>| {
+        request.extensions_mut().insert(user.clone());
+        request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| agent.clone());
+        request
+    })
 }
 
 impl Answers for Inner {

@@ -11,8 +11,9 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
+use super::inner::Inner;
 use crate::{
-    Inner, decode, fields,
+    decode, fields,
     findings::Findings,
     front::Exchange,
     heavy::{HEAVY, Pool},

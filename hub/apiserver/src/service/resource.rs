@@ -10,9 +10,8 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use karmada_meta::status::Status;
 
-use super::handlers::Handler;
+use super::{handlers::Handler, inner::Inner};
 use crate::{
-    Inner,
     front::Exchange,
     kinds::{Kind, Kinds},
     registry::Target,
