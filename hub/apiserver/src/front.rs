@@ -8,40 +8,42 @@
 //! The API is behind it ([`crate::service`]), and so is a listener that has paths alone ([`PathService`]). Every refusal
 //! is a Status with an Audit-Id, and is counted.
 
+mod carry;
+mod hold;
+mod paths;
+mod who;
+
 use std::{
-    convert::Infallible,
     fmt,
     pin::pin,
     sync::{Arc, OnceLock},
-    task::{Context, Poll},
-    time::{Duration, SystemTime},
 };
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use bytes::Bytes;
-use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use karmada_env::Env;
-use karmada_meta::{status::Status, text};
+use karmada_meta::status::Status;
 
+pub use self::paths::PathService;
+use self::{hold::ending, who::Users};
 use crate::{
     audit::{self, Audit, Begun, trail::Trail},
     authn::{
-        self, Authenticator, By, Known, Peer, RefusedToken, Tokens, Unauthenticated, UserInfo,
+        Authenticator, By, Known, Peer, Tokens, UserInfo,
         browser::{self, Sessions},
         epochs::Hold,
         refusals::Refusals,
     },
     authz::{self, Attributes, Authorizer, ResourceTarget},
     caller::Caller,
-    carried::{self, Call, Open, Way, Ways},
+    carried::{Open, Way},
     delegate::{Delegate, settled},
     heavy::Pool,
     impersonate,
     limits::{self, Gate, Guest, Held, Limits, Received},
-    listener::Standing,
     metrics::{FrontFigures, Metrics},
     negotiate::{self, Encoding, Endpoint},
     paths::{Paths, Turn},
@@ -49,10 +51,6 @@ use crate::{
     respond,
 };
 
-/// The longest that is said of what was wrong with a credential.
-const WHY: usize = 256;
-/// No watch lasts for longer, so that a timer of a certificate's life is none that overflows.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Whose turn was over before their body had come may come again after so many seconds.
 const OVER: u32 = 10;
 const TOO_SLOW: &str =
@@ -113,16 +111,6 @@ pub(crate) struct Exchange<'a> {
     open: OnceLock<Arc<Open>>,
     /// Its turn, where its path has its own.
     turn: OnceLock<Turn>,
-}
-
-/// Whose users may make a request, where there are those of another API server ([`crate::delegate`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Users {
-    /// That one's alone: it is carried on.
-    Theirs,
-    /// This listener's alone.
-    Ours,
-    Both,
 }
 
 /// Who answers requests that may be made.
@@ -240,135 +228,6 @@ impl Front {
     /// What is counted here, for a page.
     pub fn figures(&self) -> FrontFigures {
         FrontFigures { metrics: self.metrics.clone(), gate: self.gate.clone(), audit: self.audit.clone() }
-    }
-
-    /// Who asks, among these users.
-    async fn identify(&self, parts: &Parts, users: Users) -> Result<Known, Status> {
-        if let Some(user) = parts.extensions.get::<UserInfo>() {
-            return Ok(Known { user: user.clone(), by: By::Nothing, hold: None });
-        }
-        // Without either nobody has looked at the connection.
-        let peer = parts.extensions.get::<Peer>().ok_or_else(Status::unauthorized)?;
-        let known = match self.delegate.get() {
-            None => self.authenticate(parts, peer),
-            Some(delegate) => self.vouched(&**delegate, parts, peer, users).await?,
-        };
-        let known = known.and_then(|known| known.good_for(parts.uri.path()));
-        if let Some(standing) = parts.extensions.get::<Standing>() {
-            match &known {
-                Ok(known) => {
-                    standing.authenticated(&known.user);
-                    let now = self.env.wall();
-                    known.hold.iter().for_each(|hold| standing.holds(&hold.ended, left(hold, now)));
-                }
-                Err(why) if why.is_of_certificate() => standing.refused(),
-                Err(_) => {}
-            }
-        }
-        known.map_err(|why| self.not_let_in(&why, parts.extensions.get::<RemoteAddr>()))
-    }
-
-    /// Whose token this is, as if it came with a request.
-    pub(crate) fn by_token(&self, token: &str) -> Result<Known, Status> {
-        let accepted = self.authenticator().token(token, None);
-        let accepted = accepted.map_err(|why| self.not_let_in(&Unauthenticated::Token(why), None))?;
-        Ok(accepted.known)
-    }
-
-    /// Counts that somebody was not let in, and says so if that is news.
-    fn not_let_in(&self, why: &Unauthenticated, remote: Option<&RemoteAddr>) -> Status {
-        let remote = remote.map(|remote| tracing::field::display(remote.0));
-        let (reason, user) = (why.reason(), why.user());
-        self.metrics.unauthenticated(reason);
-        let shown = text::line(&why.to_string(), WHY);
-        if self.refusals.is_news(&format!("{reason} {}", user.unwrap_or_default()), self.env.now()) {
-            tracing::warn!(remote, reason, "not let in: {shown}");
-        } else {
-            tracing::debug!(remote, reason, "not let in: {shown}");
-        }
-        match why.is_of_certificate() {
-            // Whoever has shown that it is theirs may know what is wrong with it.
-            true => Status { message: format!("Unauthorized: {shown}"), ..Status::unauthorized() },
-            // As kube-apiserver: in the log alone.
-            false => Status::unauthorized(),
-        }
-    }
-
-    /// By what was shown: of what a browser sends by itself, what counts ([`browser`]). Who has logged in has said who they
-    /// are to be, whatever certificate their browser has.
-    fn authenticate(&self, parts: &Parts, peer: &Peer) -> Result<Known, Unauthenticated> {
-        let session = self.sessions.get().and_then(|sessions| sessions.find(parts));
-        if let Some(known) = session {
-            return Ok(known);
-        }
-        let counts = browser::certificate_counts(parts) && !browser::wants_session(parts);
-        let authenticator = self.authenticator.load();
-        let known = authenticator.authenticate(if counts { peer } else { &Peer::None }, &parts.headers);
-        match known {
-            // A browser's certificate that does not hold keeps nobody from logging in by something else.
-            Err(why) if !matches!(why, Unauthenticated::Token(_)) && browser::logs_in(parts) => {
-                authenticator.authenticate(&Peer::None, &parts.headers)
-            }
-            known => known,
-        }
-    }
-
-    /// The same where users are another server's. Where something is carried on, what this listener alone knows counts for
-    /// nothing: neither its own tokens nor certificates of its own authority. Where something is this listener's own, what the
-    /// other server knows counts for nothing, and it is not asked.
-    ///
-    /// # Errors
-    /// That the other server does not say whose a token is; 401 for whoever shows nothing where something is carried on.
-    async fn vouched(
-        &self,
-        delegate: &dyn Delegate,
-        parts: &Parts,
-        peer: &Peer,
-        users: Users,
-    ) -> Result<Result<Known, Unauthenticated>, Status> {
-        let strange;
-        let peer = match peer {
-            _ if !browser::certificate_counts(parts) => &Peer::None,
-            Peer::Certificate(one) if users == Users::Theirs && !one.is_of_elsewhere() => {
-                strange = Peer::Refused("the API server does not know its authority".into());
-                &strange
-            }
-            Peer::Certificate(one) if users == Users::Ours && one.is_of_elsewhere() => &Peer::None,
-            peer => peer,
-        };
-        if users == Users::Ours {
-            return Ok(self.authenticate(parts, peer));
-        }
-        let authenticator = self.authenticator.load_full();
-        let certificate = match authenticator.by_certificate(peer) {
-            Ok(Some(known)) => return Ok(Ok(known)),
-            Ok(None) => None,
-            Err(why) => Some(why),
-        };
-        if users == Users::Both
-            && let Ok(Some(known)) = authenticator.by_token(&parts.headers)
-        {
-            return Ok(Ok(known));
-        }
-        let refused = match authn::bearer(&parts.headers) {
-            None => None,
-            Some(Ok(token)) if token.len() <= authn::LONGEST_TOKEN => {
-                let from = parts.extensions.get::<RemoteAddr>().map(|remote| remote.0.ip());
-                match delegate.whose(token, from).await? {
-                    Some(user) => return Ok(Ok(Known { user, by: By::Token, hold: None })),
-                    None => Some(RefusedToken::unknown()),
-                }
-            }
-            Some(Ok(_)) => Some(RefusedToken::unknown()),
-            Some(Err(why)) => Some(why),
-        };
-        Ok(match (certificate, refused) {
-            (Some(why), _) => Err(why),
-            (None, Some(why)) => Err(Unauthenticated::Token(why)),
-            // Nobody has a right there by showing nothing, and the other server is not asked whether they have.
-            (None, None) if users == Users::Theirs => return Err(Status::unauthorized()),
-            (None, None) => Ok(Known { user: UserInfo::anonymous(), by: By::Nothing, hold: None }),
-        })
     }
 
     /// Who says what may be done, where that is not this server.
@@ -653,92 +512,6 @@ impl Front {
             }
         }
     }
-
-    /// Has a request that may be made answered by somebody else.
-    async fn carried(&self, exchange: &Exchange<'_>, body: Body) -> Result<Response<Body>, Status> {
-        let (info, parts) = (exchange.info, exchange.parts);
-        let Some(way) = &exchange.way else {
-            return Err(Status::internal("nobody carries this on"));
-        };
-        if !carried::METHODS.contains(&parts.method) {
-            return Err(Status::method_not_allowed_here());
-        }
-        let path = parts.uri.path();
-        let ambiguous = || {
-            let plain =
-                "write group, version, resource and name plainly, without a namespace and without %XX";
-            Status::bad_request(format!("the path of a request that is carried on is ambiguous: {plain}"))
-        };
-        let behind = match (info.is_resource, way.whole) {
-            (true, Some(_)) => carried::whole(info, path).ok_or_else(ambiguous)?,
-            (true, None) => carried::behind(info, path).ok_or_else(ambiguous)?,
-            (false, _) => "",
-        };
-        if info.is_resource && behind.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
-            return Ok(carried::to_root(path, parts.uri.query()));
-        }
-        let standing = parts.extensions.get::<Standing>();
-        let open = Arc::new(Open::new(self.metrics.open(info, way.whole), standing.map(Standing::busy)));
-        let _ = exchange.open.set(open.clone());
-        let mut request = Request::new(body);
-        *request.method_mut() = parts.method.clone();
-        *request.uri_mut() = parts.uri.clone();
-        *request.headers_mut() = parts.headers.clone();
-        // Where the connection may change its protocol, this is how.
-        *request.extensions_mut() = parts.extensions.clone();
-        let (stops, hold, now) = (way.stops.clone(), exchange.shown.hold.clone(), self.env.wall());
-        let standing = standing.cloned();
-        let ends = Box::pin(async move {
-            let holds = async {
-                match hold {
-                    Some(hold) => ended(hold, now).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let stands = async {
-                match standing {
-                    Some(standing) => standing.ended().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = stops.cancelled() => {}
-                () = holds => {}
-                () = stands => {}
-            }
-        });
-        let call = Call {
-            user: exchange.caller.user.clone(),
-            asked_by: exchange.asked_by.clone(),
-            name: info.name.clone(),
-            path: behind.to_owned(),
-            request,
-            audit_id: exchange.audit_id.clone(),
-            held: open.clone(),
-            ends,
-        };
-        let response = way.by.carry(call).await?;
-        Ok(response.map(|body| Body::new(Held::new(body, open))))
-    }
-}
-
-/// Resolves when what a client has shown holds no more.
-async fn ended(hold: Hold, now: SystemTime) {
-    let left = left(&hold, now);
-    tokio::select! {
-        () = hold.ended.cancelled() => {}
-        () = tokio::time::sleep(left) => {}
-    }
-}
-
-/// How long what was shown holds.
-fn left(hold: &Hold, now: SystemTime) -> Duration {
-    hold.until.duration_since(now).unwrap_or_default().min(LONGEST)
-}
-
-/// The answer of a watch, which ends with what the client has shown.
-fn ending(body: Body, hold: Hold, now: SystemTime) -> Body {
-    Body::from_stream(body.into_data_stream().take_until(Box::pin(ended(hold, now))))
 }
 
 impl Exchange<'_> {
@@ -763,185 +536,5 @@ impl Exchange<'_> {
             request.extensions_mut().insert(turn.clone());
         }
         Some(found.answer(request).await)
-    }
-}
-
-/// A service of paths alone, for a listener without an API.
-#[derive(Clone, Debug)]
-pub struct PathService {
-    front: Arc<Front>,
-    there: Arc<There>,
-}
-
-/// What there is on a listener without an API.
-#[derive(Clone, Debug)]
-struct There {
-    paths: Paths,
-    ways: Ways,
-}
-
-impl PathService {
-    /// These paths behind this front.
-    pub fn new(front: Arc<Front>, paths: Paths) -> Self {
-        Self { front, there: Arc::new(There { paths, ways: Ways::default() }) }
-    }
-
-    /// The same, where something is carried on besides. The front has to know who may ([`Front::delegate_to`]).
-    #[must_use]
-    pub fn carrying(self, ways: Ways) -> Self {
-        let paths = self.there.paths.clone();
-        Self { there: Arc::new(There { paths, ways }), ..self }
-    }
-}
-
-impl Answers for There {
-    fn way(&self, info: &RequestInfo) -> Option<Way> {
-        self.ways.find(info)
-    }
-
-    fn class(&self, info: &RequestInfo) -> Option<Class> {
-        (!info.is_resource).then(|| self.paths.class(&info.path))?
-    }
-
-    fn is_own(&self, info: &RequestInfo) -> bool {
-        !info.is_resource && self.paths.is_own(&info.path)
-    }
-
-    fn knows(&self, _: &RequestInfo) -> bool {
-        false
-    }
-
-    fn turn(&self, info: &RequestInfo, user: &UserInfo, length: Option<u64>) -> Result<Option<Turn>, Status> {
-        self.paths.turn(&info.path, user, length)
-    }
-
-    fn body_limit(&self, info: &RequestInfo, _: &UserInfo) -> usize {
-        self.paths.body_limit(&info.path)
-    }
-
-    async fn answer(&self, exchange: &Exchange<'_>, body: Bytes) -> Result<Response<Body>, Status> {
-        exchange.answer_from(&self.paths, body).await.unwrap_or_else(|| Ok(self.paths.unknown()))
-    }
-}
-
-impl<B> tower::Service<Request<B>> for PathService
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (front, there) = (self.front.clone(), self.there.clone());
-        let request = request.map(Body::new);
-        Box::pin(async move { Ok(front.answer(request, &*there).await) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use tokio_util::sync::CancellationToken;
-    use tower::ServiceExt as _;
-
-    use super::*;
-    use crate::authz::Decision;
-
-    #[derive(Debug)]
-    struct Everyone;
-
-    impl Authorizer for Everyone {
-        fn authorize(&self, _: &Attributes<'_>) -> Decision {
-            Decision::Allow
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_has_no_turn_is_sent_away_before_the_body_and_who_has_one_takes_no_seat() {
-        let is_free = Arc::new(AtomicBool::new(false));
-        let turns = is_free.clone();
-        let holds = Arc::new(());
-        let (held, over) = (holds.clone(), CancellationToken::new());
-        let turn = over.clone();
-        let paths = Paths::default()
-            .with("/seat", &[Method::POST], async |_| {
-                std::future::pending::<()>().await;
-                Err(Status::internal("never"))
-            })
-            .with("/tell", &[Method::POST], async |request: Request<Body>| {
-                let has_turn = request.extensions().get::<Turn>().is_some();
-                Ok(respond::text(StatusCode::OK, has_turn.to_string()))
-            })
-            .in_turn(move |user, length| match turns.load(Ordering::Relaxed) && user.name == "agent" {
-                true if length == Some(2) => Ok(Turn::new(held.clone(), CancellationToken::new())),
-                true => Ok(Turn::new(held.clone(), turn.clone())),
-                false => Err(Status::too_many_requests("later", 3)),
-            });
-        // One seat for Leases, and one for all other writes.
-        let limits = Limits { writing: 2, ..Limits::default() };
-        let service =
-            PathService::new(Arc::new(Front::new(Arc::new(Everyone), limits, Env::system())), paths);
-        let ask = |path: &str, body: Body| {
-            let mut request = Request::post(path).body(body).expect("a request");
-            request.extensions_mut().insert(UserInfo::new("agent", ["g"]));
-            service.clone().oneshot(request)
-        };
-        let full = tokio::spawn(ask("/seat", Body::from("{}")));
-        tokio::task::yield_now().await;
-        let slow = Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>());
-        let begun = tokio::time::Instant::now();
-        let answer = ask("/tell", slow).await.expect("an answer");
-        assert_eq!((answer.status().as_u16(), begun.elapsed()), (429, Duration::ZERO));
-        assert_eq!(answer.headers()["retry-after"], "3");
-        is_free.store(true, Ordering::Relaxed);
-        let answer = ask("/tell", Body::from("{}")).await.expect("an answer");
-        assert_eq!((answer.status().as_u16(), begun.elapsed()), (200, Duration::ZERO));
-        let told = axum::body::to_bytes(answer.into_body(), 16).await.expect("a body");
-        assert_eq!((&told[..], Arc::strong_count(&holds)), (&b"true"[..], 2), "the turn is over");
-        // Who sends slowly has the turn until others need it.
-        let slow = Body::from_stream(futures::stream::pending::<Result<Bytes, Infallible>>());
-        let sending = tokio::spawn(ask("/tell", slow));
-        tokio::time::sleep(Duration::from_secs(20)).await;
-        assert!(!sending.is_finished());
-        over.cancel();
-        let answer = sending.await.expect("no panic").expect("an answer");
-        assert_eq!((answer.status().as_u16(), begun.elapsed().as_secs()), (429, 20));
-        assert_eq!(Arc::strong_count(&holds), 2);
-        full.abort();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_lasts_no_longer_than_what_was_shown_for_it() {
-        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        for (until, revoked_after, ends_after) in
-            [(60, None, 60), (60, Some(7), 7), (u64::MAX / 4, Some(7), 7)]
-        {
-            let ended = CancellationToken::new();
-            let hold = Hold { ended: ended.clone(), until: at(until), leaving: false };
-            let endless = futures::stream::pending::<Result<Bytes, Infallible>>();
-            let begun = tokio::time::Instant::now();
-            let body = axum::body::to_bytes(ending(Body::from_stream(endless), hold, at(0)), 1);
-            let revoking = async {
-                match revoked_after {
-                    Some(seconds) => {
-                        tokio::time::sleep(Duration::from_secs(seconds)).await;
-                        ended.cancel();
-                    }
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                body = body => assert!(body.expect("an end in order").is_empty()),
-                () = async { revoking.await; std::future::pending::<()>().await } => unreachable!(),
-            }
-            assert_eq!(begun.elapsed().as_secs(), ends_after);
-        }
     }
 }
