@@ -30,51 +30,40 @@ pub mod bootstrap;
 pub mod browser;
 pub mod epochs;
 mod jose;
+mod known;
 pub mod oidc;
+mod peer;
 pub mod refusals;
 pub mod static_tokens;
 mod verified;
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use karmada_env::Env;
 use karmada_meta::{duration, time::Time};
 use sha2::{Digest, Sha256};
-use tokio_util::sync::CancellationToken;
-use x509_parser::{
-    extensions::ParsedExtension,
-    prelude::{FromDer, X509Certificate},
-};
 
 use self::{
     accounts::{Bonds, ISSUER, ServiceAccounts},
     bootstrap::BootstrapTokens,
-    epochs::{End, Epochs, Hold, Validity},
+    epochs::{Epochs, Hold},
+    known::common,
     oidc::Oidc,
     verified::{TokenDigest, Verified, VerifiedTokens},
 };
-use crate::{
-    follow::Derived,
-    pki::{CLUSTER_UNIT, EPOCH_UNIT},
-    storage::ApiStore,
-};
+use crate::{follow::Derived, storage::ApiStore};
 
-pub use self::static_tokens::{TokenFileError, Tokens};
+pub(crate) use self::known::CREDENTIAL_ID;
+pub use self::{
+    known::{By, Known, RefusedToken, Unauthenticated},
+    peer::{Peer, PeerCertificate},
+    static_tokens::{TokenFileError, Tokens},
+};
 
 pub use crate::identity::{
     AGENT_PREFIX, AGENTS, ANONYMOUS, AUTHENTICATED, GENERATES_FOR, LEAVING, MONITORING, RBAC_GENERATOR,
     RETURNING, UNAUTHENTICATED, UserInfo, agent_cluster, generator_cluster,
 };
-
-/// What says by which credential somebody has authenticated.
-pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
-
-/// Where certificates are asked for.
-const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 /// The longest token that is looked at. Those of service accounts have a kilobyte or two, those of issuers with hundreds of
 /// groups some more. Of a client without a certificate the listener takes no more than that with all other headers, so that this
@@ -92,163 +81,6 @@ pub struct ClusterInfo {
     pub namespace: &'static str,
     /// Its name.
     pub name: &'static str,
-}
-
-/// The end of what has none.
-fn forever() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 38)
-}
-
-/// What the client showed in the TLS handshake. Travels as a request extension from the listener to where requests are
-/// authenticated.
-#[derive(Clone, Debug, Default)]
-pub enum Peer {
-    /// Nothing.
-    #[default]
-    None,
-    /// A certificate that our authority signed.
-    Certificate(Arc<PeerCertificate>),
-    /// A certificate that does not hold; the reason is for the log.
-    Refused(Arc<str>),
-}
-
-/// A verified client certificate.
-#[derive(Clone, Debug)]
-pub struct PeerCertificate {
-    user: UserInfo,
-    validity: Validity,
-    key: [u8; 32],
-    /// The epoch in which it was issued, which matters for agents.
-    epoch: u64,
-    /// The cluster whose agent's roles may be made by it.
-    generates_for: Option<String>,
-    /// How it refers to its authority; empty if it does not.
-    authority: Vec<u8>,
-    /// Ends when that is trusted no more.
-    held: CancellationToken,
-    /// Whether that is another API server's ([`crate::delegate`]).
-    elsewhere: bool,
-}
-
-impl PeerCertificate {
-    /// Reads user (CN) and groups (every O) out of a certificate whose chain has been verified.
-    ///
-    /// # Errors
-    /// What is wrong with it, for the log.
-    pub fn from_der(der: &[u8]) -> Result<Self, String> {
-        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
-        let text = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-            attribute.as_str().map(str::to_owned).map_err(|e| format!("its subject: {e}"))
-        };
-        let subject = certificate.subject();
-        let name = match subject.iter_common_name().next() {
-            Some(attribute) => text(attribute)?,
-            None => return Err("its subject has no common name".to_owned()),
-        };
-        if name.is_empty() || name == ANONYMOUS {
-            return Err(format!("its common name {name:?} cannot be a user's"));
-        }
-        let groups = subject.iter_organization().map(text).collect::<Result<Vec<_>, _>>()?;
-        let (mut epoch, mut generates_for) = (0, None);
-        for unit in subject.iter_organizational_unit().map(text) {
-            let unit = unit?;
-            if let Some(number) = unit.strip_prefix(EPOCH_UNIT) {
-                epoch = number.parse().map_err(|_| format!("its epoch {number:?} is no number"))?;
-            }
-            if let Some(cluster) = unit.strip_prefix(CLUSTER_UNIT).filter(|_| name == RBAC_GENERATOR) {
-                generates_for = Some(cluster.to_owned());
-            }
-        }
-        let at = |time: x509_parser::time::ASN1Time| {
-            SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0))
-        };
-        let certified = certificate.validity();
-        let authority = certificate.extensions().iter().find_map(|e| match e.parsed_extension() {
-            ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0.to_vec()),
-            _ => None,
-        });
-        let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
-        let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")])]);
-        Ok(Self {
-            user: UserInfo { extra, ..UserInfo::new(name, groups) },
-            validity: Validity { from: at(certified.not_before), until: at(certified.not_after) },
-            key: Sha256::digest(certificate.public_key().raw).into(),
-            epoch,
-            generates_for,
-            authority: authority.unwrap_or_default(),
-            held: CancellationToken::new(),
-            elsewhere: false,
-        })
-    }
-
-    /// The same, signed by an authority of another API server: what this one keeps of its own says nothing about it.
-    #[must_use]
-    pub fn of_elsewhere(self) -> Self {
-        Self { epoch: 0, generates_for: None, elsewhere: true, ..self }
-    }
-
-    /// Whether another API server's authority has signed it.
-    pub(crate) fn is_of_elsewhere(&self) -> bool {
-        self.elsewhere
-    }
-
-    /// How it refers to its authority; empty if it does not.
-    pub(crate) fn authority(&self) -> &[u8] {
-        &self.authority
-    }
-
-    /// The same, for as long as this is not cancelled.
-    pub(crate) fn held_by(self, held: CancellationToken) -> Self {
-        Self { held, ..self }
-    }
-
-    /// What ends when its authority is trusted no more.
-    pub(crate) fn held(&self) -> CancellationToken {
-        self.held.clone()
-    }
-
-    /// When it ends.
-    pub(crate) fn until(&self) -> SystemTime {
-        self.validity.until
-    }
-
-    /// Whom it names, whether it still holds or not.
-    pub(crate) fn user(&self) -> &UserInfo {
-        &self.user
-    }
-
-    /// Whose connections are counted together with this one's: a certificate that was revoked must not take the places of
-    /// the one that came after it.
-    pub(crate) fn identity(&self) -> String {
-        match (&self.generates_for, self.epoch) {
-            _ if self.elsewhere => format!("{} of the API server", self.user.name),
-            (Some(cluster), _) => format!("{} for {cluster}", self.user.name),
-            (None, 0) => self.user.name.clone(),
-            (None, epoch) => format!("{} of epoch {epoch}", self.user.name),
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn of_agent(cluster: &str, epoch: u64) -> Self {
-        let user = UserInfo::new(format!("{AGENT_PREFIX}{cluster}"), [AGENTS]);
-        let key = Sha256::digest(format!("{cluster} {epoch}")).into();
-        let validity = Validity { from: SystemTime::UNIX_EPOCH, until: SystemTime::UNIX_EPOCH };
-        Self {
-            user,
-            validity,
-            key,
-            epoch,
-            generates_for: None,
-            authority: Vec::new(),
-            held: CancellationToken::new(),
-            elsewhere: false,
-        }
-    }
-
-    /// A digest of its public key.
-    pub(crate) fn key(&self) -> [u8; 32] {
-        self.key
-    }
 }
 
 /// Turns what a request shows into a user. Cheap to clone.
@@ -298,149 +130,6 @@ pub(crate) struct Accepted {
     pub(crate) known: Known,
     /// Of those that it was asked to be for, those that it is for.
     pub(crate) audiences: Vec<String>,
-}
-
-/// The audiences that a token is for and that are asked for, if not `own`.
-///
-/// # Errors
-/// When there are none, in kube-apiserver's words.
-fn common(token: &[String], asked: Option<&[&str]>, own: &[String]) -> Result<Vec<String>, String> {
-    let wanted: Vec<&str> = asked.map_or_else(|| own.iter().map(String::as_str).collect(), <[&str]>::to_vec);
-    let both: Vec<String> = token.iter().filter(|one| wanted.contains(&one.as_str())).cloned().collect();
-    if !both.is_empty() {
-        return Ok(both);
-    }
-    let list = |names: Vec<&str>| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ");
-    let (token, wanted) = (list(token.iter().map(String::as_str).collect()), list(wanted));
-    Err(format!("token audiences [{token}] is invalid for the target audiences [{wanted}]"))
-}
-
-/// What somebody is known by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// By nothing, or by being in this process.
-    Nothing,
-    /// A client certificate.
-    Certificate,
-    /// A bearer token.
-    Token,
-}
-
-impl By {
-    /// A word for what ended while it was used, as a label.
-    pub(crate) fn ended(self) -> &'static str {
-        if self == Self::Token { "token_ended" } else { "certificate_revoked" }
-    }
-}
-
-/// Who asks, and for how long what they have shown holds.
-#[derive(Clone, Debug)]
-pub struct Known {
-    /// Who.
-    pub user: UserInfo,
-    /// What they have shown.
-    pub by: By,
-    /// What else ends what they have begun; nothing for static tokens, and for those who show nothing.
-    pub hold: Option<Hold>,
-}
-
-/// Why something that was shown does not hold. For the log and the figures: the client is told nothing but 401.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unauthenticated {
-    /// The certificate of this user has expired: the user, and when and what that means.
-    #[error("the certificate of {0} has expired{1}")]
-    Expired(String, String),
-    /// The certificate of this user was ended before its time.
-    #[error("the certificate of {0} holds no more: {1}")]
-    Ended(String, End),
-    /// The certificate is not one that our authority signed for a client.
-    #[error("client certificate: {0}")]
-    Certificate(Arc<str>),
-    /// The bearer token does not hold.
-    #[error("{0}")]
-    Token(RefusedToken),
-}
-
-/// Why a bearer token does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct RefusedToken {
-    /// Whose it is, if that was proved.
-    user: Option<String>,
-    /// A word for it.
-    reason: &'static str,
-    why: String,
-}
-
-impl RefusedToken {
-    /// It is nobody's.
-    pub(crate) fn unknown() -> Self {
-        Self { user: None, reason: "token_unknown", why: "the bearer token is not known".to_owned() }
-    }
-
-    /// It says that it is somebody's, and does not prove it.
-    fn strange(why: impl Into<String>) -> Self {
-        Self { user: None, reason: "token_unproved", why: why.into() }
-    }
-
-    /// It was this user's.
-    fn ended(user: &str, reason: &'static str, why: impl Into<String>) -> Self {
-        Self { user: Some(user.to_owned()), reason, why: why.into() }
-    }
-
-    /// For one who may ask about the tokens of others, as kube-apiserver puts it.
-    pub(crate) fn for_review(&self) -> String {
-        match self.reason {
-            "token_unknown" => "invalid bearer token".to_owned(),
-            _ => format!("[invalid bearer token, {}]", self.why),
-        }
-    }
-}
-
-impl Unauthenticated {
-    /// A word for it, as a label.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Expired(..) => "certificate_expired",
-            Self::Ended(..) => "certificate_revoked",
-            Self::Certificate(why) if why.contains("UnknownIssuer") => "certificate_unknown_authority",
-            Self::Certificate(why) if why.contains("certificate expired") => "certificate_expired",
-            Self::Certificate(_) => "certificate_refused",
-            Self::Token(refused) => refused.reason,
-        }
-    }
-
-    /// Whether it was a certificate that the authority signed.
-    pub fn is_of_certificate(&self) -> bool {
-        matches!(self, Self::Expired(..) | Self::Ended(..))
-    }
-}
-
-impl Known {
-    /// The same, if it is good for what is asked: whoever comes back after the end of a certificate may ask for another, and
-    /// for nothing else.
-    ///
-    /// # Errors
-    /// When it is not.
-    pub(crate) fn good_for(self, path: &str) -> Result<Self, Unauthenticated> {
-        let within = path.strip_prefix(REQUESTS).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if self.user.extra.contains_key(RETURNING) && !within {
-            let what = ", and is good for nothing but to ask for another one".to_owned();
-            return Err(Unauthenticated::Expired(self.user.name, what));
-        }
-        Ok(self)
-    }
-}
-
-impl Unauthenticated {
-    /// Whose it was, if that was proved.
-    pub fn user(&self) -> Option<&str> {
-        match self {
-            Self::Expired(user, _) | Self::Ended(user, _) => Some(user),
-            Self::Certificate(_) => None,
-            Self::Token(refused) => refused.user.as_deref(),
-        }
-    }
 }
 
 /// What one method makes of a request: a user, or nothing that it could look at.
@@ -659,11 +348,12 @@ pub(crate) fn look_at(token: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::SystemTime;
 
     use karmada_env::ManualClock;
+    use tokio_util::sync::CancellationToken;
 
-    use super::*;
+    use super::{epochs::Validity, *};
 
     fn headers(authorization: Option<&str>) -> http::HeaderMap {
         let value = |text: &str| http::HeaderValue::from_bytes(text.as_bytes()).unwrap();

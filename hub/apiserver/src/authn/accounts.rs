@@ -36,8 +36,8 @@ use self::{
     claims::{Claims, LEGACY_ISSUER, LegacyClaims, Reference},
 };
 use super::{
-    By, Known, RefusedToken, common, forever,
     jose::{self, Look, PublicKey},
+    known::{By, Known, RefusedToken, common, forever},
     verified::Verified,
 };
 use crate::pki::SigningKey;

@@ -31,7 +31,10 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
 
-use super::{By, Known, RefusedToken, epochs::Hold, forever};
+use super::{
+    epochs::Hold,
+    known::{By, Known, RefusedToken, forever},
+};
 use crate::{follow::Derived, identity::UserInfo, storage::Header};
 
 /// Where bootstrap tokens are kept.

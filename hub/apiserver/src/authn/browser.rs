@@ -19,7 +19,7 @@ use std::fmt;
 
 use http::{HeaderMap, header, request::Parts};
 
-use super::Known;
+use super::known::Known;
 
 /// The header by which a page shows that it may set one.
 pub const PAGE_HEADER: &str = "x-karmada-ui";

@@ -29,9 +29,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    By, CREDENTIAL_ID, Known, RefusedToken,
     epochs::Hold,
     jose::{ALGORITHMS, Look, PublicKey},
+    known::{By, CREDENTIAL_ID, Known, RefusedToken},
     verified::Verified,
 };
 use crate::identity::UserInfo;

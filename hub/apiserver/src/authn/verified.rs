@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::SystemTime};
 
 use parking_lot::Mutex;
 
-use super::Known;
+use super::{epochs::Hold, known::Known};
 
 /// So many are remembered. Whoever comes when all places are taken takes that of any other.
 const MOST: usize = 4096;
@@ -24,7 +24,7 @@ pub(super) struct Verified {
 
 impl Verified {
     fn holds(&self, now: SystemTime) -> bool {
-        let ended = |hold: &super::Hold| now >= hold.until || hold.ended.is_cancelled();
+        let ended = |hold: &Hold| now >= hold.until || hold.ended.is_cancelled();
         now < self.again && !self.known.hold.as_ref().is_some_and(ended)
     }
 }

@@ -5,7 +5,7 @@ mod written;
 
 use karmada_meta::fields::FieldSelector;
 
-use super::{Attributes, Decision, ResourceTarget, Right, Rights, Target, owned};
+use super::attributes::{Attributes, Decision, ResourceTarget, Right, Rights, Target, owned};
 use crate::{
     identity::{AUTHENTICATED, CLUSTER_NAMESPACE, EXECUTION_PREFIX, LEAVING, RETURNING, UserInfo},
     paths::{HISTORY, SEARCHED, TUNNEL},

@@ -1,6 +1,10 @@
 //! The rules of whoever has no store to follow: what every server's roles say of those whom it knows without any.
 
-use super::{Apart, Attributes, Authorizer, Decision, Right, Rights, Target, agent, owned};
+use super::{
+    agent,
+    apart::Apart,
+    attributes::{Attributes, Authorizer, Decision, Right, Rights, Target, owned},
+};
 use crate::{
     identity::{AUTHENTICATED, MONITORING, UserInfo},
     pki::MASTERS,

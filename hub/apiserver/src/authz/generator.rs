@@ -7,9 +7,8 @@
 //! for them, and for the day on which the hub moves to a stock kube-apiserver.
 
 use super::{
-    Attributes, Decision, ResourceTarget, Right, Rights, Target,
     agent::{add_everyones, is_everyones},
-    owned,
+    attributes::{Attributes, Decision, ResourceTarget, Right, Rights, Target, owned},
     rbac::rule::PolicyRule,
 };
 use crate::{

@@ -31,7 +31,7 @@ use self::{
     index::{Index, Place, Wanted},
     rule::PolicyRule,
 };
-use super::{Attributes, Right, Rights, Target};
+use super::attributes::{Attributes, Right, Rights, Target};
 use crate::{follow::Derived, identity::UserInfo, storage::Header};
 
 /// Kubernetes' name of the group.

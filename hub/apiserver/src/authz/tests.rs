@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::{
     agent::{LEAVES, Place, SELF_REVIEWS, Subject, roles},
+    attributes::owned,
     *,
 };
 use crate::identity::{CLUSTER_NAMESPACE, LEAVING, MONITORING, RETURNING};

@@ -21,7 +21,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Hold, forever};
+use super::super::{epochs::Hold, known::forever};
 use crate::{
     follow::Derived,
     storage::{ApiStore, Header, Object},

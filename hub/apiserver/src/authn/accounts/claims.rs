@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::CREDENTIAL_ID;
+use super::super::known::CREDENTIAL_ID;
 use crate::identity::UserInfo;
 
 /// What the user name of a service account begins with; namespace and name follow.
