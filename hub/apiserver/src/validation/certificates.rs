@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, pem::PemObj
 use serde_json::Value;
 use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
 
-use super::{list, number, text};
+use super::parts::{list, number, text};
 use crate::certificates::requested::LONGEST;
 
 /// What a certificate may be asked to be for.

@@ -7,7 +7,7 @@ use karmada_meta::{
 };
 use serde_json::{Map, Value};
 
-use super::text;
+use super::parts::text;
 
 /// Of a Secret's or ConfigMap's data, all together.
 const MAX_SIZE: usize = 1 << 20;

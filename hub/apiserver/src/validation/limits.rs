@@ -9,7 +9,7 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-use super::{list, text};
+use super::parts::{list, text};
 
 /// Types without a domain.
 const TYPES: &[&str] = &["Pod", "Container", "PersistentVolumeClaim"];

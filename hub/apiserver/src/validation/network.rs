@@ -8,7 +8,10 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-use super::{list, number, one_of, pod, port, text};
+use super::{
+    parts::{list, number, one_of, port, text},
+    pod,
+};
 
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 

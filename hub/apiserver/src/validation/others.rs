@@ -7,7 +7,7 @@ use karmada_meta::{
 };
 use serde_json::{Value, json};
 
-use super::{NEGATIVE, count_or_percent, is_set, list, not_more_than_all, number, text};
+use super::parts::{NEGATIVE, count_or_percent, is_set, list, not_more_than_all, number, text};
 
 pub(super) fn lease(object: &Value) -> Vec<FieldError> {
     let path = Path::new("spec");
@@ -147,7 +147,7 @@ pub(super) fn autoscaler(object: &Value) -> Vec<FieldError> {
     let known = ["ContainerResource", "External", "Object", "Pods", "Resource"];
     for (index, metric) in list(object, "/spec/metrics").iter().enumerate() {
         let at = path.child("metrics").index(index).child("type");
-        let wrong = super::one_of(text(metric, "/type"), &known, &at);
+        let wrong = super::parts::one_of(text(metric, "/type"), &known, &at);
         // Kubernetes finds an unknown type twice, and says so twice.
         errors.extend(wrong.clone());
         errors.extend(wrong);

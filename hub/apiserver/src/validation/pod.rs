@@ -10,7 +10,7 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-use super::{is_set, list, number, one_of, port, text};
+use super::parts::{is_set, list, number, one_of, port, text};
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 

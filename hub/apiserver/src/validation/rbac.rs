@@ -3,7 +3,7 @@
 use karmada_meta::path::{FieldError, Path};
 use serde_json::Value;
 
-use super::{IMMUTABLE, list, text};
+use super::parts::{IMMUTABLE, list, text};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

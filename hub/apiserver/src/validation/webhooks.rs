@@ -11,7 +11,7 @@ use karmada_meta::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{is_set, list, number, text};
+use super::parts::{is_set, list, number, text};
 use crate::webhooks::compile_condition;
 
 /// The most conditions that a webhook may have.

@@ -9,8 +9,11 @@ use karmada_meta::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    IMMUTABLE, count_or_percent, immutable, is_set, list, not_more_than_all, not_negative_in, number, pod,
-    text,
+    parts::{
+        IMMUTABLE, count_or_percent, immutable, is_set, list, not_more_than_all, not_negative_in, number,
+        text,
+    },
+    pod,
 };
 
 /// CronJobs name their Jobs by a suffix of eleven characters.
@@ -371,7 +374,11 @@ pub(super) fn cron_job(object: &Value) -> Vec<FieldError> {
     errors.extend(time_zone(object, &path.child("timeZone")));
     errors.extend(not_negative_in(object, &["startingDeadlineSeconds"]));
     let policy = text(object, "/spec/concurrencyPolicy");
-    errors.extend(super::one_of(policy, &["Allow", "Forbid", "Replace"], &path.child("concurrencyPolicy")));
+    errors.extend(super::parts::one_of(
+        policy,
+        &["Allow", "Forbid", "Replace"],
+        &path.child("concurrencyPolicy"),
+    ));
     errors.extend(not_negative_in(object, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"]));
     let at = path.child("jobTemplate").child("spec");
     errors.extend(job_spec(object, "/spec/jobTemplate/spec", &at));
