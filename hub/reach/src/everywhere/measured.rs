@@ -37,12 +37,14 @@ use super::{
         Shared, Told, Wanted,
         metrics::{NAME, OF_ONE},
     },
-    Among, Asker, Missing, Most, Question, Silent, Takes,
+    Among, Asker, Missing, Question, Silent,
     asked::{self, Asked, Place},
     decoded::{Decoded, Stamp},
-    draw, merge, nobody, portions,
+    list::{portions, whole},
+    merge, nobody,
     room::Share,
-    unheard, warn, whole, within,
+    unheard, warn,
+    within::{Most, Takes, draw, within},
 };
 
 /// The most of one answer that is taken apart, in KiB.

@@ -14,10 +14,12 @@ mod copies;
 mod decoded;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod list;
 pub(super) mod measured;
 mod merge;
 mod page;
 mod room;
+mod within;
 
 pub use self::asked::Place;
 pub(super) use self::{asked::place, copies::Copies, room::Room};
@@ -25,26 +27,19 @@ pub(super) use self::{asked::place, copies::Copies, room::Room};
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use axum::body::{Body, to_bytes};
-use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use karmada_api::consts::annotation;
 use karmada_apiserver::{
     authn::UserInfo,
     carried::{Call, Held},
 };
 use karmada_meta::{status::Status, text};
 use parking_lot::Mutex;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use self::{
     asked::Asked,
-    decoded::Decoded,
-    page::Page,
+    list::list,
     room::{Seat, Share},
 };
 use super::Shared;
@@ -254,242 +249,6 @@ pub(super) async fn own(shared: &Shared, call: Call) -> Result<Response<Body>, S
     Ok(answer.map(|body| Body::from_stream(super::watched(body, None, ends))))
 }
 
-/// Parts of a list by their clusters, what they take of the room for answers, and whose is missing.
-struct Portions {
-    all: Vec<(String, merge::Portion)>,
-    held: Vec<(String, Takes)>,
-    silent: Silent,
-    /// Of which what the hub keeps was taken.
-    kept: copies::Kept,
-    /// For whose there was no room.
-    left: BTreeSet<String>,
-    /// Where the next page begins.
-    next: Option<String>,
-    /// The form of the pages before.
-    form: Option<(String, String)>,
-}
-
-impl Portions {
-    /// These, too, which were left before.
-    fn and(&mut self, more: Self) {
-        self.silent.retain(|(_, missing)| !matches!(missing, Missing::Left));
-        self.all.extend(more.all);
-        self.held.extend(more.held);
-        self.silent.extend(more.silent);
-        self.kept.and(more.kept);
-        self.left.extend(more.left);
-        self.all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        self.silent.sort_by(|(a, _), (b, _)| a.cmp(b));
-    }
-
-    /// Those for whom there was no room are not asked again.
-    fn give_up(&mut self, left: impl Iterator<Item = String>) {
-        let why = format!("there was no room for it while others were read, within {} s", WHOLE.as_secs());
-        self.silent.retain(|(_, missing)| !matches!(missing, Missing::Left));
-        self.silent.extend(left.map(|name| (name, Missing::Unheard(why.clone()))));
-        self.silent.sort_by(|(a, _), (b, _)| a.cmp(b));
-    }
-
-    /// Those of clusters before this one.
-    fn before(&mut self, first: &str) {
-        let is_before = |name: &str| name < first;
-        self.all.retain(|(name, _)| is_before(name));
-        self.held.retain(|(name, _)| is_before(name));
-        self.silent.retain(|(name, _)| is_before(name));
-        self.kept.retain(is_before);
-    }
-}
-
-/// One list of all.
-async fn list(
-    shared: &Arc<Shared>,
-    asker: &Asker,
-    among: &Among,
-    path: &str,
-    query: Option<&str>,
-    accept: &'static str,
-) -> Result<Response<Body>, Status> {
-    let portions = portions(shared, asker, among, path, query, (accept, None)).await?;
-    whole(shared, asker, among, portions).await
-}
-
-/// What each has of a list, in this form, of measurements written anew; of one member at most so many KiB.
-async fn portions(
-    shared: &Arc<Shared>,
-    asker: &Asker,
-    among: &Among,
-    path: &str,
-    query: Option<&str>,
-    (accept, decoded): (&'static str, Option<&Decoded>),
-) -> Result<Portions, Status> {
-    let page = Page::of(query).map_err(Status::bad_request)?;
-    let query = asked::for_each(query);
-    let question = Question::new(shared, asker, among, path.to_owned(), accept);
-    let question = Question { query, stands: true, ..question };
-    let mut names = page.of_these(question.names().await?);
-    if !page.limited {
-        return all(&question, names, decoded).await;
-    }
-    let (room, clusters) = (|| Arc::new(Semaphore::new(shared.room.each())), names.len());
-    let mut silent = Silent::new();
-    loop {
-        let mut portions = some(&question, names.clone(), (&room(), clusters, true), decoded).await?;
-        portions.form.clone_from(&page.form);
-        let first = portions.left.first().cloned();
-        if let Some(first) = &first {
-            portions.before(first);
-        }
-        silent.append(&mut portions.silent);
-        let Some(alone) = first.clone().filter(|_| portions.all.is_empty()) else {
-            (portions.silent, portions.next) = (silent, first);
-            return Ok(portions);
-        };
-        // Others were quicker: so it has a page to itself.
-        drop(portions);
-        let mut portions = some(&question, vec![alone.clone()], (&room(), clusters, false), decoded).await?;
-        portions.form.clone_from(&page.form);
-        silent.append(&mut portions.silent);
-        names.retain(|name| *name > alone);
-        if !portions.all.is_empty() || names.is_empty() || question.until <= Instant::now() {
-            (portions.silent, portions.next) = (silent, names.into_iter().next());
-            return Ok(portions);
-        }
-    }
-}
-
-/// The same of all at once. Some may answer what is of no use, and only take room while it is read: so those for whom there was none
-/// are asked again. Where there is none for the first of them alone, it is too much. Whoever still has none in the end is missing:
-/// those who keep the room until then with what is of no use take nothing else.
-async fn all(
-    question: &Question<'_>,
-    names: Vec<String>,
-    decoded: Option<&Decoded>,
-) -> Result<Portions, Status> {
-    let (room, clusters) = (&Arc::new(Semaphore::new(question.shared.room.each())), names.len());
-    let mut whole = some(question, names, (room, clusters, true), decoded).await?;
-    while let Some(first) = whole.left.pop_first() {
-        let others = std::mem::take(&mut whole.left);
-        if question.until <= Instant::now() {
-            whole.give_up(others.into_iter().chain([first]));
-            break;
-        }
-        whole.and(some(question, vec![first], (room, clusters, false), decoded).await?);
-        whole.and(some(question, others.into_iter().collect(), (room, clusters, true), decoded).await?);
-    }
-    Ok(whole)
-}
-
-/// The same of these clusters, as far as there is room for all of it. Whoever has none may be left. How many are asked in all says
-/// what one of them may take.
-async fn some(
-    question: &Question<'_>,
-    names: Vec<String>,
-    (room, clusters, leaves): (&Arc<Semaphore>, usize, bool),
-    decoded: Option<&Decoded>,
-) -> Result<Portions, Status> {
-    let Question { shared, asker, among, .. } = question;
-    let from = match among {
-        Among::All => annotation::QUERY_FROM_CLUSTER,
-        Among::These(..) => annotation::CACHED_FROM_CLUSTER,
-    };
-    let most = shared.room.each();
-    *question.full.lock() = None;
-    let read = |cluster: String, answer: Response<Body>| {
-        let (room, all) = (room.clone(), asker.share.clone());
-        let decoded = decoded.cloned();
-        async move {
-            let body = within(answer.into_body(), Most::Of(&room, most, clusters), &all).await;
-            let (bytes, held) = body.map_err(|missing| match missing {
-                Missing::TooMuch(status) if leaves && status.code == 413 => {
-                    let mut full = question.full.lock();
-                    if full.as_ref().is_none_or(|full| cluster < *full) {
-                        *full = Some(cluster.clone());
-                    }
-                    Missing::Left
-                }
-                missing => missing,
-            })?;
-            let read = move || match decoded {
-                Some(decoded) => merge::read_as(from, &cluster, &decoded.list(&bytes)?),
-                None => merge::read_as(from, &cluster, &bytes),
-            };
-            let read = spawn_blocking(read).await;
-            let read = read.map_err(|error| Missing::Unheard(error.to_string()))?;
-            read.map(|portion| (portion, held)).map_err(Missing::Unheard)
-        }
-    };
-    let (mut answers, unheard) = question.ask_these(names, &read).await?;
-    let mut kept = std::mem::take(&mut *question.kept.lock());
-    let from_members = answers.len() - answers.iter().filter(|(name, _)| kept.has(name)).count();
-    let mut silent = Silent::new();
-    for (name, missing) in unheard {
-        let copy = match &missing {
-            Missing::Unheard(why) | Missing::Busy(why) if !question.is_behind(&name) => {
-                let copy = among.copies().and_then(|copies| copies.last_of(shared, &name));
-                copy.inspect(|copy| kept.adds(&name, copy, Some(why)))
-            }
-            _ => None,
-        };
-        let part = match copy {
-            Some(copy) => copies::read(&name, copy, &read).await,
-            None => Err(missing),
-        };
-        sort_in(name, part, &mut answers, &mut silent)?;
-    }
-    let heard: BTreeSet<&str> = answers.iter().map(|(name, _)| name.as_str()).collect();
-    kept.retain(|name| heard.contains(name));
-    if matches!(among, Among::These(..)) {
-        shared.figures.searched("member", from_members);
-        shared.figures.searched("kept", answers.len() - from_members);
-    }
-    let left = silent.iter().filter(|(_, missing)| matches!(missing, Missing::Left));
-    let left = left.map(|(name, _)| name.clone()).collect();
-    silent.sort_by(|(a, _), (b, _)| a.cmp(b));
-    answers.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let (mut all, mut held) = (Vec::new(), Vec::new());
-    for (name, (portion, permits)) in answers {
-        held.push((name.clone(), permits));
-        all.push((name, portion));
-    }
-    Ok(Portions { all, held, silent, kept, left, next: None, form: None })
-}
-
-/// All of them as one.
-async fn whole(
-    shared: &Arc<Shared>,
-    asker: &Asker,
-    among: &Among,
-    portions: Portions,
-) -> Result<Response<Body>, Status> {
-    let Portions { all, held, mut silent, kept, next, form, .. } = portions;
-    // What was read before is not to be lost because nobody answers now.
-    let Some(form) = merge::form(&all).or(form) else { return Err(nobody(&silent)) };
-    let versions = among.versions();
-    let joined = spawn_blocking(move || {
-        let next = next.map(|next| page::token(&next, &form));
-        match all.is_empty() {
-            true => (merge::nothing(&form, next.as_deref()), Vec::new()),
-            false => merge::join(all, versions, next.as_deref()),
-        }
-    })
-    .await;
-    let (bytes, others) = joined.map_err(|error| Status::internal(error.to_string()))?;
-    let other = |name| (name, Missing::Unheard("its answer has another form".to_owned()));
-    silent.extend(others.into_iter().map(other));
-    let bytes = Bytes::from(bytes);
-    shared.figures.user(&asker.asked_by).inc_by(bytes.len() as u64);
-    // What it takes counts until it has been read.
-    let parts = stream::once(async move {
-        let _held = held;
-        Ok::<_, axum::Error>(bytes)
-    });
-    let mut answer = Response::new(Body::from_stream(parts));
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    kept.tell(answer.headers_mut());
-    warn(answer.headers_mut(), &silent);
-    Ok(answer)
-}
-
 /// Puts a member's part where it belongs.
 fn sort_in<T>(
     name: String,
@@ -503,81 +262,6 @@ fn sort_in<T>(
         Err(missing) => silent.push((name, missing)),
     }
     Ok(())
-}
-
-/// How much of a body is read.
-#[derive(Clone, Copy)]
-enum Most<'a> {
-    /// What all answers to a request may have together, of so many KiB, and how many clusters are asked.
-    Of(&'a Arc<Semaphore>, usize, usize),
-    /// So many KiB: a longer one counts as not heard, and takes nothing from others.
-    One(usize),
-    /// The first so many KiB, of whatever length it is.
-    First(usize),
-}
-
-/// Of what the answers to a request may take, one cluster's may have this part, and of fewer clusters each its share: none of them
-/// makes the others' too much.
-const PART: usize = 4;
-
-/// What an answer takes of the room for all and of that of its request. It is given back when it is dropped: whoever answers
-/// rubbish, or too late, takes nothing from others.
-#[derive(Debug, Default)]
-struct Takes {
-    of_all: Vec<room::Held>,
-    of_request: Vec<OwnedSemaphorePermit>,
-}
-
-/// An answer may come in so many pieces, and one more for each of so many bytes: each costs more than its bytes.
-const FRAMES: usize = 1024;
-const FRAME: usize = 128;
-
-/// Takes so many KiB of what all answers to a request may have.
-fn draw(room: &Arc<Semaphore>, kibibytes: usize, most: usize) -> Result<OwnedSemaphorePermit, Missing> {
-    let kibibytes = u32::try_from(kibibytes).unwrap_or(u32::MAX);
-    room.clone().try_acquire_many_owned(kibibytes).map_err(|_| {
-        Missing::TooMuch(Box::new(Status::too_large(format!(
-            "what all clusters answer is more than {} MiB: ask for one namespace, by labels, or cluster by cluster",
-            most >> 10
-        ))))
-    })
-}
-
-/// Reads a body, as far as there is room for it; what it takes.
-async fn within(body: Body, most: Most<'_>, all: &Share) -> Result<(Bytes, Takes), Missing> {
-    let (mut bytes, mut counted, mut takes) = (Vec::new(), 0, Takes::default());
-    let one = match most {
-        Most::Of(_, most, clusters) => most / clusters.clamp(1, PART),
-        Most::One(most) | Most::First(most) => most,
-    };
-    let (mut parts, mut goes_on, mut count) = (body.into_data_stream(), true, 0);
-    while goes_on && let Some(part) = parts.next().await {
-        let mut part = part.map_err(|error| Missing::Unheard(format!("its answer broke off: {error}")))?;
-        count += 1;
-        if count > FRAMES + bytes.len() / FRAME {
-            return Err(Missing::Unheard("it answers in pieces that are too small".to_owned()));
-        }
-        let left = (one << 10) - bytes.len();
-        if part.len() > left && !matches!(most, Most::First(_)) {
-            return Err(Missing::Unheard(format!("it answers more than {one} KiB")));
-        }
-        goes_on = part.len() <= left;
-        part.truncate(left);
-        bytes.extend_from_slice(&part);
-        let more = bytes.len().div_ceil(1 << 10) - counted;
-        if more == 0 {
-            continue;
-        }
-        counted += more;
-        if let Most::Of(room, most, _) = most {
-            takes.of_request.push(draw(room, more, most)?);
-        }
-        takes.of_all.push(all.take(more).ok_or_else(|| {
-            let full = "too much is being put together for all clusters; try again";
-            Missing::TooMuch(Box::new(Status::too_many_requests(full, 1)))
-        })?);
-    }
-    Ok((bytes.into(), takes))
 }
 
 /// Which member has an object.

@@ -1,6 +1,16 @@
 //! How much is put together, and for whom.
 
-use super::*;
+use bytes::Bytes;
+use karmada_api::consts::annotation;
+use tokio::sync::Semaphore;
+
+use super::{
+    super::{
+        list::all,
+        within::{Most, PART, within},
+    },
+    *,
+};
 
 #[tokio::test]
 async fn what_is_put_together_is_bounded() {
