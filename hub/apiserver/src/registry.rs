@@ -24,6 +24,7 @@ mod reaching;
 pub(crate) mod renewal;
 mod rules;
 pub mod scale;
+pub mod scaling;
 pub(crate) mod together;
 
 use std::sync::{Arc, OnceLock};

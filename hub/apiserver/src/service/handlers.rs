@@ -22,11 +22,7 @@ use crate::{
     negotiate::{self, Accepted, Endpoint, Form, PatchType},
     options::{DeleteOptions, ListOptions, Write, WriteOptions},
     registry::{
-        Shown, Target, Written,
-        delete::Deleted,
-        list::Filter,
-        parse_asked,
-        scale::{self, ScaleWrite},
+        Shown, Target, Written, delete::Deleted, list::Filter, parse_asked, scale, scaling::ScaleWrite,
     },
     respond::{self, Answer},
     reviews::{Knowledge, Review},
