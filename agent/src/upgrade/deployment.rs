@@ -270,6 +270,7 @@ mod tests {
                 image: named.to_owned(),
                 programs: Vec::new(),
                 returns: false,
+                downgrade: false,
                 spread: 0,
             };
             match (wanted_image(old, &offer), want) {

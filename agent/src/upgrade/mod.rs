@@ -732,6 +732,7 @@ mod tests {
             image: String::new(),
             programs: Vec::new(),
             returns,
+            downgrade: false,
             spread: 900,
         };
         let (new, back) = (offer(false), offer(true));

@@ -270,6 +270,7 @@ mod tests {
                 sha256: sha256.into(),
             }],
             returns: false,
+            downgrade: false,
             spread: 0,
         };
         let (one, two) = ("1".repeat(64), "2".repeat(64));

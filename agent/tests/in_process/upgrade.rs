@@ -181,6 +181,32 @@ async fn an_image_is_run_only_from_where_the_owner_says() {
     agent.stop().await;
 }
 
+/// As of a hub that was restored from a backup of the time when agents had the version before.
+#[tokio::test(start_paused = true)]
+async fn an_older_version_is_tried_only_if_a_person_asks_for_it_and_not_long_ago() {
+    let world = World::new().await;
+    let came = json!({
+        "version": "0.1.1", "begun": BEGUN, "was": "0.1.0", "old": OLD, "new": NEW, "since": BEGUN, "taken": BEGUN,
+        "ended": "Committed",
+    });
+    installed(&world, NEW, json!({TRIAL: came.to_string()}), json!({})).await;
+    let agent = world.agent(config(&world, "0.1.1"));
+    agent.phase(Phase::Active).await;
+    for (begun, downgrade, why) in [
+        ("2026-11-18T11:00:00Z", false, "nobody has asked for an older version"),
+        ("2025-11-18T09:00:00Z", true, "was asked for before 0.1.1"),
+    ] {
+        say(&world, json!({"version": "0.1.0", "begun": begun, "downgrade": downgrade})).await;
+        eventually(MINUTE * 3, "it refuses", async || said(&world).await.contains(why)).await;
+        assert!(said(&world).await.contains("\"Refused\""), "{}", said(&world).await);
+        sleep(MINUTE * 10).await;
+        assert_eq!(image(&own(&world).await), NEW);
+    }
+    say(&world, json!({"version": "0.1.0", "begun": "2026-11-18T12:00:00Z", "downgrade": true})).await;
+    eventually(MINUTE * 3, "it is on trial", async || image(&own(&world).await) == OLD).await;
+    agent.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_trial_that_could_not_be_taken_back_at_once_is_taken_back_when_that_can_be_written() {
     let world = World::new().await;
@@ -252,7 +278,8 @@ fn program(world: &World, state: &Path, version: &str) -> (AgentConfig, Cancella
         "0.1.0" => None,
         _ => folder.read().unwrap().trial.map(|trial| trial.new),
     };
-    let programs = Programs { runs, ..Programs::new(folder, "https://releases.test/".to_owned()) };
+    let mut programs = Programs::new(folder, "https://releases.test/".to_owned());
+    programs.runs = runs;
     let upgrade = Upgrade {
         mode: Mode::On,
         installed: Installed::Program(programs),

@@ -102,13 +102,17 @@ async fn agents(args: &UpgradeAgentsArgs, env: &Env) -> Result<(), Failure> {
             clusters.join(", ")
         )));
     }
+    if let Some(why) = fleet.is_ahead(&request.version) {
+        return Err(Failure::failed(why));
+    }
     let summary = format!(
-        "version {}: {} of {} clusters get it; {} have it, {} are newer, {} take no versions from the hub{}",
+        "version {}: {} of {} clusters get it; {} have it, {} are newer{}, {} take no versions from the hub{}",
         request.version,
         fleet.concerned,
         fleet.all,
         fleet.have,
         fleet.newer,
+        if fleet.newer > 0 { " and keep their version (--allow-downgrade)" } else { "" },
         fleet.off,
         match fleet.no_program {
             0 => String::new(),
@@ -163,6 +167,8 @@ struct Fleet {
     concerned: usize,
     have: usize,
     newer: usize,
+    /// The newest of them, and its cluster.
+    newest: Option<(Version, String)>,
     off: usize,
     /// They are programs, and none is named.
     no_program: usize,
@@ -196,11 +202,27 @@ impl Fleet {
             self.no_program += 1;
         } else if version > request.version && !request.downgrade {
             self.newer += 1;
+            if self.newest.as_ref().is_none_or(|(newest, _)| version > *newest) {
+                self.newest = Some((version, object::name(cluster).to_owned()));
+            }
         } else if let Some(why) = next_step(&version, &request.version) {
             self.too_far.entry(why).or_default().push(object::name(cluster).to_owned());
         } else {
             self.concerned += 1;
         }
+    }
+}
+
+impl Fleet {
+    /// Why a version is none to ask for: it would reach nobody, and is older than what runs.
+    fn is_ahead(&self, version: &Version) -> Option<String> {
+        let (newest, cluster) = self.newest.as_ref().filter(|_| self.concerned == 0)?;
+        Some(format!(
+            "{version} is older than what runs: {} of {} agents are newer ({cluster} runs {newest}), and none of the others would get \
+             it. To take them back to {version}, add --allow-downgrade. To take back an upgrade that is under way: karmada-hub \
+             upgrade return",
+            self.newer, self.all
+        ))
     }
 }
 
@@ -382,6 +404,41 @@ mod tests {
         ] {
             let error = read(line).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_older_version_that_would_reach_nobody_is_not_asked_for() {
+        let cluster = |(name, version): (&str, &str)| {
+            json!({"metadata": {"name": name, "annotations": {
+                extension::VERSION: version, extension::AGENT_UPGRADE: r#"{"mode":"on","way":"Deployment"}"#,
+            }}})
+        };
+        type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<&'a str>);
+        let rows: [Row<'_>; 7] = [
+            (
+                "--to|0.1.5",
+                &[("m1", "0.1.6"), ("m2", "0.2.0")],
+                Some("2 of 2 agents are newer (m2 runs 0.2.0)"),
+            ),
+            ("--to|0.1.5", &[("m1", "0.1.6"), ("m2", "0.1.5")], Some("add --allow-downgrade")),
+            ("--to|0.1.5|--allow-downgrade", &[("m1", "0.1.6"), ("m2", "0.2.0")], None),
+            // It is for those that are older.
+            ("--to|0.1.5", &[("m1", "0.1.6"), ("m2", "0.1.4")], None),
+            ("--to|0.1.5", &[("m1", "0.1.5")], None),
+            ("--to|0.1.5", &[("m1", "0.1.4")], None),
+            ("--to|0.1.5", &[], None),
+        ];
+        for (line, clusters, want) in rows {
+            let (_, request) = read(&format!("upgrade|agents|{line}")).unwrap();
+            let mut fleet = Fleet::default();
+            clusters.iter().for_each(|row| fleet.add(&cluster(*row), &request));
+            assert_eq!(fleet.off, 0);
+            match (fleet.is_ahead(&request.version), want) {
+                (None, None) => {}
+                (Some(why), Some(want)) => assert!(why.contains(want), "{why}"),
+                (got, _) => panic!("{line} {clusters:?}: {got:?}"),
+            }
         }
     }
 

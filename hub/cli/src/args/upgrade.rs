@@ -51,7 +51,7 @@ pub struct UpgradeAgentsArgs {
     /// its bytes. May be given once for each kind. Without it the upgrade leaves these agents out.
     #[arg(long, value_name = "ARCH=URL@sha256:HEX")]
     pub program: Vec<String>,
-    /// Offer the version also to agents that are newer.
+    /// Offer the version also to agents that are newer. Without this flag they keep their version.
     #[arg(long)]
     pub allow_downgrade: bool,
     /// Leave out agents that are more than two minor versions away, instead of refusing.

@@ -96,12 +96,34 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
     if let Some(why) = why {
         return say(Stands::Refused, why);
     }
-    if let Some(why) = next_step(own.version, &wanted) {
+    if let Some(why) = next_step(own.version, &wanted).or_else(|| older(offer, (&wanted, own.version), trial))
+    {
         return Act::Say(Stands::Refused, why);
     }
     match wait(own) {
         Some(why) => Act::Say(Stands::Waiting, why),
         None => Act::Begin,
+    }
+}
+
+/// Why a version is not taken that is older than what runs; nothing if a person wants that. The hub leaves newer agents alone, by what
+/// it knows of them: one that was restored from a backup knows what they were then, and goes on with what it was asked then.
+fn older(offer: &Offer, (wanted, own): (&Version, &Version), trial: Option<&Trial>) -> Option<String> {
+    if wanted >= own {
+        return None;
+    }
+    let ask = format!("karmada-hub upgrade agents --to {wanted} --allow-downgrade");
+    match trial {
+        _ if !offer.downgrade => Some(format!(
+            "{wanted} is older than {own}, which runs, and nobody has asked for an older version: the hub may have been restored \
+             from a backup. To go back all the same: {ask}"
+        )),
+        Some(trial) if trial.begun >= offer.begun => Some(format!(
+            "{wanted} is older than {own}, which runs, and was asked for before {}: the hub may have been restored from a backup. \
+             To go back all the same, ask again: {ask}",
+            trial.version
+        )),
+        _ => None,
     }
 }
 
@@ -182,6 +204,8 @@ fn wait(own: Own<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use karmada_meta::time::Time;
+
     use super::{
         super::{Program, trial::tests::trial},
         *,
@@ -195,6 +219,7 @@ mod tests {
             image: String::new(),
             programs: Vec::new(),
             returns,
+            downgrade: false,
             spread: 0,
         };
         let (new, back) = (offer("0.6.0", false), offer("0.6.0", true));
@@ -405,6 +430,53 @@ mod tests {
     }
 
     #[test]
+    fn an_older_version_is_taken_where_a_person_asks_for_it_and_by_no_old_request() {
+        let of = |version: &str, begun, downgrade| Offer {
+            version: version.to_owned(),
+            begun,
+            image: String::new(),
+            programs: Vec::new(),
+            returns: false,
+            downgrade,
+            spread: 0,
+        };
+        // What runs came with this offer, for 0.6.0.
+        let came = Trial { ended: Some(Ended::Committed), ..trial() };
+        let (then, later) = (came.begun, came.begun.next());
+        let before: Time = "2025-01-01T00:00:00Z".parse().unwrap();
+        let rows = [
+            // The offer, whether a person wants an older version, and what was taken last.
+            ("0.5.0", later, false, Some(&came), Some("nobody has asked for an older version")),
+            ("0.5.0", later, false, None, Some("--to 0.5.0 --allow-downgrade")),
+            ("0.6.0-rc.1", later, false, None, Some("is older than 0.6.0")),
+            ("0.5.0", later, true, Some(&came), None),
+            ("0.5.0", later, true, None, None),
+            // A hub that was restored goes on with what it was asked then.
+            ("0.5.0", then, true, Some(&came), Some("was asked for before 0.6.0")),
+            ("0.5.0", before, true, Some(&came), Some("ask again: karmada-hub upgrade agents --to 0.5.0")),
+            ("0.5.0", before, false, Some(&came), Some("restored from a backup")),
+            // Newer ones need no word of anybody's.
+            ("0.6.1", before, false, Some(&came), None),
+            ("0.7.0", later, false, None, None),
+            ("0.3.0", later, true, Some(&came), Some("first to 0.4")),
+        ];
+        let version: Version = "0.6.0".parse().unwrap();
+        for (wanted, begun, downgrade, trial, want) in rows {
+            let own =
+                Own { version: &version, mode: Mode::On, held: None, windows: false, way: Way::Deployment };
+            match (decide(Some(&of(wanted, begun, downgrade)), own, trial), want) {
+                (Act::Begin, None) => {}
+                (Act::Say(Stands::Refused, why), Some(want)) => assert!(why.contains(want), "{why}"),
+                (act, _) => panic!("{wanted} {begun} {downgrade}: {act:?}"),
+            }
+        }
+        // What is put back because the new version fails is no offer, nor is what the hub takes back.
+        let back = Offer { returns: true, ..of("0.6.0", then, false) };
+        let own = Own { version: &version, mode: Mode::On, held: None, windows: false, way: Way::Deployment };
+        assert_eq!(decide(Some(&back), own, Some(&came)), Act::GoBack);
+    }
+
+    #[test]
     fn an_offer_is_for_pods_or_for_programs() {
         let of = |programs: Vec<Program>| Offer {
             version: "0.6.0".to_owned(),
@@ -412,6 +484,7 @@ mod tests {
             image: String::new(),
             programs,
             returns: false,
+            downgrade: false,
             spread: 0,
         };
         let program = Program { arch: "x86_64".into(), url: "https://h/a".into(), sha256: "a".repeat(64) };

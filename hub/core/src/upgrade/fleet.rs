@@ -90,7 +90,13 @@ impl Wanted<'_> {
             if self.state.phase == Phase::Returned && about.stands == Stands::Returned {
                 return Ok(Fact::Old);
             }
+            let is_newer = || {
+                let version = known.version.and_then(|text| text.parse::<Version>().ok());
+                version.is_some_and(|version| version > self.request.version) && !self.request.downgrade
+            };
             return Ok(Fact::New(match about.stands {
+                // It is newer than this hub knew when it made the offer, as one that was restored from a backup does.
+                Stands::Refused if is_newer() => return Err(Skip::Newer),
                 // It is at it, has its place among those that are changing, and its time.
                 Stands::Waiting if about.begins => Seen::Unsaid,
                 // Of an agent that says no more somebody at the cluster may hold it back.
@@ -160,7 +166,8 @@ impl Wanted<'_> {
             Some(Way::Program) => (String::new(), request.programs.clone()),
             Some(Way::Deployment) | None => (request.image.clone(), Vec::new()),
         };
-        Some(Offer { version, begun, image, programs, returns, spread: Offer::spread_of(together) })
+        let (downgrade, spread) = (request.downgrade, Offer::spread_of(together));
+        Some(Offer { version, begun, image, programs, returns, downgrade, spread })
     }
 }
 
@@ -222,6 +229,7 @@ mod tests {
             image: String::new(),
             programs: Vec::new(),
             returns,
+            downgrade: false,
             spread: 0,
         };
         let about_to = || {
@@ -259,6 +267,8 @@ mod tests {
             (says("0.5.0", Stands::Committed), Ok(Fact::New(Seen::Unwell))),
             (says("0.5.0", Stands::Returned), Ok(Fact::New(Seen::Failed))),
             (says("0.5.0", Stands::Refused), Ok(Fact::New(Seen::Failed))),
+            (says("0.6.1", Stands::Refused), Err(Skip::Newer)),
+            (says("0.6.1", Stands::Returned), Ok(Fact::New(Seen::Failed))),
         ];
         let (request, state) = (request("0.6.0", false), state(Phase::Running, 1));
         let wanted = Wanted { request: &request, state: &state };
@@ -275,6 +285,12 @@ mod tests {
             let wanted = Wanted { request: &request, state: &state };
             assert_eq!(wanted.fact(&old("0.7.0")), want);
         }
+        // It is said with the offer that this is meant, and an agent that refuses it has failed.
+        let running = state(Phase::Running, 1);
+        let wanted = Wanted { request: &request, state: &running };
+        assert!(wanted.offer((0, true), Fact::Old, None).unwrap().downgrade);
+        let refuses = Known { report: Some(report(Some(Stands::Refused))), ..old("0.7.0") };
+        assert_eq!(wanted.fact(&refuses), Ok(Fact::New(Seen::Failed)));
         // What has gone back because a person said so has not failed.
         let back = Known { report: Some(report(Some(Stands::Returned))), ..old("0.5.0") };
         let returned = state(Phase::Returned, 1);
@@ -287,6 +303,7 @@ mod tests {
             image: String::new(),
             programs: Vec::new(),
             returns: true,
+            downgrade: false,
             spread: 0,
         };
         for version in ["0.5.0", "0.6.0"] {
@@ -334,7 +351,7 @@ mod tests {
             let wanted = Wanted { request: &request, state: &state };
             let offer = wanted.offer((wave, true), fact, None);
             assert_eq!(offer.as_ref().map(|offer| offer.returns), want, "{phase:?} {wave} {fact:?}");
-            assert!(offer.is_none_or(|offer| offer.begun == at(BEGAN)));
+            assert!(offer.is_none_or(|offer| offer.begun == at(BEGAN) && !offer.downgrade));
         }
         let state = State { began: None, ..state(Phase::Running, 0) };
         assert_eq!(Wanted { request: &request, state: &state }.offer((0, true), Fact::Old, None), None);

@@ -17,7 +17,8 @@
 //! - The owner of an agent is the limit: an agent that was not told to take new versions says nothing of them, and is passed over.
 //! - An offer is one of a time ([`Offer::begun`]). An agent that has gone back from it does not take it again.
 //! - A cluster that joins while waves are under way gets the version when it has reached all others. None gets an older version than
-//!   it has unless the request says so.
+//!   it has unless the request says so: the hub offers it to none, and no agent takes it, as a hub that was restored from a backup
+//!   knows no better than the backup.
 //! - A version that is more than two minor versions away is not taken: what was kept by the old one may not be read by it.
 //! - What somebody at the cluster does to the agent's Deployment goes before what the hub wants: a trial gives way, and is no failure.
 //! - Those that may begin at the same moment spread their starts ([`Offer::turn`]).

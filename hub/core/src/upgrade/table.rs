@@ -359,6 +359,7 @@ mod tests {
             image: image.to_owned(),
             programs: Vec::new(),
             returns: false,
+            downgrade: false,
             spread: 0,
         };
         let with = |offer: Option<Offer>| Some(Row { offer, ..Row::default() });
@@ -642,6 +643,7 @@ mod tests {
             image: String::new(),
             programs: Vec::new(),
             returns: false,
+            downgrade: false,
             spread: Offer::spread_of(100),
         });
         for n in 0..10_000 {

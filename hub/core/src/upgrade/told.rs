@@ -36,6 +36,9 @@ pub struct Offer {
     /// The agent is to go back from the version to what was before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returns: bool,
+    /// A person has asked for it, knowing that it is older than what runs: no agent takes an older version without that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub downgrade: bool,
     /// Over so many seconds those that are offered it together spread their starts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spread: u64,
@@ -221,10 +224,13 @@ mod tests {
             image: String::new(),
             programs: Vec::new(),
             returns: false,
+            downgrade: false,
             spread: 0,
         };
-        assert!(!offer.write().contains("spread"));
-        assert_eq!(Offer::read(&offer.write()), Ok(offer));
+        assert!(!offer.write().contains("spread") && !offer.write().contains("downgrade"));
+        assert_eq!(Offer::read(&offer.write()), Ok(offer.clone()));
+        let older = Offer { downgrade: true, ..offer };
+        assert_eq!(Offer::read(&older.write()), Ok(older));
         let about = About {
             version: "0.6.0".to_owned(),
             begun,
@@ -290,6 +296,7 @@ mod tests {
             image: String::new(),
             programs: Vec::new(),
             returns: false,
+            downgrade: false,
             spread: 500,
         };
         let mut in_each = [0; 50];

@@ -223,6 +223,7 @@ pub(super) mod tests {
             image: String::new(),
             programs: Vec::new(),
             returns: false,
+            downgrade: false,
             spread: 0,
         };
         let (old, new) = ("x/karmada-agent:0.5.0", "x/karmada-agent:0.6.0");
