@@ -3,16 +3,18 @@
 //! ```text
 //!   slots.json   which one runs, and what is on trial: drafted, synced, renamed
 //!   5f…          a program, by the digest of its bytes: fetched, synced, renamed, checked at every start
+//!   fetched.5f…  what is there of one that is being fetched, or will be
 //! ```
 //!
 //! Each step leaves what was before it or what comes after it, whenever the power goes. What is left of a step is removed by the next.
 
+#[cfg(test)]
+use std::sync::atomic::Ordering;
 use std::{
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
 };
 
 use karmada_core::upgrade::{
@@ -24,23 +26,14 @@ use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use rustix::fs::StatVfsMountFlags;
 
-use super::trouble::Trouble;
+use super::received::FETCHED;
 
 /// What is kept of them.
 const KEPT: &str = "slots.json";
 /// What is being written.
 const DRAFT: &str = "slots.new";
-/// What is being fetched, with a number behind it: what was given up may still be written for a moment.
-const FETCHED: &str = "fetched.";
-/// No program is larger, in bytes.
-pub(super) const LARGEST: usize = 256 << 20;
 /// What is kept is not longer.
 const LONGEST: u64 = 64 << 10;
-/// After so many bytes it is looked again at what is left of the disk.
-const LOOKED: usize = 4 << 20;
-
-/// The next number of what is being fetched.
-static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// One step at a time, in this process; others are kept away by the lock on the agent's folder.
 static STEPS: Mutex<()> = Mutex::new(());
@@ -48,17 +41,17 @@ static STEPS: Mutex<()> = Mutex::new(());
 /// Where they are.
 #[derive(Clone, Debug)]
 pub struct Folder {
-    dir: PathBuf,
-    cuts: Cuts,
+    pub(super) dir: PathBuf,
+    pub(super) cuts: Cuts,
 }
 
 /// Where a test lets the power go.
 #[derive(Clone, Debug, Default)]
-struct Cuts(#[cfg(test)] Option<std::sync::Arc<std::sync::atomic::AtomicUsize>>);
+pub(super) struct Cuts(#[cfg(test)] Option<std::sync::Arc<std::sync::atomic::AtomicUsize>>);
 
 impl Cuts {
     /// Between any two steps.
-    fn pass(&self) -> io::Result<()> {
+    pub(super) fn pass(&self) -> io::Result<()> {
         #[cfg(test)]
         if let Some(left) = &self.0 {
             let cut =
@@ -214,27 +207,21 @@ impl Folder {
         self.dir.parent().unwrap_or(&self.dir)
     }
 
-    /// Begins to write a program. Those that are not wanted any more make room for it.
-    pub(super) fn receive(&self) -> io::Result<Received> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        self.change(|slots| slots.asked_of = None)?;
-        self.tidy()?;
-        self.cuts.pass()?;
-        let path = self.dir.join(format!("{FETCHED}{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        let draft = Draft { path, cuts: self.cuts.clone() };
-        Ok(Received { folder: self.clone(), draft, file, context: Context::new(&SHA256), size: 0, looked: 0 })
-    }
-
     /// Removes what is not wanted any more, of what this has put there.
     pub(super) fn tidy(&self) -> io::Result<()> {
         let _step = STEPS.lock();
         let slots = self.read()?;
         let keeps = slots.keeps();
-        for entry in fs::read_dir(&self.dir)? {
+        let partial = slots.partial.as_ref().map(|partial| partial.program.as_str());
+        let entries = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
             let name = entry?.file_name();
             let Some(name) = name.to_str() else { continue };
-            let is_draft = name == DRAFT || name.starts_with(FETCHED);
+            let is_left = name.strip_prefix(FETCHED).is_some_and(|of| Some(of) != partial);
+            let is_draft = name == DRAFT || is_left;
             if is_draft || (is_digest(name) && !keeps.contains(name)) {
                 self.cuts.pass()?;
                 gone(&self.dir.join(name))?;
@@ -265,72 +252,7 @@ fn told(before: Option<&Trial>, slots: &Slots, runs: &Runs) -> Option<String> {
     })
 }
 
-/// A file that is gone when this is, whatever became of it.
-struct Draft {
-    path: PathBuf,
-    cuts: Cuts,
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // It takes a step like any other; what is left is removed by the next.
-        if self.cuts.pass().is_ok() {
-            let _ = gone(&self.path);
-        }
-    }
-}
-
-/// A program that is being fetched.
-pub(super) struct Received {
-    folder: Folder,
-    draft: Draft,
-    file: File,
-    context: Context,
-    size: usize,
-    /// How large it was when it was last looked at what is left of the disk.
-    looked: usize,
-}
-
-impl Received {
-    pub(super) fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.size += bytes.len();
-        if self.size > LARGEST {
-            return Err(io::Error::new(
-                ErrorKind::FileTooLarge,
-                format!("it is larger than {LARGEST} bytes"),
-            ));
-        }
-        if self.size >= self.looked + LOOKED {
-            self.looked = self.size;
-            self.folder.has_room(0).map_err(io::Error::other)?;
-        }
-        self.folder.cuts.pass()?;
-        self.context.update(bytes);
-        self.file.write_all(bytes)
-    }
-
-    /// It is all there: whether it is what it is to be.
-    pub(super) fn end(self, digest: &str) -> Result<(), Trouble> {
-        let Self { folder, draft, file, context, .. } = self;
-        let found = hex(context);
-        if found != digest {
-            return Err(Trouble::Lasting(format!("its SHA-256 is {found}, and not {digest} as was said")));
-        }
-        let end = || -> io::Result<()> {
-            file.set_permissions(Permissions::from_mode(0o700))?;
-            file.sync_all()?;
-            // A file that is open for writing cannot be run.
-            drop(file);
-            folder.cuts.pass()?;
-            fs::rename(&draft.path, folder.program(digest))?;
-            folder.cuts.pass()?;
-            File::open(&folder.dir)?.sync_all()
-        };
-        end().map_err(|error| Trouble::disk(&error))
-    }
-}
-
-fn hex(context: Context) -> String {
+pub(super) fn hex(context: Context) -> String {
     context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -342,18 +264,19 @@ pub(super) fn gone(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::{Arc, atomic::AtomicUsize};
 
+    use karmada_client::fetch::range::{Begins, Tag};
     use karmada_core::upgrade::trial::Ended;
 
-    use super::*;
+    use super::{super::received::Received, *};
 
     fn installed() -> Version {
         "0.5.0".parse().unwrap()
     }
 
-    fn digest(bytes: &[u8]) -> String {
+    pub(in crate::upgrade) fn digest(bytes: &[u8]) -> String {
         let mut context = Context::new(&SHA256);
         context.update(bytes);
         hex(context)
@@ -367,7 +290,7 @@ mod tests {
     }
 
     /// One whose power goes after so many steps.
-    fn cut(folder: &Folder, after: usize) -> Folder {
+    pub(in crate::upgrade) fn cut(folder: &Folder, after: usize) -> Folder {
         Folder { cuts: Cuts(Some(Arc::new(AtomicUsize::new(after)))), ..folder.clone() }
     }
 
@@ -384,11 +307,14 @@ mod tests {
         let text = |error: io::Error| error.to_string();
         let new = digest(bytes);
         if !folder.is_whole(&new) {
-            let mut received = folder.receive().map_err(text)?;
-            for piece in bytes.chunks(3) {
+            let mut received = Received::open(folder, &new).map_err(text)?;
+            let from = received.have().map_or(0, |have| have.bytes);
+            let begins = Begins { from, left: None, tag: Tag::strong("\"t\"") };
+            received.begins(begins, "2026-11-26T02:00:00Z".parse().unwrap()).map_err(text)?;
+            for piece in bytes[usize::try_from(from).unwrap()..].chunks(3) {
                 received.take(piece).map_err(text)?;
             }
-            received.end(&new).map_err(|error| error.to_string())?;
+            received.end().map_err(|error| error.to_string())?;
         }
         let begins = |slots: &mut Slots| {
             let is_done = slots.trial.as_ref().is_some_and(|trial| trial.new == new);
@@ -459,39 +385,6 @@ mod tests {
             assert_eq!(names, want, "{}", at());
         }
         assert!(cuts > 20, "{cuts}");
-    }
-
-    #[test]
-    fn only_the_bytes_of_the_digest_become_a_program() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::new(dir.path());
-        let mut received = folder.receive().unwrap();
-        received.take(b"something else").unwrap();
-        let wanted = digest(b"something");
-        let error = received.end(&wanted).unwrap_err();
-        assert!(matches!(&error, Trouble::Lasting(why) if why.contains("and not")), "{error}");
-        assert!(!folder.program(&wanted).exists());
-        let drafts = || fs::read_dir(&folder.dir).unwrap().count();
-        assert_eq!(drafts(), 0, "nothing is left of it");
-        let mut received = folder.receive().unwrap();
-        received.size = LARGEST;
-        assert!(received.take(b"x").unwrap_err().to_string().contains("is larger than"));
-        // What is given up may still be written while the next is fetched, and takes nothing from that.
-        let mut next = folder.receive().unwrap();
-        drop(received);
-        next.take(b"some").unwrap();
-        assert_eq!(drafts(), 1);
-        drop(next);
-        assert_eq!(drafts(), 0);
-        let mut received = folder.receive().unwrap();
-        received.take(b"something").unwrap();
-        received.end(&wanted).unwrap();
-        assert!(folder.is_whole(&wanted));
-        let mode = fs::metadata(folder.program(&wanted)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o700);
-        for odd in ["", "x", "../slots.json", KEPT] {
-            assert!(!folder.is_whole(odd), "{odd}");
-        }
     }
 
     #[test]

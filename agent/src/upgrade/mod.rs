@@ -16,11 +16,14 @@
 //! What is decided is decided in [`karmada_core::upgrade`].
 
 pub(crate) mod ask;
+#[cfg(test)]
+mod breaks;
 pub(crate) mod deployment;
 pub(crate) mod folder;
 pub(crate) mod given;
 pub(crate) mod guard;
 pub(crate) mod programs;
+mod received;
 mod trouble;
 
 use std::{sync::Arc, time::Duration};
@@ -61,6 +64,8 @@ const UNHEARD: Duration = Duration::from_secs(60);
 const HEALS: Duration = Duration::from_secs(3600);
 /// A program that cannot be had is asked for again after a time that doubles up to this.
 const FETCH_AGAIN: Duration = Duration::from_secs(6 * 3600);
+/// What is there of a program that nobody offers any more is looked at so often.
+const FORGET: Duration = Duration::from_secs(3600);
 
 /// What is reported, for whoever reports.
 #[derive(Clone, Debug, Default)]
@@ -152,6 +157,8 @@ struct Seen {
     fetching: Fetching,
     /// When it began to look.
     started: Option<Duration>,
+    /// When it last looked at what is there of programs.
+    forgot: Option<Duration>,
 }
 
 /// See [`Seen::fetching`].
@@ -287,7 +294,7 @@ impl Upgrader {
             }
             let offer = self.offer();
             let looked = self.look(&version, offer.as_ref(), &mut seen).await;
-            in_trouble = matches!(looked, Err(Trouble::Lasting(_) | Trouble::Fetch(_)));
+            in_trouble = matches!(looked, Err(Trouble::Lasting(_) | Trouble::Fetch(_) | Trouble::Broke(_)));
             match looked {
                 Ok(()) => {}
                 Err(Trouble::Passing(error)) => {
@@ -296,7 +303,7 @@ impl Upgrader {
                         tokio::time::sleep(ON_TRIAL).await;
                     }
                 }
-                Err(Trouble::Fetch(why)) => {
+                Err(Trouble::Fetch(why) | Trouble::Broke(why)) => {
                     tracing::warn!(%why, "the upgrade of the agent does not go on now");
                     self.is_about_to(offer.as_ref(), why);
                 }
@@ -318,6 +325,13 @@ impl Upgrader {
 
     async fn look(&self, version: &Version, offer: Option<&Offer>, seen: &mut Seen) -> Result<(), Trouble> {
         let started = *seen.started.get_or_insert_with(|| self.env.now());
+        if let Site::Program(site) = &self.site
+            && self.view.get().is_some()
+            && seen.forgot.is_none_or(|at| self.env.now().saturating_sub(at) >= FORGET)
+        {
+            seen.forgot = Some(self.env.now());
+            site.forget(offer, Time::now(&self.env)).await;
+        }
         let held = self.half.held();
         let own = Own {
             version,
@@ -493,7 +507,7 @@ impl Upgrader {
                 return Ok(true);
             }
             self.is_about_to(Some(offer), "its program is being fetched".to_owned());
-            site.fetch(offer).await.map(|()| false)
+            site.fetch(offer, Time::now(&self.env)).await.map(|()| false)
         };
         // Over a slow link it takes hours, and the hub may want something else meanwhile.
         let had = tokio::select! {
@@ -516,9 +530,14 @@ impl Upgrader {
                 Err(Trouble::Lasting(why))
             }
             Err(trouble) => {
-                // Not all at once.
-                let wait = (LOOK * 2_u32.saturating_pow(fetching.failures.min(10))).min(FETCH_AGAIN);
-                fetching.failures += 1;
+                // One that gets further by little and little is not made to wait longer each time. Not all at once.
+                let wait = match trouble {
+                    Trouble::Broke(_) => LOOK,
+                    _ => {
+                        fetching.failures += 1;
+                        (LOOK * 2_u32.saturating_pow((fetching.failures - 1).min(10))).min(FETCH_AGAIN)
+                    }
+                };
                 let wait = self.env.jitter(wait, 0.5);
                 fetching.later = Some((self.env.now() + wait, trouble.to_string()));
                 Err(trouble)

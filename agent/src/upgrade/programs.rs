@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
+    io,
     path::PathBuf,
     sync::{
         Arc,
@@ -20,14 +21,16 @@ use karmada_core::upgrade::{
 };
 use karmada_meta::time::Time;
 use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 
 use super::{
     ask::{Unfit, asked},
-    folder::{Folder, LARGEST, gone},
+    folder::{Folder, gone},
+    received::{LARGEST, Received},
     trouble::Trouble,
 };
 
-/// A program is fetched within this time, over whatever link.
+/// A go of fetching a program takes no longer, over whatever link.
 const FETCH: Duration = Duration::from_secs(2 * 3600);
 /// The kind of machine that this is.
 const ARCH: &str = std::env::consts::ARCH;
@@ -47,14 +50,27 @@ pub struct Programs {
     pub arguments: Vec<OsString>,
     /// Whether what is on trial has proven itself: then its clock does not end it, whatever the disk does.
     pub proven: Arc<AtomicBool>,
+    /// One writes a program at a time: what was given up may still be writing for a moment.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
 }
+
+/// A program that is being fetched, and its turn.
+type Going = Arc<Mutex<(Received, OwnedMutexGuard<()>)>>;
 
 impl Programs {
     pub(crate) const WAY: Way = Way::Program;
 
     /// Those of a folder, which come from addresses that begin so.
     pub fn new(folder: Folder, from: String) -> Self {
-        Self { folder, from, authorities: None, runs: None, arguments: Vec::new(), proven: Arc::default() }
+        Self {
+            folder,
+            from,
+            authorities: None,
+            runs: None,
+            arguments: Vec::new(),
+            proven: Arc::default(),
+            turn: Arc::default(),
+        }
     }
 
     pub(crate) fn read(&self) -> Result<Slots, Trouble> {
@@ -99,7 +115,7 @@ impl Programs {
     }
 
     /// Fetches the program of an offer, if it is not there, and asks it for its version, and whether it takes the agent's arguments.
-    pub(crate) async fn fetch(&self, offer: &Offer) -> Result<(), Trouble> {
+    pub(crate) async fn fetch(&self, offer: &Offer, now: Time) -> Result<(), Trouble> {
         let (program, fits) = (self.meant(offer)?.clone(), self.fits(offer)?);
         let folder = self.folder.clone();
         let is_noexec = aside(move || folder.is_noexec()).await?;
@@ -108,12 +124,14 @@ impl Programs {
         }
         let (folder, digest) = (self.folder.clone(), program.sha256.clone());
         if !aside(move || folder.is_whole(&digest)).await? {
-            self.download(&program).await?;
+            self.download(&program, now).await?;
         }
         let path = self.folder.program(&program.sha256);
         let wanted = offer.version.parse::<Version>().map_err(|error| Trouble::Lasting(error.to_string()))?;
         let why = match asked(&path, &wanted, &self.arguments).await {
-            Ok(()) => return self.change(move |slots| slots.asked_of = Some(fits)).await,
+            Ok(()) => {
+                return self.change(move |slots| (slots.asked_of, slots.partial) = (Some(fits), None)).await;
+            }
             // Its owner can help that, and it need not be fetched again for it.
             Err(Unfit::Forbidden(why)) => return Err(self.cannot_run(&why)),
             Err(Unfit::Not(why)) => why,
@@ -130,36 +148,47 @@ impl Programs {
         ))
     }
 
-    async fn download(&self, program: &Program) -> Result<(), Trouble> {
-        let (folder, authorities) = (self.folder.clone(), self.authorities.clone());
+    async fn download(&self, program: &Program, now: Time) -> Result<(), Trouble> {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let (folder, authorities, digest) =
+            (self.folder.clone(), self.authorities.clone(), program.sha256.clone());
         let begun = aside(move || {
             let read = |path: &PathBuf| {
                 let error = |error| Trouble::Fetch(format!("--upgrade-ca: {}: {error}", path.display()));
                 fs::read(path).map_err(error)
             };
             let authorities = authorities.as_ref().map(read).transpose()?;
-            folder.receive().map(|received| (authorities, received)).map_err(|error| Trouble::disk(&error))
+            let received = Received::open(&folder, &digest).map_err(|error| Trouble::disk(&error))?;
+            Ok::<_, Trouble>((authorities, received.have(), Arc::new(Mutex::new((received, turn)))))
         });
-        let (authorities, received) = begun.await??;
+        let (authorities, have, going) = begun.await??;
         let fetcher = Fetcher::new(authorities.as_deref(), FETCH, LARGEST)
             .map_err(|why| Trouble::Fetch(format!("--upgrade-ca: {why}")))?;
-        // The disk may be slow, and nobody waits for it but this.
-        let received = Arc::new(Mutex::new(received));
-        let take = |bytes: Vec<u8>| {
-            let received = Arc::clone(&received);
-            async move {
-                let taken = tokio::task::spawn_blocking(move || received.lock().take(&bytes)).await;
-                taken.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
-            }
-        };
-        let has_room = |size: Option<u64>| self.folder.has_room(size.unwrap_or_default());
-        let fetched = fetcher.each(&program.url, has_room, take).await;
-        fetched.map_err(|why| Trouble::Fetch(format!("{} cannot be fetched: {why}", program.url)))?;
-        let received = Arc::into_inner(received).map(Mutex::into_inner);
-        let received =
-            received.ok_or_else(|| Trouble::Fetch("its program is still being written".to_owned()))?;
-        let digest = program.sha256.clone();
-        aside(move || received.end(&digest)).await?
+        let begins = |begins| step(&going, move |received| received.begins(begins, now));
+        let take = |bytes: Vec<u8>| step(&going, move |received| received.take(&bytes));
+        let fetched = fetcher.each(&program.url, have.as_ref(), begins, take).await;
+        if let Err(why) = fetched {
+            let went_on = aside(move || going.lock().0.went_on()).await?;
+            return Err(match went_on {
+                true => Trouble::Broke(format!("{} broke off, and is gone on with: {why}", program.url)),
+                false => Trouble::Fetch(format!("{} cannot be fetched: {why}", program.url)),
+            });
+        }
+        let going = Arc::into_inner(going).map(Mutex::into_inner);
+        let (received, turn) =
+            going.ok_or_else(|| Trouble::Fetch("its program is still being written".to_owned()))?;
+        let ended = aside(move || received.end()).await?;
+        drop(turn);
+        ended
+    }
+
+    /// Removes what is there of a program that is not wanted any more, as when the hub offers another one or none.
+    pub(crate) async fn forget(&self, offer: Option<&Offer>, now: Time) {
+        let offered = offer.and_then(|offer| self.meant(offer).ok()).map(|program| program.sha256.clone());
+        match self.change(move |slots| slots.forget(offered.as_deref(), now)).await {
+            Ok(_) => self.tidy().await,
+            Err(error) => tracing::debug!(%error, "what is there of a program cannot be looked at"),
+        }
     }
 
     /// Remembers that an offer's program is none for this agent, also after a restart.
@@ -246,6 +275,16 @@ impl Programs {
         let folder = self.folder.clone();
         aside(move || folder.change(change)).await?.map_err(|error| Trouble::disk(&error))
     }
+}
+
+/// Does a step of fetching elsewhere: the disk may be slow, and nobody waits for it but this.
+async fn step(
+    going: &Going,
+    step: impl FnOnce(&mut Received) -> io::Result<()> + Send + 'static,
+) -> Result<(), String> {
+    let going = Arc::clone(going);
+    let done = tokio::task::spawn_blocking(move || step(&mut going.lock().0)).await;
+    done.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
 
 /// Does what blocks elsewhere.

@@ -14,6 +14,9 @@ pub(crate) enum Trouble {
     /// A program cannot be had now: that is tried again, and whoever offered it hears why.
     #[error("{0}")]
     Fetch(String),
+    /// A program broke off, and what came of it is kept: it is gone on with soon.
+    #[error("{0}")]
+    Broke(String),
 }
 
 impl Trouble {

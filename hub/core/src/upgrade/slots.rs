@@ -32,6 +32,8 @@ const AGAIN: Duration = Duration::from_secs(30 * 60);
 const LATEST: Duration = Duration::from_secs(24 * 3600);
 /// A fetched program leaves so many bytes of the disk free: the member's own store is usually on the same.
 const ROOM: u64 = 256 << 20;
+/// What is there of a program that is not offered any more waits so long for it to be offered again.
+const WAITS: Duration = Duration::from_secs(24 * 3600);
 
 /// What is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,20 @@ pub struct Slots {
     /// What was last refused, which is not fetched again for the same offer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refused>,
+    /// The program of which some is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Partial>,
+}
+
+/// A program of which the first bytes are there, because fetching it broke off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partial {
+    /// The digest that all of it is to have.
+    pub program: String,
+    /// What its server calls the document that the bytes are of.
+    pub tag: String,
+    /// When it was last gone on with.
+    pub since: Time,
 }
 
 /// A program that says it is a version, and takes the agent's arguments.
@@ -240,7 +256,7 @@ impl Slots {
     /// Something is tried from the next start on.
     pub fn begin(&mut self, trial: Trial) {
         (self.goes, self.asked, self.rests, self.trial) = (0, 0, false, Some(trial));
-        self.asked_of = None;
+        (self.asked_of, self.partial) = (None, None);
     }
 
     /// What was before is about to end, for what is on trial to be started: whether it may, which has run for so long. Where it has
@@ -304,6 +320,18 @@ impl Slots {
         self.go_back(&why);
     }
 
+    /// Forgets what is there of a program that is neither offered nor was a day ago, and answers whether it did. A window that has
+    /// closed, or a pause, does not begin it anew.
+    pub fn forget(&mut self, offered: Option<&str>, now: Time) -> bool {
+        let is_stale = |partial: &Partial| {
+            // A clock that was set back says nothing of when that was.
+            let age = now.timestamp().duration_since(partial.since.timestamp());
+            let is_fresh = Duration::try_from(age).is_ok_and(|age| age < WAITS);
+            offered != Some(partial.program.as_str()) && !is_fresh
+        };
+        self.partial.take_if(|partial| is_stale(partial)).is_some()
+    }
+
     /// The programs that may still be wanted.
     pub fn keeps(&self) -> BTreeSet<&str> {
         let trial = self.trial.iter().flat_map(|trial| [trial.old.as_str(), trial.new.as_str()]);
@@ -321,6 +349,34 @@ mod tests {
         let mut slots = Slots { installed: "0.5.0".into(), current, ..Slots::default() };
         slots.begin(Trial { old: old.into(), new: "b".into(), ..trial() });
         slots
+    }
+
+    #[test]
+    fn what_is_there_of_a_program_waits_while_it_is_offered_and_a_day() {
+        let partial = Partial {
+            program: "b".into(),
+            tag: "\"t\"".into(),
+            since: "2026-11-26T02:00:00Z".parse().unwrap(),
+        };
+        for (offered, now, want) in [
+            (Some("b"), "2026-11-26T02:00:00Z", false),
+            (Some("b"), "2026-12-26T02:00:00Z", false),
+            (Some("b"), "2026-11-01T02:00:00Z", false),
+            (None, "2026-11-26T02:00:00Z", false),
+            (None, "2026-11-27T01:59:59Z", false),
+            (None, "2026-11-27T02:00:00Z", true),
+            (Some("c"), "2026-11-27T01:59:59Z", false),
+            (Some("c"), "2026-11-27T02:00:00Z", true),
+            (None, "2026-11-26T01:59:59Z", true),
+        ] {
+            let mut slots = Slots { partial: Some(partial.clone()), ..Slots::default() };
+            assert_eq!(slots.forget(offered, now.parse().unwrap()), want, "{offered:?} {now}");
+            assert_eq!(slots.partial.is_none(), want, "{offered:?} {now}");
+        }
+        let mut slots = Slots { partial: Some(partial), ..Slots::default() };
+        slots.begin(trial());
+        assert_eq!(slots.partial, None, "what was fetched is there");
+        assert!(!slots.forget(None, "2027-01-01T00:00:00Z".parse().unwrap()));
     }
 
     /// Those whose names end with a question mark cannot be read.
