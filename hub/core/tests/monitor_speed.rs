@@ -30,6 +30,7 @@ fn look(judge: &mut Judge, names: &[String], ready: &[Ready], now: Moment) -> Du
         ready: *ready,
         grace: Said { annotation: None, lease: Some(Duration::from_secs(40)) },
         history: None,
+        lost_since: None,
         held: None,
         windows: None,
     });

@@ -154,6 +154,7 @@ impl LeaseMonitor {
                     annotation: head.annotation(extension::GRACE_PERIOD),
                     lease: lease(name),
                 },
+                lost_since: head.unknown_since(),
                 history: head.annotation(extension::LINK_HISTORY),
                 held: brake::held_since(head.conditions()),
                 windows: head.annotation(extension::LINK_WINDOWS),

@@ -87,6 +87,13 @@ impl ClusterHead {
         Ready::from_status(conditions::find(self.conditions(), condition::READY).map(|c| c.status.as_str()))
     }
 
+    /// Since when its condition Ready says that nobody hears of it, if it does.
+    pub(crate) fn unknown_since(&self) -> Option<Time> {
+        let ready = conditions::find(self.conditions(), condition::READY)?;
+        (Ready::from_status(Some(ready.status.as_str())) == Ready::Unknown)
+            .then_some(ready.last_transition_time)
+    }
+
     /// Whether the hub itself works on its member.
     pub(crate) fn is_pushed(&self) -> bool {
         self.cluster.spec.sync_mode == ClusterSyncMode::Push

@@ -1,6 +1,7 @@
 //! The last day of a link in 72 bytes: of each five minutes the worst that was seen.
 //!
-//! It is kept in memory alone. A hub that begins has no record, and whoever shows one says since when there is one.
+//! It is kept in memory alone. A hub that begins has no record but of losses, which are written down elsewhere
+//! ([`Day::recall`]), and whoever shows one says since when there is one.
 
 use std::time::Duration;
 
@@ -61,6 +62,25 @@ impl Day {
         self.set(now, self.get(now).max(look as u8));
     }
 
+    /// What was written down before this hub began: the cluster was lost at these times, and since then, if it still is.
+    pub fn recall(
+        &mut self,
+        losses: impl IntoIterator<Item = Duration>,
+        since: Option<Duration>,
+        wall: Duration,
+    ) {
+        let now = slot(wall);
+        let oldest = now.saturating_sub(SLOTS as u64 - 1);
+        let mut slots: Vec<_> = losses.into_iter().map(slot).collect();
+        slots.extend(since.into_iter().flat_map(|since| slot(since).max(oldest)..=now));
+        // What is yet to come was written by a clock that was wrong.
+        slots.retain(|slot| (oldest..=now).contains(slot));
+        slots.sort_unstable();
+        for slot in slots {
+            self.note(SLOT.saturating_mul(u32::try_from(slot).unwrap_or(u32::MAX)), Look::Lost);
+        }
+    }
+
     fn get(&self, slot: u64) -> u8 {
         let (byte, shift) = place(slot);
         self.bits[byte] >> shift & 3
@@ -116,6 +136,28 @@ mod tests {
         assert_eq!(day.strip(at(DAY + 600)).matches('s').count(), 2, "what is older than a day is gone");
         day.note(at(0) - Duration::from_secs(3 * DAY), Look::Seen);
         assert_eq!(day.strip(at(0) - Duration::from_secs(3 * DAY)).matches('s').count(), 1);
+    }
+
+    #[test]
+    fn losses_are_recalled() {
+        let minutes = |n: u64| at(DAY) - Duration::from_secs(60 * n);
+        for (losses, since, want) in [
+            (vec![], None, "......"),
+            (vec![20, 10], None, ".l.l.."),
+            (vec![20, 20, 2000], Some(5), ".l..ll"),
+            // Since longer ago than a day.
+            (vec![], Some(3000), "llllll"),
+        ] {
+            let mut day = Day::default();
+            day.recall(losses.into_iter().map(minutes), since.map(minutes), at(DAY));
+            let strip = day.strip(at(DAY));
+            assert_eq!((strip.len(), &strip[SLOTS - 6..]), (SLOTS, want), "{since:?}");
+        }
+        // A time that is yet to come is no loss, and what is seen from now on goes on from there.
+        let mut day = Day::default();
+        day.recall([at(DAY + 900), minutes(10)], None, at(DAY));
+        day.note(at(DAY), Look::Seen);
+        assert_eq!(&day.strip(at(DAY))[SLOTS - 4..], ".l.s");
     }
 
     proptest! {

@@ -121,6 +121,8 @@ pub struct Cluster<'a> {
     pub ready: Ready,
     /// What its user and its agent say of its grace.
     pub grace: grace::Said<'a>,
+    /// Since when its condition says that it is lost, if it does.
+    pub lost_since: Option<Time>,
     /// What a hub wrote down of its link.
     pub history: Option<&'a str>,
     /// Since when evictions from it are held because many vanished with it, by its condition.
@@ -375,9 +377,7 @@ impl Judge {
                 let held_for = since.elapsed(std::time::UNIX_EPOCH + now.wall);
                 self.brake.recall(cluster.name, held_for, now.monotonic);
             }
-            let mut link = known.unwrap_or_else(|| {
-                Link::recall(cluster.history, cluster.ready == Ready::Unknown, now, &settings)
-            });
+            let mut link = known.unwrap_or_else(|| Link::recall(&cluster, now, &settings));
             let grace = link.silences.grace(cluster.grace, now.monotonic, &settings.grace());
             // The hub's own is the monitor's, with its rules for beginners.
             let own = (grace.length != settings.health.grace).then_some(grace.length);
@@ -576,11 +576,15 @@ impl Judge {
 
 impl Link {
     /// What a hub wrote down. An annotation that cannot be read is no history.
-    fn recall(history: Option<&str>, lost: bool, now: Moment, settings: &Settings) -> Self {
-        let mut link = Self::default();
-        let Some(record) = history.and_then(|text| serde_json::from_str::<Record>(text).ok()) else {
-            return link;
-        };
+    fn recall(cluster: &Cluster<'_>, now: Moment, settings: &Settings) -> Self {
+        let (mut link, lost) = (Self::default(), cluster.ready == Ready::Unknown);
+        let record = cluster.history.and_then(|text| serde_json::from_str::<Record>(text).ok());
+        let since_1970 =
+            |time: &Time| u64::try_from(time.timestamp().as_second()).ok().map(Duration::from_secs);
+        let losses = record.iter().flat_map(|record| &record.losses).filter_map(since_1970);
+        let lost_since = cluster.lost_since.filter(|_| lost).as_ref().and_then(since_1970);
+        link.day.recall(losses, lost_since, now.wall);
+        let Some(record) = record else { return link };
         let wall = std::time::UNIX_EPOCH + now.wall;
         // A time that is yet to come was written by a clock that was wrong, or is read by one.
         let ago = record.at.elapsed(wall);
