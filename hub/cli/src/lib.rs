@@ -44,7 +44,7 @@ use karmada_env::Env;
 
 pub use args::Command;
 pub use karmada_telemetry::told::{self, Failure, print};
-pub use whatif::Wanted;
+pub use whatif::{Assumed, Wanted};
 
 /// Does what a command says.
 ///

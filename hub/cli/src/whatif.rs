@@ -51,6 +51,21 @@ pub(super) async fn run(args: WhatIfArgs, env: Env) -> Result<(), Failure> {
     }
 }
 
+/// By which of a hub's settings it is judged what would leave lost clusters: the defaults, where nobody knows its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Assumed {
+    evictions: Settings,
+    brake: brake::Settings,
+    are_hubs: bool,
+}
+
+impl Assumed {
+    /// A hub's own.
+    pub fn of_hub(evictions: Settings, brake: brake::Settings) -> Self {
+        Self { evictions, brake, are_hubs: true }
+    }
+}
+
 /// What would be otherwise.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
@@ -58,6 +73,8 @@ pub struct Wanted {
     pub(crate) changes: Changes,
     /// Clusters that would be drained. They would be cordoned, too.
     pub(crate) drained: BTreeSet<String>,
+    /// How the hub goes about it.
+    assumed: Assumed,
 }
 
 impl Wanted {
@@ -74,6 +91,12 @@ impl Wanted {
         wanted
     }
 
+    /// The same on a hub with these settings.
+    #[must_use]
+    pub fn by(self, assumed: Assumed) -> Self {
+        Self { assumed, ..self }
+    }
+
     /// Whether nothing would be.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
@@ -85,7 +108,7 @@ impl Wanted {
         let goes: Vec<_> =
             bound.placed().iter().filter(|target| self.drained.contains(&target.name)).collect();
         if goes.is_empty() {
-            return suppose(bound, groups, fleet, &self.changes);
+            return suppose(bound, groups, fleet, &self.changes, &self.assumed);
         }
         let (mut at, mut result, mut whys) = (bound.clone(), "follows", Vec::new());
         for target in &goes {
@@ -100,7 +123,7 @@ impl Wanted {
             self.changes.contains_key(&target.name) && !self.drained.contains(&target.name)
         };
         let mut row = if at.placed().iter().any(others) {
-            let left = suppose(&at, groups, fleet, &self.changes);
+            let left = suppose(&at, groups, fleet, &self.changes, &self.assumed);
             whys.extend(Some(left.why.clone()).filter(|why| !why.is_empty()));
             Row { result: worse(result, left.result), ..left }
         } else {
@@ -142,10 +165,12 @@ impl Supposed {
             .iter()
             .map(|(cluster, taints)| json!({"cluster": cluster, "taints": taints}))
             .collect();
-        let after = Settings::default().failover_after.as_secs();
+        let Assumed { evictions, are_hubs, .. } = wanted.assumed;
+        let assumed = json!({
+            "failoverEvictionTimeoutSeconds": evictions.failover_after.as_secs(), "hubSettings": are_hubs,
+        });
         let mut document = json!({
-            "changes": taints, "assumed": {"failoverEvictionTimeoutSeconds": after}, "brake": self.outage,
-            "objects": self.rows,
+            "changes": taints, "assumed": assumed, "brake": self.outage, "objects": self.rows,
         });
         if !wanted.drained.is_empty() {
             document["drained"] = json!(wanted.drained);
@@ -188,7 +213,8 @@ pub(super) async fn look(
     let changed = suppose::changed(&before, changes);
     let fleet = coming.off(&changed);
     let row = |bound: &Bound| wanted.row(bound, &groups, &changed, &fleet);
-    Ok(Supposed { rows: concerned.iter().map(row).collect(), outage: outage(&before, changes), of })
+    let outage = outage(&before, changes, &wanted.assumed.brake);
+    Ok(Supposed { rows: concerned.iter().map(row).collect(), outage, of })
 }
 
 /// What would be otherwise, by the arguments.
@@ -210,13 +236,13 @@ fn wanted(args: &WhatIfArgs) -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-/// The brake that a hub with the default settings would put on, since too many clusters would be lost at once.
+/// The brake that a hub would put on, since too many clusters would be lost at once.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outage {
     lost: usize,
     of: usize,
-    /// Evictions go on after this time, whoever is back by then.
+    /// Evictions go on after this time, whoever is back by then. Zero: not before some are back.
     at_most_seconds: u64,
 }
 
@@ -226,8 +252,8 @@ fn is_lost(taints: &[Taint]) -> bool {
 }
 
 /// Whether too many clusters would be lost at once. What is lost already does not vanish again.
-fn outage(before: &Fleet, changes: &Changes) -> Option<Outage> {
-    let (settings, of) = (brake::Settings::default(), before.members().len());
+fn outage(before: &Fleet, changes: &Changes, settings: &brake::Settings) -> Option<Outage> {
+    let of = before.members().len();
     let vanishes = |(name, taints): &(&String, &Vec<Taint>)| {
         is_lost(taints) && before.get(name).is_some_and(|member| !is_lost(&member.cluster().spec.taints))
     };
@@ -304,13 +330,13 @@ fn worse(one: &'static str, other: &'static str) -> &'static str {
     if rank(one) >= rank(other) { one } else { other }
 }
 
-fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes) -> Row {
+fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes, assumed: &Assumed) -> Row {
     let row = |result, after: Vec<TargetCluster>, leaves: &[Leaving], why: String| Row {
         object: bound.object(),
         result,
         now: bound.placed().to_vec(),
         after,
-        leaves: leaves.iter().map(|leaving| Leave::of(leaving, bound)).collect(),
+        leaves: leaves.iter().map(|leaving| Leave::of(leaving, bound, assumed)).collect(),
         stays_on: Vec::new(),
         why,
     };
@@ -318,7 +344,7 @@ fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes) -> 
     if bound.spec.placement.is_none() {
         return as_it_is("follows", "it goes where what refers to it goes");
     }
-    let leaving = suppose::leaving(&bound.spec, bound.fenced, fleet, &Settings::default());
+    let leaving = suppose::leaving(&bound.spec, bound.fenced, fleet, &assumed.evictions);
     if leaving.is_empty() {
         let tainted =
             changes.values().flatten().all(|taint| taint.effect == NO_SCHEDULE && taint.key != UNREACHABLE);
@@ -354,13 +380,13 @@ fn suppose(bound: &Bound, groups: &Groups, fleet: &Fleet, changes: &Changes) -> 
 }
 
 impl Leave {
-    fn of(leaving: &Leaving, bound: &Bound) -> Self {
+    fn of(leaving: &Leaving, bound: &Bound, assumed: &Assumed) -> Self {
         let lost = leaving.cause == Cause::Failover;
         Self {
             cluster: leaving.cluster.clone(),
             after_seconds: leaving.after.as_secs(),
             lost,
-            needs_hub_setting: lost && !asks_for_failover(&bound.spec),
+            needs_hub_setting: lost && !assumed.evictions.cluster_failover && !asks_for_failover(&bound.spec),
             purge_mode: leaving.purge_mode.to_string(),
         }
     }
@@ -526,8 +552,8 @@ mod tests {
         let rows = |line: &str| {
             let changes = wanted(&args(line)).unwrap().changes;
             let fleet = suppose::changed(&before, &changes);
-            let rows: Vec<_> =
-                bounds.iter().map(|bound| suppose(bound, &Groups::default(), &fleet, &changes)).collect();
+            let row = |bound| suppose(bound, &Groups::default(), &fleet, &changes, &Assumed::default());
+            let rows: Vec<_> = bounds.iter().map(row).collect();
             (text(&rows, &changes, None), rows, changes)
         };
         let (got, lost, changes) = rows("h what-if --lose a");
@@ -617,8 +643,40 @@ mod tests {
                 });
                 serde_json::from_value(cluster).unwrap()
             }));
-            let got = outage(&fleet, &wanted(&args(line)).unwrap().changes);
+            let changes = wanted(&args(line)).unwrap().changes;
+            let got = outage(&fleet, &changes, &brake::Settings::default());
             assert_eq!(got.map(|outage| outage.lost), want, "{line}");
+            // A hub that brakes earlier says so.
+            let early = brake::Settings { least: 1, share: 0.0, ..brake::Settings::default() };
+            assert!(outage(&fleet, &changes, &early).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_hubs_own_settings_count_where_they_are_known() {
+        let binding = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "u"},
+            "replicas": 2, "clusters": [{"name": "a", "replicas": 2}],
+            "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}},
+        }});
+        let bound = Bound::read(Scope::Namespaced, &binding).map_err(|_| "unreadable").unwrap();
+        let before = Fleet::of(["a", "b"].map(cluster));
+        let own = Settings {
+            cluster_failover: true,
+            failover_after: Duration::from_secs(30),
+            ..Settings::default()
+        };
+        for (assumed, after, needs) in
+            [(Assumed::default(), 300, true), (Assumed::of_hub(own, brake::Settings::default()), 30, false)]
+        {
+            let wanted = Wanted::of(&["a".to_owned()], &[], &[]).by(assumed);
+            let fleet = suppose::changed(&before, &wanted.changes);
+            let row = wanted.row(&bound, &Groups::default(), &fleet, &fleet);
+            let leave = row.leaves.first().expect("it leaves a");
+            assert_eq!((leave.after_seconds, leave.needs_hub_setting), (after, needs));
+            let supposed = Supposed { rows: vec![row], outage: None, of: 1 };
+            let told = supposed.document(&wanted)["assumed"].clone();
+            assert_eq!(told, json!({"failoverEvictionTimeoutSeconds": after, "hubSettings": !needs}));
         }
     }
 }

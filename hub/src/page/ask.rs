@@ -7,7 +7,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Response};
 use karmada_api::consts::{extension, label, namespace};
 use karmada_apiserver::{authz::ResourceTarget, heavy};
-use karmada_cli::{Failure, Wanted, documents};
+use karmada_cli::{Assumed, Failure, Wanted, documents};
 use karmada_client::{Error, Resource};
 use karmada_core::names;
 use karmada_env::Env;
@@ -152,6 +152,11 @@ impl Asking {
                 if wanted.is_empty() {
                     return Err(Status::bad_request("name clusters in lose, drain or cordon"));
                 }
+                let settings = self.eyes.context().map(|context| {
+                    let accounts = &context.accounts;
+                    Assumed::of_hub(accounts.evictions.settings, accounts.judgement.settings().brake)
+                });
+                let wanted = wanted.by(settings.unwrap_or_default());
                 self.computed(documents::what_if(objects, &wanted, SUPPOSED, &page.env)).await
             }
             Question::Cordon => {

@@ -17,24 +17,30 @@ function command(chosen) {
   return ["karmada-hub what-if", ...["lose", "drain", "cordon"].filter((key) => chosen[key]).map((key) => `--${key} ${quoted(chosen[key])}`)].join(" ");
 }
 
+/** What holds evictions, by the hub's own settings where it knows them. */
+function brake({ brake: { lost, of, atMostSeconds }, assumed }) {
+  const most = atMostSeconds ? `, or for ${age(atMostSeconds)} at most` : "";
+  return `${lost} of ${of} clusters at once would put on the brake: nothing is evicted until some are back${most}${assumed.hubSettings ? "" : " (default settings)"}.`;
+}
+
 async function run(chosen, into) {
-  put(into, h("p", { class: "quiet" }, "The hub supposes …"));
+  put(into, h("p", { class: "quiet" }, "Calculating …"));
   try {
     const found = await get("/ui/api/what-if", { lose: chosen.lose, drain: chosen.drain, cordon: chosen.cordon });
     const counts = new Map();
     for (const { result } of found.objects) counts.set(result, (counts.get(result) || 0) + 1);
     const sums = [...counts].map(([result, n]) => `${n} ${WORDS[result][0]}`).join(", ");
     put(into, h("h2", {}, "What would move"),
-      found.brake ? h("p", { class: "waits" }, `◆ ${found.brake.lost} of ${found.brake.of} clusters at once would put on the brake: nothing is evicted until some are back, or for ${age(found.brake.atMostSeconds)} at most (default settings).`) : null,
+      found.brake ? h("p", { class: "waits" }, `◆ ${brake(found)}`) : null,
       h("p", {}, found.objects.length ? `Of ${many(found.of || found.objects.length, "object")}: ${sums}. Nothing was changed.` : "Nothing is on them."),
-      found.of ? h("p", { class: "quiet" }, `Supposed of the first ${found.objects.length}.`) : null,
+      found.of ? h("p", { class: "quiet" }, `Calculated for the first ${found.objects.length}.`) : null,
       table("Objects", ["Object", "Result", "Now", "Then", "When", "Why"], found.objects.map((row) => {
         const [text, tone] = WORDS[row.result];
         const first = row.leaves[0];
-        const when = first ? `${first.afterSeconds ? `after ${age(first.afterSeconds)}` : "at once"}${first.needsHubSetting ? ", with --enable-cluster-failover" : ""}` : "";
+        const when = first ? `${first.afterSeconds ? `after ${age(first.afterSeconds)}` : "at once"}${first.needsHubSetting ? ", only with --enable-cluster-failover" : ""}` : "";
         return [row.object, h("span", { class: tone }, `${GLYPHS[tone]} ${text}`), places(row.now), places(row.then), when, row.why];
-      }), "No object is concerned."));
-    say(`Supposed: ${sums || "nothing is on them"}.`);
+      }), "No object is affected."));
+    say(`Calculated: ${sums || "nothing is on them"}.`);
   } catch (why) {
     put(into, h("p", { class: "acts", role: "alert" }, why.message));
   }
@@ -42,16 +48,16 @@ async function run(chosen, into) {
 
 /** Opens the view. */
 export async function open(main, parameters) {
-  const results = h("div");
+  const results = h("div", { id: "results" });
   const problem = h("p", { class: "acts", role: "alert" });
   const known = h("datalist", { id: "clusters" }, [...fleet.clusters.keys()].slice(0, 500).map((name) => h("option", { value: name })));
   const field = (key, text) => {
     const input = h("input", { id: key, list: "clusters", value: parameters[key] || "", placeholder: "names", autocomplete: "off" });
     return [input, h("p", {}, h("label", { for: key }, text), input)];
   };
-  const [lose, loseRow] = field("lose", "Lost (not heard of any more)");
+  const [lose, loseRow] = field("lose", "Lost (their agents are not heard any more)");
   const [drain, drainRow] = field("drain", "Drained (moved away, with service kept)");
-  const [cordon, cordonRow] = field("cordon", "Cordoned (nothing new comes)");
+  const [cordon, cordonRow] = field("cordon", "Cordoned (nothing new is placed on them)");
   const chosen = () => ({ view: "whatif", lose: names(lose.value).join(), drain: names(drain.value).join(), cordon: names(cordon.value).join() });
   const shown = h("pre", { tabindex: "0", id: "command" });
   const buttons = h("p", { class: "buttons" });
@@ -80,11 +86,11 @@ export async function open(main, parameters) {
     }));
   };
   put(main, h("h1", {}, "What if"),
-    h("p", {}, "See what would move, by the functions that move it. Nothing is changed by looking."),
+    h("p", {}, "See what would move if clusters were lost, drained or cordoned. The hub calculates it as it would do it, and changes nothing."),
     h("form", {
       class: "stacked", oninput: draw,
       onsubmit: (event) => { event.preventDefault(); const next = chosen(); draw(); go(address(next), true); run(next, results); },
-    }, loseRow, drainRow, cordonRow, known, h("p", {}, h("button", { class: "main" }, "Suppose"))),
+    }, loseRow, drainRow, cordonRow, known, h("p", {}, h("button", { class: "main" }, "Show what would move"))),
     h("p", { class: "quiet" }, "The same by command:"), shown, problem, buttons,
     h("p", { class: "quiet" }, "A cluster is drained, and what has left it brought back, from its own page."), results,
     fleet.loaded ? null : link(address({}), {}, "To the fleet"));
