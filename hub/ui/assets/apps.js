@@ -116,16 +116,16 @@ function rollout(view) {
 function difference(app, cluster, into) {
   put(into, h("p", { class: "quiet" }, "Comparing …"));
   get("/ui/api/difference", { scope: app.scope, namespace: app.namespace, binding: app.binding, cluster }).then((found) => {
-    put(into, h("h3", {}, `What ${cluster} gets that is not as in the template`),
-      found.policies.length ? h("p", {}, `By ${found.policies.join(", ")}.`) : h("p", { class: "quiet" }, "No override policy has changed it."),
-      table("Differences", ["Field", "What", "Template", "Cluster"], found.differences.map((one) => [
-        h("code", {}, one.path), one.what, one.template, one.cluster]), "Nothing: it gets the template as it is."));
+    put(into, h("h3", {}, `How the copy on ${cluster} differs from the template`),
+      found.policies.length ? h("p", {}, `By ${found.policies.join(", ")}.`) : h("p", { class: "quiet" }, "No override policy applies to it."),
+      table("Differences", ["Field", "Change", "Template", "Cluster"], found.differences.map((one) => [
+        h("code", {}, one.path), one.what, one.template, one.cluster]), "It does not differ."));
     into.querySelector("h3").scrollIntoView({ block: "nearest" });
   }, (why) => put(into, h("p", { class: "acts", role: "alert" }, why.message)));
 }
 
 async function explain(view, into) {
-  put(into, h("p", { class: "quiet" }, "The hub decides anew …"));
+  put(into, h("p", { class: "quiet" }, "Calculating …"));
   try {
     const found = await get("/ui/api/explain", { namespace: view.namespace, kind: kindOf(view), name: view.name });
     const placement = found.placement;
@@ -135,12 +135,12 @@ async function explain(view, into) {
         ["Policy", found.policies.filter((one) => one.has).map((one) => `${one.name} ${one.standing}`).join("; ") || "none"],
         ["Others", found.policies.filter((one) => !one.has).slice(0, 10).map((one) => `${one.name} ${one.standing}`).join("; ")],
         ["Division", placement?.division], ["Groups", (placement?.groups || []).join("; ")],
-        ["Decided now", placement ? (placement.clusters ? placement.clusters.map((one) => (one.replicas ? `${one.name}: ${one.replicas}` : one.name)).join(", ") || "nowhere" : placement.error) : null],
+        ["Placement now", placement ? (placement.clusters ? placement.clusters.map((one) => (one.replicas ? `${one.name}: ${one.replicas}` : one.name)).join(", ") || "nowhere" : placement.error) : null],
       ]),
       placement ? table("Every cluster", ["Cluster", "Verdict", "Replicas", "State", "Observed", "Rule"], placement.verdicts.map((one) => [
         link(address({ view: "cluster", name: one.cluster }), {}, one.cluster), one.verdict, one.replicas ?? "", one.state, one.observed, h("code", {}, one.rule)]), "No cluster was looked at.") : null,
       ["notes", "elsewhere", "advice"].filter((key) => found[key]?.length).map((key) => [
-        h("h3", {}, { notes: "To note", elsewhere: "To have it elsewhere, too", advice: "What to do" }[key]),
+        h("h3", {}, { notes: "To note", elsewhere: "To have it elsewhere as well", advice: "What to do" }[key]),
         h("ul", {}, found[key].map((text) => h("li", {}, text)))]));
   } catch (why) {
     put(into, h("p", { class: "acts", role: "alert" }, why.message));
@@ -180,7 +180,7 @@ async function one(main, parameters) {
       view.followed?.length ? h("p", {}, `It goes where what refers to it goes: ${view.followed.map((by) => `${by.namespace}/${by.name}`).join(", ")}.`) : null,
       picture(view),
       rollout(view),
-      section("On every cluster", table("Copies", ["Cluster", "State", "Desired", "There", "Ready", "Why", "Report as of", "Overrides"],
+      section("On every cluster", table("Copies", ["Cluster", "State", "Desired", "Replicas", "Ready", "Why", "Report as of", "Overrides"],
         view.copies.map((copy) => {
           const { tone, word } = standing(copy);
           const heard = view.heard?.[copy.cluster];

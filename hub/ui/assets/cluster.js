@@ -32,7 +32,7 @@ function strip(told) {
     h("figcaption", { class: "quiet" },
       h("span", { class: "key seen" }, "seen"), " ", h("span", { class: "key silent" }, "silent"), " ",
       h("span", { class: "key lost" }, "past its grace"),
-      ` · of each five minutes the worst; recorded since ${clock(seconds(told.recordedSince), true)}, when this hub began`));
+      ` · of each five minutes the worst; recorded since ${clock(seconds(told.recordedSince), true)}, when this hub began; before that, only losses`));
 }
 
 function amount(name, value) {
@@ -103,7 +103,7 @@ async function begin(what, name, after, into, problem) {
   const act = ACTS[what];
   if (!(await confirm(act.title(name), act.text, act.command(name), act.label))) return;
   put(problem);
-  put(into, h("p", { class: "quiet" }, "The hub works on it …"));
+  put(into, h("p", { class: "quiet" }, "Working …"));
   try {
     const answer = await ask(`/ui/api/${what}?${new URLSearchParams({ cluster: name })}`, { method: "POST", patience: 600000 });
     const found = await answer.json();
@@ -112,11 +112,31 @@ async function begin(what, name, after, into, problem) {
     await after();
     if (found.problem) put(problem, found.problem);
     put(into, h("p", {}, text, found.cannotMove ? h("span", { class: "acts" }, ` ▲ ${many(found.cannotMove, "object")} cannot move.`) : null),
-      found.objects.length ? table("What becomes of it", ["Object", "Why"], found.objects.map((row) => [row.object, row.message])) : null);
+      found.objects.length ? table("Result", ["Object", "Why"], found.objects.map((row) => [row.object, row.message])) : null);
   } catch (why) {
     put(into);
     put(problem, why.message);
   }
+}
+
+/** What its agent says of itself. The rest is told where the agent runs. */
+function agent(view, told, reports) {
+  if (view.mode === "Push") return null;
+  const { troubles, tunnel, searches } = view.agent;
+  const code = (text) => h("code", {}, text);
+  const troubled = troubles.map((one) => h("li", { class: "acts" }, `▲ ${one.message || one.type} (`, time(one.at, "{age}"), ")"));
+  return h("section", { id: "agent" }, h("h2", {}, "Agent", reports),
+    troubled.length ? h("ul", {}, troubled)
+      : told?.agent ? h("p", { class: "well" }, "● It reports no trouble.") : h("p", { class: "quiet" }, "It has not reported yet."),
+    facts([
+      ["Version", told ? told.agent || "not reported" : null], ["Hub", told?.hub], ["Versions", told?.skew],
+      ["Upgrades from the hub", view.upgrade ? { off: "takes none", windows: "takes them in maintenance windows", on: "takes them" }[view.upgrade.takes] : null],
+      ["Upgrade", view.upgrade?.version ? `${view.upgrade.version}: ${view.upgrade.stands}${view.upgrade.why ? `, ${view.upgrade.why}` : ""}` : null],
+      ["Tunnel", tunnel || "none"], ["Copies for searches", searches ? "sent when the hub asks for them" : "none"],
+    ]),
+    h("p", { class: "quiet" }, "Its queues, and where it keeps its state, are shown only where it runs: ", code("karmada-agent status"), "; in a Pod ",
+      code("kubectl -n karmada-system exec deploy/karmada-agent -- karmada-agent status"), "; under systemd, where it opens no port by default, ",
+      code("karmada-agent doctor"), " and ", code(`journalctl -u karmada-agent@${view.name}`), "."));
 }
 
 function state(told) {
@@ -127,9 +147,16 @@ function state(told) {
     told.state === "silent" && told.shown ? h("span", { class: "quiet" }, " Shown: ", time(told.shown, "{time}"), ".") : null);
 }
 
+/** What a cluster is like, which leads to all clusters that are. */
+function like(key, view) {
+  const value = view[key];
+  // Tiles know as much of it as there is room for.
+  return value ? link(address({ [key]: fleet.clusters.get(view.name)?.[key] || value }), { title: "All clusters with the same" }, value) : null;
+}
+
 function draw(main, view, again, { done, problem, late }) {
   const told = view.told;
-  const reports = told?.state === "silent" ? [" · as of ", time(told.shown, "{time}")] : null;
+  const reports = () => (told?.state === "silent" ? [" · as of ", time(told.shown, "{time}")] : null);
   put(late);
   put(main, late,
     h("p", { class: "crumbs" }, link(address({}), {}, "Fleet"), " / ", view.name),
@@ -139,28 +166,26 @@ function draw(main, view, again, { done, problem, late }) {
       h("button", { id: "cordon", onclick: () => cordon(view.name, !told?.cordoned, again, problem) }, told?.cordoned ? "Uncordon" : "Cordon"),
       h("button", { id: "drain", onclick: () => begin("drain", view.name, again, done, problem) }, "Drain"),
       h("button", { id: "failback", onclick: () => begin("failback", view.name, again, done, problem) }, "Fail back"),
-      link(address({ view: "whatif", lose: view.name }), { class: "button" }, "What if it was lost?"),
-      link(address({ view: "whatif", drain: view.name }), { class: "button" }, "What if it was drained?")),
+      link(address({ view: "whatif", lose: view.name }), { class: "button" }, "What if it were lost?"),
+      link(address({ view: "whatif", drain: view.name }), { class: "button" }, "What if it were drained?")),
     done,
     told ? section("Link",
       facts([
         ["Last heard", told.heard ? h("span", { id: "heard" }, time(told.heard), ` (${clock(seconds(told.heard), true)})`) : told.shown ? time(told.shown) : "not since this hub began"],
-        ["Link class", view.link], ["Times of its link", view.linkWindows],
-        ["May be silent for", [told.grace.length, told.grace.reason ? ` (${told.grace.reason}: ${told.grace.text})` : ", as any cluster"]],
-        ["Lost of late", told.losses ? many(told.losses, "time") : null],
+        ["Link class", like("link", view)], ["Link windows", view.linkWindows],
+        ["Grace period", [told.grace.length, told.grace.reason ? ` (${told.grace.reason}: ${told.grace.text})` : ", as any cluster"]],
+        ["Recent losses", told.losses ? many(told.losses, "time") : null],
         ["Held until", told.heldUntil ? time(told.heldUntil, "{time}") : null],
         ["Fenced Works", told.fence ? [`${told.fence.works}: `, told.fence.stopped ? ["fenced by its own clock at ", time(told.fence.at, "{time}"), " (expected)"] : `stop after ${told.fence.seconds} s without word from the hub`] : null],
         ["Certificate", told.certificate ? `${told.certificate.text || `ends in ${until(seconds(told.certificate.until))}`} (${clock(seconds(told.certificate.until), true)})` : "not shown since this hub began"],
       ]), strip(told)) : null,
     section("What runs there", works(view)),
-    h("section", {}, h("h2", {}, "Room", reports), room(view)),
+    h("section", {}, h("h2", {}, "Room", reports()), room(view)),
     section("Conditions", table("Conditions", ["Condition", "Status", "Reason", "Message", "Since"],
       view.conditions.map((one) => [one.type, one.status, one.reason, one.message, time(one.at, "{age}")]), "None yet.")),
+    agent(view, told, reports()),
     section("About", facts([
-      ["Kubernetes", view.kubernetes], ["Agent", told ? told.agent || "not said" : null],
-      ["Versions from the hub", view.upgrade ? { off: "takes none", windows: "takes them in maintenance windows", on: "takes them" }[view.upgrade.takes] : null],
-      ["Upgrade", view.upgrade?.version ? `${view.upgrade.version}: ${view.upgrade.stands}${view.upgrade.why ? `, ${view.upgrade.why}` : ""}` : null], ["Hub", told?.hub], ["Versions", told?.skew],
-      ["Mode", view.mode], ["Region", view.region], ["Provider", view.provider], ["Zones", (view.zones || []).join(", ")],
+      ["Kubernetes", like("kubernetes", view)], ["Mode", view.mode], ["Region", like("region", view)], ["Provider", view.provider], ["Zones", (view.zones || []).join(", ")],
       ["Taints", (view.taints || []).map((taint) => `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`).join(", ")],
       ["Maintenance windows", view.windows], ["Held by", view.hold],
       ["Labels", Object.entries(view.labels).map(([key, value]) => `${key}=${value}`).join(", ")],

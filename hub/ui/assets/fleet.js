@@ -3,6 +3,7 @@
 import { address, go, query } from "./app.js";
 import { fleet, get, listen, refusal, watch } from "./data.js";
 import { h, link, put, say } from "./dom.js";
+import { Labels, filters, isChosen, order, parse } from "./filters.js";
 import { many, sentence, since } from "./words.js";
 
 /** Tiles in one part of the page: the browser lays out those parts that are seen. */
@@ -34,12 +35,18 @@ function badges(cluster) {
 }
 
 let chosen = {};
-let labels = { key: "", values: {}, keys: [] };
+// What is searched for, and the labels that this or the groups are by.
+let sought = parse("");
+let labels = new Labels();
 let tiles = new Map();
+// By name: who is in a group, and where it says how they are; and in which each cluster is.
+let groups = new Map();
+let inGroup = new Map();
 let parts = [];
 let counts;
 let grid;
 let summary;
+let choice;
 let stop;
 let seen;
 let roving = null;
@@ -47,26 +54,36 @@ let roving = null;
 let synced = false;
 
 function wanted(cluster) {
-  const { q, state, flag, kubernetes, agent, region, link: linked } = chosen;
+  const { state, flag } = chosen;
   if (state && cluster.state !== state) return false;
   if (flag === "failed" || flag === "waiting") {
     if (!cluster[flag]) return false;
   } else if (flag && !flagged(cluster).includes(flag)) return false;
-  if (kubernetes && cluster.kubernetes !== kubernetes) return false;
-  if (agent && cluster.agent !== agent) return false;
-  if (region && cluster.region !== region) return false;
-  if (linked && cluster.link !== linked) return false;
-  if (!q) return true;
-  return q.toLowerCase().split(/\s+/).every((word) =>
-    `${cluster.name} ${cluster.region} ${cluster.link} ${labels.values[cluster.name] || ""}`.toLowerCase().includes(word));
+  if (!isChosen(cluster, chosen)) return false;
+  if (sought.words.length) {
+    const key = grouped();
+    const text = `${cluster.name} ${cluster.region} ${cluster.link} ${(key && labels.of(key, cluster.name)) || ""}`.toLowerCase();
+    if (!sought.words.every((word) => text.includes(word))) return false;
+  }
+  return sought.labels.every(([key, value]) => labels.of(key, cluster.name)?.toLowerCase().includes(value));
+}
+
+/** The label that the groups are by, if any. */
+const grouped = () => (chosen.group?.startsWith("label:") ? chosen.group.slice(6) : null);
+
+/** Another choice, and the labels that it takes. */
+async function choose(now) {
+  chosen = now;
+  sought = parse(chosen.q);
+  await labels.want([...sought.labels.map(([key]) => key), ...(grouped() ? [grouped()] : [])]);
 }
 
 function groupOf(cluster) {
   const by = chosen.group;
   if (!by) return "";
   if (by === "state") return fleet.states.get(cluster.state).heading;
-  if (by.startsWith("label:")) return labels.values[cluster.name] || "without this label";
-  return cluster[by] || "not said";
+  if (grouped()) return labels.of(grouped(), cluster.name) || "without this label";
+  return cluster[by] || "not reported";
 }
 
 function face(tile, cluster) {
@@ -98,12 +115,14 @@ function draw() {
   // Whoever is on a tile stays on it.
   const here = grid.contains(document.activeElement) ? document.activeElement.dataset.name : null;
   tiles = new Map();
-  const groups = new Map();
-  for (const cluster of [...fleet.clusters.values()].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }))) {
+  groups = new Map();
+  inGroup = new Map();
+  for (const cluster of [...fleet.clusters.values()].sort((a, b) => order(a.name, b.name))) {
     if (!wanted(cluster)) continue;
     const name = groupOf(cluster);
-    if (!groups.has(name)) groups.set(name, []);
-    groups.get(name).push(cluster);
+    if (!groups.has(name)) groups.set(name, { names: [], says: h("span", { class: "quiet" }) });
+    groups.get(name).names.push(cluster.name);
+    inGroup.set(cluster.name, name);
   }
   if (seen) seen.disconnect();
   seen = new IntersectionObserver((entries) => {
@@ -113,12 +132,12 @@ function draw() {
     }
   }, { rootMargin: "200px" });
   parts = [];
-  const drawn = [...groups].sort(([a], [b]) => a.localeCompare(b, undefined, { numeric: true })).map(([name, clusters]) => {
+  const drawn = [...groups].sort(([a], [b]) => order(a, b)).map(([name, { names, says }]) => {
     const bodies = [];
-    for (let at = 0; at < clusters.length; at += PART) {
-      const some = clusters.slice(at, at + PART).map((cluster) => {
-        const made = tile(cluster);
-        tiles.set(cluster.name, made);
+    for (let at = 0; at < names.length; at += PART) {
+      const some = names.slice(at, at + PART).map((cluster) => {
+        const made = tile(fleet.clusters.get(cluster));
+        tiles.set(cluster, made);
         return made;
       });
       const part = h("div", { class: "part" }, some);
@@ -128,23 +147,29 @@ function draw() {
       bodies.push(part);
     }
     return h("section", { class: "group", "aria-label": name || "Clusters" },
-      name ? h("h2", {}, name, " ", h("span", { class: "quiet" }, tally(clusters))) : null, bodies);
+      name ? h("h2", {}, name, " ", says) : null, bodies);
   });
+  for (const name of groups.keys()) tally(name);
   put(grid, drawn.length ? drawn : h("p", { class: "quiet" },
-    fleet.clusters.size ? "No cluster is like that." : "No cluster has joined. Make a token for one: karmada-hub token create --cluster NAME"));
+    fleet.clusters.size ? "No cluster matches." : "No cluster has joined. Make a token for one: karmada-hub token create --cluster NAME"));
   roving = null;
   const kept = here && tiles.get(here);
   rove(kept || grid.querySelector(".tile"));
   summarise();
+  choice.refresh(chosen);
   watch(tiles.size <= 64 ? [...tiles.keys()] : []);
 }
 
-function tally(clusters) {
-  const by = new Map();
-  for (const { state } of clusters) by.set(state, (by.get(state) || 0) + 1);
-  const ready = by.get("ready") || 0;
-  const silent = by.get("silent") || 0;
-  return `${ready} of ${clusters.length} ready${silent ? `; ${silent} silent` : ""}`;
+/** How those of a group are, in its heading. */
+function tally(group) {
+  const { names, says } = groups.get(group);
+  let [ready, silent] = [0, 0];
+  for (const name of names) {
+    const state = fleet.clusters.get(name)?.state;
+    if (state === "ready") ready += 1;
+    else if (state === "silent") silent += 1;
+  }
+  says.textContent = `${ready} of ${names.length} ready${silent ? `; ${silent} silent` : ""}`;
 }
 
 function summarise() {
@@ -196,15 +221,24 @@ function news(names) {
     const changed = dirty;
     dirty = new Set();
     let anew = false;
+    const touched = new Set();
     for (const name of changed) {
       const cluster = fleet.clusters.get(name);
       const made = tiles.get(name);
       if (cluster) told.set(cluster.state, (told.get(cluster.state) || 0) + 1);
-      if (Boolean(made) !== Boolean(cluster && wanted(cluster)) || (made && chosen.group && chosen.group !== "region")) anew = true;
-      else if (made) face(made, cluster);
+      // Who is in another group from now on is drawn there.
+      if (Boolean(made) !== Boolean(cluster && wanted(cluster)) || (made && groupOf(cluster) !== inGroup.get(name))) anew = true;
+      else if (made) {
+        face(made, cluster);
+        touched.add(inGroup.get(name));
+      }
     }
-    if (anew) draw();
-    else summarise();
+    if (anew) {
+      draw();
+      return;
+    }
+    touched.forEach(tally);
+    summarise();
   });
 }
 
@@ -275,34 +309,29 @@ function save(kind) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-async function label(key) {
-  labels = { ...labels, key, values: {} };
-  if (key) labels.values = (await get("/ui/api/labels", { key }).catch(() => ({ values: {} }))).values;
-}
-
-function controls() {
+function controls(keys) {
   let wait = 0;
-  const set = (key, value) => {
-    chosen = { ...chosen, [key]: value };
-    go(address(chosen), true);
-    draw();
+  const set = async (key, value) => {
+    const mine = grid;
+    const next = { ...chosen, [key]: value };
+    go(address(next), true);
+    await choose(next);
+    // What is chosen last is drawn last, and nothing when somebody has gone elsewhere meanwhile.
+    if (mine === grid && grid.isConnected && next === chosen) draw();
   };
   const search = h("input", {
-    type: "search", id: "q", value: chosen.q || "", placeholder: "name, region …", "aria-keyshortcuts": "/",
+    type: "search", id: "q", value: chosen.q || "", placeholder: "name, region, label=value …", "aria-keyshortcuts": "/",
     oninput: () => { clearTimeout(wait); wait = setTimeout(() => set("q", search.value.trim()), 120); },
     onkeydown: (event) => { if (event.key === "Escape") { search.value = ""; set("q", ""); } },
   });
   const group = h("select", {
     id: "group",
-    onchange: async () => {
-      const value = group.value;
-      if (value.startsWith("label:")) await label(value.slice(6));
-      set("group", value);
-    },
+    onchange: () => set("group", group.value),
   }, GROUPS.map(([value, text]) => h("option", { value, selected: value === (chosen.group || "") }, text)),
-  labels.keys.map(([key, n]) => h("option", { value: `label:${key}`, selected: chosen.group === `label:${key}` }, `label ${key} (${n})`)));
+  keys.map(([key, n]) => h("option", { value: `label:${key}`, selected: chosen.group === `label:${key}` }, `label ${key} (${n})`)));
+  choice = filters(chosen, set);
   return h("div", { class: "controls" },
-    h("label", { for: "q" }, "Search"), search, h("label", { for: "group" }, "Group by"), group, summary,
+    h("label", { for: "q" }, "Search"), search, h("label", { for: "group" }, "Group by"), group, choice.element, summary,
     h("span", { class: "buttons" }, h("button", { onclick: () => save("csv") }, "CSV"), h("button", { onclick: () => save("json") }, "JSON")));
 }
 
@@ -320,14 +349,13 @@ export async function open(main, parameters) {
   const mine = (opens += 1);
   const all = await get("/ui/api/labels").catch(() => ({ keys: [] }));
   if (mine !== opens) return {};
-  chosen = parameters;
-  labels = { key: "", values: {}, keys: all.keys || [] };
-  if (chosen.group?.startsWith("label:")) await label(chosen.group.slice(6));
+  labels = new Labels();
+  await choose(parameters);
   if (mine !== opens) return {};
   counts = h("nav", { class: "counts", "aria-label": "Clusters by state" });
   summary = h("span", { class: "quiet", id: "shown" });
   grid = h("div", { id: "grid", onkeydown: keys, onfocusin: (event) => rove(event.target.closest(".tile")) });
-  put(main, h("h1", {}, "Fleet"), counts, controls(), grid);
+  put(main, h("h1", {}, "Fleet"), counts, controls(all.keys || []), grid);
   draw();
   stop = listen(news);
   addEventListener("keydown", slash);

@@ -49,9 +49,9 @@ function quotas(found) {
 /** Who is connected, and who has been silent for longest. */
 function connected(view, heard, sum) {
   return section("Who is connected", facts([
-    ["Clusters heard of", `${heard.toLocaleString()} of ${sum.toLocaleString()}`],
+    ["Connected clusters", `${heard.toLocaleString()} of ${sum.toLocaleString()}`],
     ["By link class", view.links.length > 1 || view.links[0]?.link
-      ? view.links.map((one) => `${one.link || "not said"}: ${one.heard.toLocaleString()} of ${one.of.toLocaleString()}`).join(", ") : null],
+      ? view.links.map((one) => `${one.link || "not reported"}: ${one.heard.toLocaleString()} of ${one.of.toLocaleString()}`).join(", ") : null],
     ["Silent for longest", view.silent.length
       ? view.silent.map((one, at) => [at ? ", " : null, link(address({ view: "cluster", name: one.name }), {}, one.name), " ", time(one.at, "{age}")]) : "none"],
     ["Pages that follow the fleet", view.watching],
@@ -99,11 +99,11 @@ function draw(into, view) {
         ? view.brake.held.map((why) => h("p", { class: "waits" }, `◆ Evictions are held: ${why}`))
         : [h("p", { class: "well" }, "● Evictions are not held.")]),
       facts([
-        ["Brake", `on when ${many(view.brake.least, "cluster")} or more, and more than ${Math.round(view.brake.share * 100)} %, vanish at once; for ${age(view.brake.timeoutSeconds)} at most`],
+        ["Brake", `on when ${many(view.brake.least, "cluster")} or more, and more than ${Math.round(view.brake.share * 100)} %, vanish at once; ${view.brake.timeoutSeconds ? `for ${age(view.brake.timeoutSeconds)} at most` : "until some are back"}`],
         ["Budgets", `${view.budgets.perMinute || "any number of"} evictions a minute, ${view.budgets.perBinding || "any number"} of one binding`],
         ["Evictions that had to wait", figures.denied ? null : (figures.karmada_hub_evictions_postponed_total || 0).toLocaleString()],
         ["Copies that wait for a fence", figures.denied ? null : (figures.karmada_hub_fence_waits || 0).toLocaleString()],
-        ["A cluster may be silent for", `${view.grace} s, or what its link has taught`],
+        ["Grace period", `${view.grace} s, or what its link has taught`],
       ])) : null,
     upgrade(view.upgrade),
     section("Figures", charts),

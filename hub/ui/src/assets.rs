@@ -28,7 +28,7 @@ macro_rules! assets {
 }
 
 /// All files but the document.
-pub static ASSETS: [Asset; 12] = assets![
+pub static ASSETS: [Asset; 13] = assets![
     "ui.css" is "text/css; charset=utf-8",
     "app.js" is SCRIPT,
     "dom.js" is SCRIPT,
@@ -36,6 +36,7 @@ pub static ASSETS: [Asset; 12] = assets![
     "data.js" is SCRIPT,
     "login.js" is SCRIPT,
     "fleet.js" is SCRIPT,
+    "filters.js" is SCRIPT,
     "cluster.js" is SCRIPT,
     "apps.js" is SCRIPT,
     "waves.js" is SCRIPT,

@@ -13,6 +13,7 @@
 //! Nothing here asks anybody for anything: who may see what, and where objects come from, is the hub's (`karmada_hub`, its
 //! room `page`). [`headers`] is what every answer says to browsers.
 
+mod agent;
 pub mod assets;
 pub mod board;
 pub mod headers;

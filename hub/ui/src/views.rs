@@ -8,10 +8,12 @@ use karmada_core::{
     names,
     rollout::{self, Phase, State, Wave, words},
     stage::{self, Stage},
-    upgrade::{Report, request},
+    upgrade::request,
 };
 use karmada_meta::{object, quantity::Quantity, text, time::Time};
 use serde_json::{Map, Value, json};
+
+use crate::agent;
 
 /// So many Works are shown of a cluster, those first that are not as they should be.
 pub const WORKS: usize = 200;
@@ -20,7 +22,7 @@ pub const QUOTAS: usize = 50;
 /// So many events.
 pub const EVENTS: usize = 30;
 /// The longest text that is shown of anybody's words.
-const WORDS: usize = 512;
+pub(crate) const WORDS: usize = 512;
 /// So many lines are read of what is said of an upgrade.
 const LINES: usize = 100;
 /// So many differences are shown between a template and what a cluster gets.
@@ -119,7 +121,8 @@ pub fn cluster(cluster: &Value) -> Value {
         "link": object::annotation(cluster, extension::LINK),
         "windows": object::annotation(cluster, extension::WINDOWS_CLUSTER),
         "linkWindows": object::annotation(cluster, extension::LINK_WINDOWS),
-        "hold": object::annotation(cluster, extension::HOLD_CLUSTER), "upgrade": agent(cluster),
+        "hold": object::annotation(cluster, extension::HOLD_CLUSTER), "upgrade": agent::upgrade(cluster),
+        "agent": agent::said(cluster),
         "kubernetes": cluster.pointer("/status/kubernetesVersion"),
         "taints": spec["taints"], "losses": losses,
         "conditions": conditions.collect::<Vec<_>>(), "room": room(cluster),
@@ -326,18 +329,6 @@ pub fn upgrade(object: &Value) -> Value {
     (told["reason"], told["message"], told["beside"]) = (json!(reason), json!(message), json!(beside));
     told["version"] = json!(text::line(object["data"][request::VERSION].as_str().unwrap_or_default(), WORDS));
     told
-}
-
-/// How a cluster's agent stands to new versions of itself. Nothing of one that takes none from the hub.
-fn agent(cluster: &Value) -> Value {
-    let Some(report) = object::annotation(cluster, extension::AGENT_UPGRADE).and_then(Report::read) else {
-        return Value::Null;
-    };
-    let about = report.about.as_ref();
-    json!({
-        "takes": report.mode, "version": about.map(|about| &about.version), "stands": about.map(|about| about.stands),
-        "why": about.map(|about| &about.why),
-    })
 }
 
 /// What servers and the hub itself keep in an object: no difference to whoever reads one.
@@ -605,19 +596,6 @@ mod tests {
         assert!(upgrade(&object("{", status)).get("problem").is_some());
         let new = json!({"data": {"version": "0.6.0"}});
         assert_eq!(upgrade(&new)["message"], "the hub has not looked at it yet");
-    }
-
-    #[test]
-    fn an_agent_says_how_it_stands_to_a_version() {
-        let report = r#"{"mode": "windows", "way": "Deployment", "about": {"version": "0.6.0", "begun": "2026-01-01T00:00:00Z",
-            "stands": "Waiting", "why": "no window is open"}}"#;
-        let cluster = json!({"metadata": {"annotations": {"agent.karmada.io/upgrade": report}}});
-        let got = super::cluster(&cluster)["upgrade"].clone();
-        assert_eq!(
-            got,
-            json!({"takes": "windows", "version": "0.6.0", "stands": "Waiting", "why": "no window is open"})
-        );
-        assert_eq!(super::cluster(&json!({}))["upgrade"], Value::Null);
     }
 
     #[test]
