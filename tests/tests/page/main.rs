@@ -12,7 +12,9 @@
 )]
 
 mod browser;
+mod cluster;
 mod issuer;
+mod keys;
 mod pictures;
 mod played;
 mod rules;
@@ -27,6 +29,7 @@ use karmada_tests::{
     fleet::{Binaries, Fleet, Options, server_of},
     link::Mode,
     samples,
+    wait::{PATIENCE, eventually},
 };
 use serde_json::json;
 use tokio::sync::RwLock;
@@ -92,6 +95,19 @@ fn click(browser: &mut Browser, selector: &str, text: &str) {
 fn ticket(fleet: &Fleet) -> String {
     let output = fleet.command(&["ui", &format!("--kubeconfig={}", fleet.kubeconfig.display())]);
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
+}
+
+/// Waits until an application's replicas are so placed, and nothing of it is on its way.
+async fn is_at(fleet: &Fleet, name: &str, wanted: &[(String, i64)]) {
+    let path = samples::binding_path(&fleet.namespace, &format!("{name}-deployment"));
+    eventually("its replicas to be there", PATIENCE, || async {
+        let binding = fleet.api.get(&path).await.map_err(|error| error.to_string())?;
+        let leaves =
+            binding["spec"]["gracefulEvictionTasks"].as_array().is_some_and(|tasks| !tasks.is_empty());
+        let placed = samples::placed(&binding);
+        if placed == wanted && !leaves { Ok(()) } else { Err(format!("{placed:?}, leaving: {leaves}")) }
+    })
+    .await;
 }
 
 const TILES: &str = "document.querySelectorAll('.tile').length";
@@ -202,6 +218,13 @@ async fn every_view_shows_a_fleet_of_real_processes() {
         "its state",
         "/Ready, heard \\d+ s ago/.test(document.getElementById('sentence').textContent)",
     );
+    browser.eval("window.ages = []; 0");
+    browser.until(
+        "its age to go on, and to fall back when it is heard again",
+        "(() => { const age = Number(/heard (\\d+) s ago/.exec(document.getElementById('sentence').textContent)[1]);
+           const { ages } = window; if (age !== ages.at(-1)) ages.push(age);
+           return ages.some((age, at) => at > 1 && ages[at - 1] > ages[at - 2] && age < ages[at - 1]); })()",
+    );
     browser.until("its Works", "/applied/.test(document.body.innerText) && document.querySelectorAll('section table tbody tr').length > 2");
     browser.until("its link's day", "Boolean(document.querySelector('.slot.seen'))");
     accessible_both(browser, axe, "cluster");
@@ -216,12 +239,36 @@ async fn every_view_shows_a_fleet_of_real_processes() {
         .until("both copies ready", "(document.body.innerText.match(/\\d of \\d ready/g) || []).length >= 2");
     browser.until("why it is there", "document.querySelectorAll('table').length >= 2");
     let application = browser.eval("location.search").as_str().expect("an address").to_owned();
-    click(browser, &format!("button[aria-label$={two}]"), "compare");
-    browser.until("the difference", "Boolean([...document.querySelectorAll('h3')].find((one) => /gets that is not/.test(one.textContent)))");
+    let compares = format!("Compare with the template: {two}");
+    let walked = keys::walk(browser, |here| here == compares);
+    let compares_one = format!("Compare with the template: {one}");
+    let stops =
+        ["Applications", "Picture of the application", "Copies", one.as_str(), &compares_one, &two, &compares];
+    assert_eq!(walked, [&keys::HEADER[..], &stops].concat());
+    browser.press("Enter", "\r");
+    let difference = "[...document.querySelectorAll('h3')].find((one) => /differs from the template/.test(one.textContent))?.parentElement";
+    browser.until("the difference", &format!("Boolean({difference}?.querySelector('table'))"));
+    assert_eq!(
+        browser.eval(&format!("[...{difference}.querySelectorAll('tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent))")),
+        json!([["/spec/replicas", "changed", "1", "2"]])
+    );
+    assert_eq!(browser.eval(&format!("{difference}.querySelector('p').textContent")), "By nginx-override.");
     accessible_both(browser, axe, "application");
     picture(browser, "application");
 
-    // What if: by the address, and by what one writes into the form.
+    // What if: by keyboard, by the address, and by what one writes into the form.
+    browser.go(&format!("{hub}?view=whatif"));
+    browser.until("the form", "Boolean(document.getElementById('lose'))");
+    let mut walked = keys::walk(browser, |here| here == "lose");
+    browser.call("Input.insertText", json!({"text": two}));
+    keys::walk_on(browser, &mut walked, |here| here == "Show what would move");
+    assert_eq!(walked, [&keys::HEADER[..], &["lose", "drain", "cordon", "Show what would move"]].concat());
+    browser.press("Enter", "\r");
+    browser.until(
+        "what would move",
+        "/would be|would move|would stay/.test(document.getElementById('results').innerText)",
+    );
+    assert_eq!(browser.eval("new URLSearchParams(location.search).get('lose')"), two.as_str());
     browser.go(&format!("{hub}?view=whatif&drain={one}"));
     browser
         .until("what would move", "/Nothing was changed|Nothing is on them/.test(document.body.innerText)");
@@ -237,11 +284,11 @@ async fn every_view_shows_a_fleet_of_real_processes() {
             browser.eval("document.getElementById('command').textContent"),
             format!("karmada-hub what-if --{field} {two}")
         );
-        click(browser, "main form button", "Suppose");
+        click(browser, "main form button", "Show what would move");
         browser.until(
             &format!("what would become of it: {field}"),
             &format!(
-                "new URLSearchParams(location.search).get({field:?}) === {two:?} && !/supposes/.test(document.body.innerText) \
+                "new URLSearchParams(location.search).get({field:?}) === {two:?} && !/Calculating/.test(document.body.innerText) \
                  && /{says}/.test(document.body.innerText)"
             ),
         );
@@ -267,12 +314,26 @@ async fn every_view_shows_a_fleet_of_real_processes() {
     accessible_both(browser, axe, "question");
     browser.press("Escape", "");
     browser.until("no question", "!document.querySelector('dialog')");
-    click(browser, "main button", "Cordon");
-    click(browser, "dialog button", "Cordon");
+    keys::question(browser, "cordon", "Cordon");
     browser.until("cordoned", "Boolean([...document.querySelectorAll('main button')].find((one) => one.textContent === 'Uncordon'))");
+    click(browser, "main button", "Uncordon");
+    click(browser, "dialog button", "Uncordon");
+    browser.until("not cordoned any more", "document.getElementById('cordon').textContent === 'Cordon'");
 
-    // Drained, and brought back: each says what it has begun, and shows the command before.
-    for (button, command) in [("Drain", "drain"), ("Fail back", "failback --cluster")] {
+    // Drained, and brought back: each shows the command before, says what it has begun, and has it done.
+    let [first, second] = [one.as_str(), two.as_str()];
+    let [till, policy] =
+        [samples::deployment("till", 2), samples::divided_policy("till", &[(first, 1), (second, 1)])];
+    fleet.create([till, policy]).await;
+    let at = |replicas: &[(&str, i64)]| -> Vec<(String, i64)> {
+        replicas.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
+    };
+    let both = at(&[(first, 1), (second, 1)]);
+    is_at(&fleet, "till", &both).await;
+    for (button, command, begins, wanted) in [
+        ("Drain", "drain", "1 object on the way to other clusters", at(&[(first, 2)])),
+        ("Fail back", "failback --cluster", "1 object to be placed anew", both),
+    ] {
         click(browser, "main button", button);
         browser.until("the question", "Boolean(document.querySelector('dialog[open] pre'))");
         assert_eq!(
@@ -282,11 +343,23 @@ async fn every_view_shows_a_fleet_of_real_processes() {
         click(browser, "dialog button", button);
         browser.until(
             "what was begun",
-            "/on the way|can move|cannot move|placed anew|would come/.test(document.querySelector('#done').textContent)",
+            &format!("/{begins}/.test(document.querySelector('#done').textContent)"),
         );
+        let rows = browser.eval("document.querySelector('#done table').textContent");
+        assert!(rows.as_str().is_some_and(|rows| rows.contains("till")), "{rows}");
         assert_eq!(browser.eval("document.querySelector('#problem').textContent"), "");
         accessible_both(browser, axe, button);
+        is_at(&fleet, "till", &wanted).await;
         browser.go(&format!("{hub}?view=cluster&name={two}"));
+        if button == "Drain" {
+            // Nothing is placed on one that is cordoned.
+            click(browser, "main button", "Uncordon");
+            click(browser, "dialog button", "Uncordon");
+            browser.until(
+                "not cordoned any more",
+                "document.getElementById('cordon')?.textContent === 'Cordon'",
+            );
+        }
     }
 
     // A link that is cut is seen, without a reload.
@@ -304,6 +377,12 @@ async fn every_view_shows_a_fleet_of_real_processes() {
     );
     assert_eq!(browser.eval("window.mark"), "not loaded again");
     picture(browser, "silent");
+    // The day of its link tells so, too: of each five minutes the worst.
+    click(browser, ".tile", &one);
+    browser.until("that it was lost", "Boolean(document.querySelector('.strip .slot.lost'))");
+    browser.until("since when", "/silent for/.test(document.getElementById('sentence').textContent)");
+    click(browser, "header nav a", "Fleet");
+    browser.until("two tiles", &format!("{TILES} === 2"));
     fleet.members[0].link.set(Mode::Pass);
     browser.until(
         "it is back",

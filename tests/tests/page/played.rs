@@ -26,6 +26,10 @@ struct Inner {
     tiers: BTreeMap<String, String>,
     /// Whether the hub has read everything.
     synced: bool,
+    /// What it says of one cluster, if that is not the hub's own to say.
+    cluster: Option<Value>,
+    /// When clusters were heard, in seconds since 1970.
+    heard: BTreeMap<String, u64>,
     env: Env,
     began: Duration,
 }
@@ -49,6 +53,8 @@ impl Played {
             news: Vec::new(),
             tiers: BTreeMap::new(),
             synced: true,
+            cluster: None,
+            heard: BTreeMap::new(),
             env,
             began,
         })))
@@ -66,6 +72,23 @@ impl Played {
         self.0.lock().synced = synced;
     }
 
+    /// What time it is there, in seconds since 1970.
+    pub(crate) fn seconds(&self) -> u64 {
+        self.0.lock().now() / 1000
+    }
+
+    /// This is said of whichever cluster is shown. To be called before [`Self::on`].
+    pub(crate) fn shows(&self, view: Value) {
+        self.0.lock().cluster = Some(view);
+    }
+
+    /// This cluster is heard now.
+    pub(crate) fn hears(&self, cluster: &str) {
+        let mut inner = self.0.lock();
+        let now = inner.now() / 1000;
+        inner.heard.insert(cluster.to_owned(), now);
+    }
+
     /// They are so from now on.
     pub(crate) fn update(&self, rows: Vec<Row>) {
         let mut inner = self.0.lock();
@@ -81,18 +104,25 @@ impl Played {
     /// What the page asks of all clusters is answered from here.
     pub(crate) fn on(&self, browser: &mut Browser) {
         let played = self.clone();
+        let mut patterns = vec!["/ui/api/fleet", "/ui/live*", "/ui/api/labels*"];
+        if self.0.lock().cluster.is_some() {
+            patterns.push("/ui/api/cluster?*");
+        }
         browser.answer(
-            &["/ui/api/fleet", "/ui/live*", "/ui/api/labels*"],
+            &patterns,
             Box::new(move |url| {
                 let mut inner = played.0.lock();
                 let now = inner.now();
                 if url.contains("/ui/live") {
-                    let mut lines = json!({"now": now, "synced": inner.synced}).to_string().into_bytes();
+                    let beat = json!({"now": now, "synced": inner.synced, "heard": inner.heard});
+                    let mut lines = beat.to_string().into_bytes();
                     lines.push(b'\n');
                     inner.news.drain(..).for_each(|line| lines.extend_from_slice(&line));
                     return ("application/x-ndjson", None, lines);
                 }
-                let document = if url.contains("key=tier") {
+                let document = if url.contains("/ui/api/cluster") {
+                    json!(inner.cluster).to_string().into_bytes()
+                } else if url.contains("key=tier") {
                     json!({"key": "tier", "values": inner.tiers}).to_string().into_bytes()
                 } else if url.contains("/ui/api/labels") {
                     json!({"keys": [["tier", inner.tiers.len()]]}).to_string().into_bytes()

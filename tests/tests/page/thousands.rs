@@ -64,23 +64,9 @@ const SCROLL: &str = "window.scrolled = null; window.enough = false; (async () =
     window.scrolled = { median: at(0.5), p95: at(0.95), most: at(0.999), steps: times.length, end };
 })(); 0";
 
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_clusters_stay_fluid() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let Some(mut browser) = Browser::start("ten thousand", dir.path()) else { return };
-    // Nothing else of these tests runs meanwhile.
-    let _alone = TURN.write().await;
-    let Some(fleet) = Fleet::start("pages", 0, &Binaries::in_one(FLEET), Options::default()).await else {
-        return;
-    };
-    let once = ticket(&fleet);
-    let browser = &mut browser;
-    let (played, env) = (Played::new(rows(0)), Env::system());
-    played.on(browser);
-    browser.go(&once);
-    browser.until("all tiles", &format!("{TILES} === 10000"));
-
-    let (mut best, mut round) = (f64::INFINITY, 0);
+/// Scrolls through all while some of them change, and fails if the half of the frames take longer than they may.
+fn scrolled(browser: &mut Browser, played: &Played, round: &mut usize, how: &str, wanted: f64) {
+    let (env, mut best) = (Env::system(), f64::INFINITY);
     for _ in 0..TRIES {
         let mut batches = 0;
         browser.eval(SCROLL);
@@ -89,8 +75,8 @@ async fn ten_thousand_clusters_stay_fluid() {
             assert!(env.now() < end, "not scrolled to the end, and asked {batches} times");
             // What was told is followed by the next: one batch for each time that the page asks.
             if played.is_told() {
-                round += 1;
-                played.update(rows(round));
+                *round += 1;
+                played.update(rows(*round));
             }
             browser.hear();
             if played.is_told() {
@@ -103,7 +89,7 @@ async fn ten_thousand_clusters_stay_fluid() {
         };
         let (median, of) = (frames["median"].as_f64().unwrap(), |name: &str| frames[name].as_f64().unwrap());
         println!(
-            "10,000 tiles, {} steps to the end, {CHANGED} change {batches} times meanwhile: a frame takes {median:.1} ms \
+            "10,000 tiles {how}, {} steps to the end, {CHANGED} change {batches} times meanwhile: a frame takes {median:.1} ms \
              (median), {:.1} ms (95 of 100), {:.1} ms at most",
             of("steps"),
             of("p95"),
@@ -111,11 +97,48 @@ async fn ten_thousand_clusters_stay_fluid() {
         );
         assert!(of("end") > 10_000.0, "it was scrolled: {frames}");
         best = best.min(median);
-        if best <= MEDIAN {
-            break;
+        if best <= wanted {
+            return;
         }
     }
-    assert!(best <= MEDIAN, "a frame takes {best:.1} ms; {MEDIAN} ms are wanted");
+    panic!("a frame takes {best:.1} ms {how}; {wanted} ms are wanted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_clusters_stay_fluid() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = Browser::start("ten thousand", dir.path()) else { return };
+    // Nothing else of these tests runs meanwhile.
+    let _alone = TURN.write().await;
+    let Some(fleet) = Fleet::start("pages", 0, &Binaries::in_one(FLEET), Options::default()).await else {
+        return;
+    };
+    let once = ticket(&fleet);
+    let browser = &mut browser;
+    let played = Played::new(rows(0));
+    played.on(browser);
+    browser.go(&once);
+    browser.until("all tiles", &format!("{TILES} === 10000"));
+
+    let mut round = 0;
+    scrolled(browser, &played, &mut round, "in one group", MEDIAN);
+    // Grouped by what seldom changes headings are told anew, too, and no tile is made anew: on a slow machine that may take longer.
+    browser.eval("scrollTo(0, 0); { const g = document.getElementById('group'); g.value = 'link'; g.dispatchEvent(new Event('change')); } 0");
+    browser.until("three groups", "document.querySelectorAll('section.group h2').length === 3");
+    scrolled(browser, &played, &mut round, "by link class", 2.0 * MEDIAN);
+    played.update(rows(1));
+    let of =
+        |state: State| rows(1).iter().filter(|row| &*row.link == "lan" && row.told.state == state).count();
+    let all = rows(1).iter().filter(|row| &*row.link == "lan").count();
+    let says = format!("lan {} of {all} ready; {} silent", of(State::Ready), of(State::Silent));
+    browser.until(
+        "what the heading says",
+        &format!(
+            "[...document.querySelectorAll('section.group h2')].some((one) => one.textContent === {says:?})"
+        ),
+    );
+    browser.eval("{ const g = document.getElementById('group'); g.value = ''; g.dispatchEvent(new Event('change')); } 0");
+    browser.until("no groups", "document.querySelectorAll('section.group h2').length === 0");
     // What was told last is what is shown.
     played.update(rows(2 * round + 1));
     browser.until(
@@ -144,7 +167,7 @@ async fn ten_thousand_clusters_stay_fluid() {
         })()",
     );
     println!("a search among 10,000 shows its one tile after {:.0} ms", took.as_f64().unwrap());
-    browser.eval("scrollTo(0, 0); document.getElementById('q').value = ''; document.getElementById('q').dispatchEvent(new Event('input')); const g = document.getElementById('group'); g.value = 'region'; g.dispatchEvent(new Event('change')); 0");
+    browser.eval("scrollTo(0, 0); document.getElementById('q').value = ''; document.getElementById('q').dispatchEvent(new Event('input')); { const g = document.getElementById('group'); g.value = 'region'; g.dispatchEvent(new Event('change')); } 0");
     browser.until("four groups", "document.querySelectorAll('section.group h2').length === 4");
     picture(browser, "ten-thousand");
     assert_eq!(browser.troubles(), Vec::<String>::new());

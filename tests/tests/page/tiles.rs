@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::{
     FLEET, TILES, TURN, accessible_both, axe,
     browser::Browser,
+    keys::{FOCUS, HEADER, walk},
     played::{Played, list, row, texts},
     ticket,
 };
@@ -170,8 +171,188 @@ async fn a_tile_says_all_that_is_known_of_its_cluster() {
     assert_eq!(browser.troubles(), Vec::<String>::new());
 }
 
-/// Who has the focus: an id, a tile's name, or what it says.
-const FOCUS: &str = "(() => { const here = document.activeElement; return here.id || here.dataset.name || here.textContent.trim(); })()";
+/// Chooses a value of a list as people do.
+fn choose(browser: &mut Browser, list: &str, value: &str) {
+    let found = browser.eval(&format!(
+        "{{ const list = document.getElementById({list:?}); list.focus(); list.value = {value:?}; list.dispatchEvent(new Event('change')); list.value; }}"
+    ));
+    assert_eq!(found, value, "{list} offers it");
+}
+
+/// A script that comes to the names of the tiles, in their order.
+fn names() -> String {
+    texts(".tile b")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_are_chosen_by_what_they_are() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = Browser::start("choosing", dir.path()) else { return };
+    let _turn = TURN.read().await;
+    let Some(fleet) = Fleet::start("choosing", 0, &Binaries::in_one(FLEET), Options::default()).await else {
+        return;
+    };
+    let (browser, axe) = (&mut browser, axe());
+    let of = |name: &str, region: &str, link: &str, kubernetes: &str, agent: &str| Row {
+        region: region.into(),
+        link: link.into(),
+        kubernetes: kubernetes.into(),
+        agent: agent.into(),
+        ..row(name, State::Ready)
+    };
+    let rows = || {
+        vec![
+            of("a", "eu-west", "lan", "v1.36.2", "0.1.0"),
+            of("b", "eu-west", "cellular", "v1.35.9", "0.1.0"),
+            of("c", "us-east", "lan", "v1.35.9", "0.2.0"),
+            of("d", "", "", "", ""),
+        ]
+    };
+    let played = Played::new(rows()).with_tiers([("a", "edge"), ("b", "Edge-2"), ("d", "core")]);
+    played.on(browser);
+    let once = ticket(&fleet);
+    browser.go(&once);
+    browser.until("all tiles", &format!("{TILES} === 4"));
+    assert_eq!(browser.eval("document.getElementById('filters').open"), false);
+    browser.eval("document.querySelector('#filters summary').click(); 0");
+
+    // By each of them, and by two at a time.
+    for (list, value, is, found) in [
+        ("region", "eu-west", "a b", "2"),
+        ("link", "lan", "a c", "2"),
+        ("kubernetes", "v1.35.9", "b c", "2"),
+        ("agent", "0.2.0", "c", "1"),
+    ] {
+        let id = format!("of-{list}");
+        choose(browser, &id, value);
+        browser.until(list, &format!("{}.join(' ') === {is:?}", names()));
+        assert_eq!(browser.eval(&format!("new URLSearchParams(location.search).get({list:?})")), value);
+        assert_eq!(browser.eval("document.querySelector('#filters summary').textContent"), "Filters (1)");
+        let chosen = browser.eval(&format!("document.getElementById({id:?}).selectedOptions[0].textContent"));
+        assert_eq!(chosen, format!("{value} ({found})"));
+        choose(browser, &id, "");
+        browser.until("all tiles again", &format!("{TILES} === 4"));
+    }
+    choose(browser, "of-region", "eu-west");
+    choose(browser, "of-kubernetes", "v1.35.9");
+    browser.until("those of both", &format!("{}.join(' ') === 'b'", names()));
+    accessible_both(browser, axe.as_deref(), "filters");
+    // The address is enough to see the same, also where no cluster is so any more.
+    let address = browser.eval("location.href").as_str().expect("an address").to_owned();
+    played.update(
+        rows()
+            .into_iter()
+            .map(|row| if &*row.name == "b" { of("b", "us-east", "lan", "v1.36.2", "0.2.0") } else { row })
+            .collect(),
+    );
+    browser.until("that none is so any more", &format!("{TILES} === 0"));
+    browser.go(&address);
+    browser.until("what is chosen", "document.getElementById('of-kubernetes')?.value === 'v1.35.9' && /No cluster matches/.test(document.getElementById('grid').innerText)");
+    assert_eq!(browser.eval("document.getElementById('filters').open"), true);
+    assert_eq!(
+        browser.eval("document.getElementById('of-kubernetes').selectedOptions[0].textContent"),
+        "v1.35.9 (1)"
+    );
+
+    // A label is searched for by its key, whatever the groups are by.
+    browser.go(address.split('?').next().unwrap());
+    browser.until("all tiles", &format!("{TILES} === 4"));
+    for (q, is) in [
+        ("tier=edge", "a b"),
+        ("tier=edge-", "b"),
+        ("tier=", "a b d"),
+        ("tier=core d", "d"),
+        ("tier=core a", ""),
+        ("edge", ""),
+        ("", "a b c d"),
+    ] {
+        browser.eval(&format!(
+            "{{ const q = document.getElementById('q'); q.value = {q:?}; q.dispatchEvent(new Event('input')); }} 0"
+        ));
+        browser.until(
+            q,
+            &format!(
+                "(new URLSearchParams(location.search).get('q') || '') === {q:?} && {}.join(' ') === {is:?}",
+                names()
+            ),
+        );
+    }
+    assert_eq!(browser.troubles(), Vec::<String>::new());
+}
+
+/// What the headings of groups say.
+const HEADINGS: &str =
+    "[...document.querySelectorAll('section.group h2')].map((one) => one.textContent).join(' | ')";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_say_how_their_clusters_are_as_they_change() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = Browser::start("groups", dir.path()) else { return };
+    let _turn = TURN.read().await;
+    let Some(fleet) = Fleet::start("groups", 0, &Binaries::in_one(FLEET), Options::default()).await else {
+        return;
+    };
+    let browser = &mut browser;
+    let rows = |silent: &[&str], moved: bool| -> Vec<Row> {
+        let of = |(name, link): (&str, &str)| Row {
+            region: if link == "lan" { "eu-west" } else { "us-east" }.into(),
+            link: if moved && name == "b" { "cellular" } else { link }.into(),
+            ..row(name, if silent.contains(&name) { State::Silent } else { State::Ready })
+        };
+        [("a", "lan"), ("b", "lan"), ("c", "lan"), ("d", "cellular")].map(of).into()
+    };
+    let played = Played::new(rows(&[], false)).with_tiers([("a", "edge"), ("b", "edge"), ("d", "core")]);
+    played.on(browser);
+    browser.go(&ticket(&fleet));
+    browser.until("all tiles", &format!("{TILES} === 4"));
+    for (by, before, after) in [
+        (
+            "region",
+            "eu-west 3 of 3 ready | us-east 1 of 1 ready",
+            "eu-west 2 of 3 ready; 1 silent | us-east 0 of 1 ready; 1 silent",
+        ),
+        (
+            "link",
+            "cellular 1 of 1 ready | lan 3 of 3 ready",
+            "cellular 0 of 1 ready; 1 silent | lan 2 of 3 ready; 1 silent",
+        ),
+        (
+            "label:tier",
+            "core 1 of 1 ready | edge 2 of 2 ready | without this label 1 of 1 ready",
+            "core 0 of 1 ready; 1 silent | edge 1 of 2 ready; 1 silent | without this label 1 of 1 ready",
+        ),
+    ] {
+        choose(browser, "group", by);
+        browser.until(by, &format!("{HEADINGS} === {before:?}"));
+        // Tiles of clusters that stay where they are are the same as before.
+        browser.eval("window.same = [...document.querySelectorAll('.tile')]; 0");
+        played.update(rows(&["a", "d"], false));
+        browser.until(&format!("two silent by {by}"), &format!("{HEADINGS} === {after:?}"));
+        assert_eq!(browser.eval("window.same.every((one) => one.isConnected)"), true, "{by}");
+        assert_eq!(browser.eval("document.querySelectorAll('.tile.no-news').length"), 2, "{by}");
+        played.update(rows(&[], false));
+        browser.until(&format!("all back by {by}"), &format!("{HEADINGS} === {before:?}"));
+    }
+
+    // Who is in another group from now on is shown there.
+    choose(browser, "group", "link");
+    browser.until("by link", &format!("{HEADINGS} === 'cellular 1 of 1 ready | lan 3 of 3 ready'"));
+    played.update(rows(&["b"], true));
+    browser.until(
+        "b elsewhere",
+        &format!("{HEADINGS} === 'cellular 1 of 2 ready; 1 silent | lan 2 of 2 ready'"),
+    );
+    let first = list(&browser.eval(&texts("section.group:nth-of-type(1) .tile b")));
+    assert_eq!(first, ["b", "d"]);
+    choose(browser, "group", "state");
+    browser.until(
+        "by state",
+        "/^Ready 3 of 3 ready/.test(document.querySelector('section.group h2').textContent)",
+    );
+    played.update(rows(&[], true));
+    browser.until("one group", "document.querySelectorAll('section.group').length === 1 && /4 of 4 ready/.test(document.querySelector('section.group h2').textContent)");
+    assert_eq!(browser.troubles(), Vec::<String>::new());
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_fleet_is_walked_by_keyboard_and_heard() {
@@ -193,36 +374,8 @@ async fn the_fleet_is_walked_by_keyboard_and_heard() {
     browser.until("their chip", "document.querySelectorAll('.chip').length === 1");
 
     // With Tab from the top: past the header and the chips to one tile, and on, for all tiles are one stop.
-    browser.eval("document.activeElement.blur(); scrollTo(0, 0); 0");
-    let mut walked = Vec::new();
-    for _ in 0..20 {
-        browser.press("Tab", "");
-        let here = browser.eval(FOCUS).as_str().unwrap_or_default().to_owned();
-        let seen = browser.eval(
-            "(() => { const here = document.activeElement; const style = getComputedStyle(here); const box = here.getBoundingClientRect();
-               return here === document.body || (style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2
-                 && box.width > 0 && box.bottom > 0 && box.top < innerHeight && box.right > 0); })()",
-        );
-        assert_eq!(seen, true, "one sees that {here:?} has the focus");
-        walked.push(here);
-        if walked.last().is_some_and(|last| last.starts_with("shop-")) {
-            break;
-        }
-    }
-    let wanted = [
-        "To the content",
-        "Fleet",
-        "Applications",
-        "What if",
-        "Hub",
-        "Log out",
-        "● 40 Ready",
-        "q",
-        "group",
-        "CSV",
-        "JSON",
-        "shop-00",
-    ];
+    let walked = walk(browser, |here| here.starts_with("shop-"));
+    let wanted = [&HEADER[..], &["● 40 Ready", "q", "group", "Filters", "CSV", "JSON", "shop-00"]].concat();
     assert_eq!(walked, wanted);
     browser.press("Tab", "");
     let after = browser.eval(FOCUS);
