@@ -24,6 +24,8 @@ use tower::ServiceExt;
 use super::*;
 use crate::{HubConfig, engine::embedded::Embedded};
 
+mod acts;
+
 const HOST: (&str, &str) = ("host", "hub.example:6443");
 /// What a browser adds where the page itself asks, and what the page adds.
 const PAGE: [(&str, &str); 3] = [HOST, ("sec-fetch-site", "same-origin"), ("x-karmada-ui", "1")];
@@ -46,6 +48,10 @@ impl World {
     }
 
     async fn with(issuer: Option<Issuer>) -> Self {
+        Self::of(issuer, HubConfig::default()).await
+    }
+
+    async fn of(issuer: Option<Issuer>, config: HubConfig) -> Self {
         let (stop, env) = (CancellationToken::new(), Env::system());
         let embedded = Embedded::start(Memory::new(), &env, stop.clone()).await.expect("a hub's API");
         let mut tokens = Tokens::new();
@@ -54,7 +60,7 @@ impl World {
         tokens.insert("guest", UserInfo::new("guest", ["guests"]));
         tokens.insert("agent", UserInfo::new("system:karmada:agent:m1", ["system:karmada:agents"]));
         embedded.server().authenticate_by(Authenticator::new(tokens, env.clone()));
-        let hub = embedded.hub(HubConfig::default(), &env).expect("controllers");
+        let hub = embedded.hub(config, &env).expect("controllers");
         let names = vec!["hub.example".to_owned()];
         let page = Page::new(embedded.server().handle(), names, hub.eyes(), issuer, &env, stop.clone());
         embedded.server().sessions_of(page.sessions());

@@ -242,8 +242,15 @@ async fn every_view_shows_a_fleet_of_real_processes() {
     let compares = format!("Compare with the template: {two}");
     let walked = keys::walk(browser, |here| here == compares);
     let compares_one = format!("Compare with the template: {one}");
-    let stops =
-        ["Applications", "Picture of the application", "Copies", one.as_str(), &compares_one, &two, &compares];
+    let stops = [
+        "Applications",
+        "Picture of the application",
+        "Copies",
+        one.as_str(),
+        &compares_one,
+        &two,
+        &compares,
+    ];
     assert_eq!(walked, [&keys::HEADER[..], &stops].concat());
     browser.press("Enter", "\r");
     let difference = "[...document.querySelectorAll('h3')].find((one) => /differs from the template/.test(one.textContent))?.parentElement";
