@@ -6,7 +6,7 @@
 //!   overlay ─▶ kubectl kustomize
 //! ```
 //!
-//! Skipped, with a line that says so, where there is no Helm (scripts/fetch-helm.sh brings it) or no kubectl.
+//! Skipped, with a line that says so, where there is no Helm (scripts/fetch-tools.sh brings it) or no kubectl.
 
 #![allow(clippy::unwrap_used, reason = "a failing step fails the test")]
 
@@ -46,7 +46,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// None, with a line that says so, where a tool is missing. The one that scripts/fetch-helm.sh has put there counts.
+/// None, with a line that says so, where a tool is missing. The one that scripts/fetch-tools.sh has put there counts.
 fn tool(test: &str, name: &str) -> Option<PathBuf> {
     let fetched = root().join("target/tools/bin").join(name);
     let found = [PathBuf::from(name), fetched]
