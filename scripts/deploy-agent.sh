@@ -52,7 +52,14 @@ Running it again changes only what is different by then. Other credentials resta
 EOF
 }
 
-version() { sed -n 's/^version = "\(.*\)"$/\1/p' "$here/../Cargo.toml" 2>/dev/null | head -n 1; }
+# Of a release's archive, else of a checkout; nothing where the script was copied alone.
+version() {
+    if [ -r "$here/../VERSION" ]; then
+        head -n 1 "$here/../VERSION"
+    elif [ -r "$here/../Cargo.toml" ]; then
+        sed -n 's/^version = "\(.*\)"$/\1/p' "$here/../Cargo.toml" | head -n 1
+    fi
+}
 
 # 'text' as YAML
 quoted() { printf "'%s'" "${1//\'/\'\'}"; }
@@ -139,7 +146,11 @@ if [ -n "$cluster" ]; then check_cluster_name "$cluster" --cluster-name; else
     check_cluster_name "$cluster" "the context"
 fi
 image_given=$image
-image=${image:-karmada-agent:$(version)}
+if [ -z "$image" ]; then
+    known=$(version)
+    [ -n "$known" ] || bad "neither VERSION nor Cargo.toml is beside the folder of this script, so it does not know its version; name the agent's image with --image"
+    image=karmada-agent:$known
+fi
 [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._/:@-]*$ && $image != *: ]] || bad "--image \"$image\" is no image name"
 for argument in ${further[@]+"${further[@]}"}; do
     case $argument in
@@ -172,7 +183,7 @@ fi
 
 need_tools kubectl base64 sha256sum sed grep awk paste mktemp
 for file in namespace serviceaccount clusterrole clusterrolebinding deployment tunnel upgrade narrow/clusterrole narrow/own narrow/role; do
-    [ -r "$manifests/$file.yaml" ] || fail "$manifests/$file.yaml is missing: run this script from a checkout"
+    [ -r "$manifests/$file.yaml" ] || fail "$manifests/$file.yaml is missing: run this script from a checkout or an unpacked karmada-VERSION-manifests.tar.gz, whose folders scripts/ and manifests/ belong together"
 done
 make_work
 

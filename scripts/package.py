@@ -199,7 +199,11 @@ def image(args):
         })
         platform = {"architecture": arch, "os": "linux"}
         manifests.append({"mediaType": "application/vnd.oci.image.manifest.v1+json", **manifest, "platform": platform})
-    name = {"org.opencontainers.image.ref.name": args.version}
+    # By the second one containerd names what it imports: as a Pod names an image without a registry.
+    name = {
+        "org.opencontainers.image.ref.name": args.version,
+        "io.containerd.image.name": f"docker.io/library/{args.name}:{args.version}",
+    }
     if len(manifests) == 1:
         top = {**manifests[0], "annotations": name}
     else:

@@ -203,6 +203,10 @@ layout() { # PROGRAM ARCH TO: the file system of a .deb or .rpm
     install -d "$to/usr/share/man/man1"
     install -m 0644 "$texts/man/$program".1.gz "$texts/man/$program"-*.1.gz "$to/usr/share/man/man1/"
     install -D -m 0644 "$root/LICENSE" "$to/usr/share/doc/$program/copyright"
+    # What doctor and alerts refer to as hub/docs/PAGE.md#SECTION.
+    install -d "$to/usr/share/doc/$program/hub"
+    cp -R "$root/hub/docs" "$to/usr/share/doc/$program/hub/"
+    find "$to/usr/share/doc/$program/hub" -type d -exec chmod 0755 {} + -o -type f -exec chmod 0644 {} +
     # Settings of its own; what is in there outlives the package.
     install -d -m 0755 "$to/etc/karmada"
     find "$to" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
@@ -289,6 +293,7 @@ fi
 /usr/share/fish/vendor_completions.d/$program.fish
 /usr/share/man/man1/*
 %license /usr/share/doc/$program/copyright
+%doc /usr/share/doc/$program/hub
 SPEC
     rpmbuild -bb --quiet --target "$machine-linux" --define "_topdir $tree/top" --define "_rpmdir $tree/out" \
         --define "_build_id_links none" --define "__strip /bin/true" --define "debug_package %{nil}" \
@@ -306,12 +311,15 @@ if wants tar; then
         name=karmada-$version-linux-$arch
         package tar "$out/$name.tar.gz" "$name/bin/karmada-hub=${programs[$arch]}/karmada-hub" \
             "$name/bin/karmada-agent=${programs[$arch]}/karmada-agent" "$name/LICENSE=$root/LICENSE" \
-            "$name/systemd=$root/manifests/systemd" "$name/man=$texts/man" "$name/completions/bash=$texts/bash" \
+            "$name/hub/docs=$root/hub/docs" "$name/systemd=$root/manifests/systemd" "$name/man=$texts/man" "$name/completions/bash=$texts/bash" \
             "$name/completions/zsh=$texts/zsh" "$name/completions/fish=$texts/fish"
     done
-    package tar "$out/karmada-$version-manifests.tar.gz" "karmada-$version-manifests=$root/manifests" \
-        "karmada-$version-scripts/deploy-agent.sh=$here/deploy-agent.sh" "karmada-$version-scripts/remove-agent.sh=$here/remove-agent.sh" \
-        "karmada-$version-scripts/agent-common.sh=$here/agent-common.sh"
+    # The scripts look for ../manifests and ../VERSION.
+    name=karmada-$version-manifests
+    printf '%s\n' "$version" >"$work/VERSION"
+    package tar "$out/$name.tar.gz" "$name/VERSION=$work/VERSION" "$name/LICENSE=$root/LICENSE" "$name/hub/docs=$root/hub/docs" \
+        "$name/manifests=$root/manifests" "$name/scripts/deploy-agent.sh=$here/deploy-agent.sh" \
+        "$name/scripts/remove-agent.sh=$here/remove-agent.sh" "$name/scripts/agent-common.sh=$here/agent-common.sh"
 fi
 if wants deb; then
     say "Debian packages"
