@@ -49,7 +49,7 @@ fn every_page_is_in_the_summary() {
 }
 
 /// Flags of other programs that pages name.
-const OTHERS: [&str; 33] = [
+const OTHERS: [&str; 34] = [
     "--agents",
     "--all-targets",
     "--authorization-mode",
@@ -64,6 +64,7 @@ const OTHERS: [&str; 33] = [
     "--groups",
     "--hours",
     "--ignore-daemonsets",
+    "--ignore-missing",
     "--ignored",
     "--kills",
     "--large",
