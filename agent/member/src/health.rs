@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn ready(status: ConditionStatus) -> Condition {
-        Condition::new("Ready", status, "R", "", Time::from_system(std::time::UNIX_EPOCH))
+        Condition::new("Ready", status, "ClusterReady", "", Time::from_system(std::time::UNIX_EPOCH))
     }
 
     #[test]

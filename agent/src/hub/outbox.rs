@@ -381,11 +381,11 @@ mod tests {
     async fn what_is_important_goes_out_first() {
         let outbox = outbox();
         let old = WorkStatus::default();
-        let condition = |reason: &str| {
+        let condition = |reason: &'static str| {
             let now = karmada_meta::time::Time::from_system(std::time::UNIX_EPOCH);
             Condition::new("Applied", true, reason, "", now)
         };
-        let said = WorkStatus { conditions: vec![condition("Yes")], ..WorkStatus::default() };
+        let said = WorkStatus { conditions: vec![condition("AppliedSuccessful")], ..WorkStatus::default() };
         outbox.status("status", "1", &old, old.clone());
         // What has something new in its conditions stays pressing until that is said.
         outbox.status("condition", "2", &old, said.clone());

@@ -661,7 +661,13 @@ fn troubled(list: &mut Vec<Condition>, troubles: &Troubles, state: Option<Troubl
 }
 
 /// Has a condition stand there while there is something to say.
-fn shown(list: &mut Vec<Condition>, what: &'static str, reason: &str, why: Option<String>, now: Time) {
+fn shown(
+    list: &mut Vec<Condition>,
+    what: &'static str,
+    reason: &'static str,
+    why: Option<String>,
+    now: Time,
+) {
     match why {
         Some(why) => {
             conditions::set(list, Condition::new(what, true, reason, why, now), now);
@@ -683,7 +689,7 @@ fn enablements(apis: &Apis, now: Time) -> Condition {
     api_condition(false, reason::API_ENABLEMENTS_PARTIAL, message, now)
 }
 
-fn api_condition(holds: bool, reason: &str, message: String, now: Time) -> Condition {
+fn api_condition(holds: bool, reason: &'static str, message: String, now: Time) -> Condition {
     Condition::new(condition::COMPLETE_API_ENABLEMENTS, holds, reason, message, now)
 }
 

@@ -233,7 +233,7 @@ pub const INTERNAL: [Entry; 30] = [
     entry(
         "Binding",
         "hub.karmada.io/rollout-outlives-policy",
-        "Its policy asks for no waves any more, and those of a change that is not through stay in force.",
+        "The policy no longer asks for waves. The change that is under way keeps its waves.",
     ),
     entry(
         "Work",
@@ -345,6 +345,13 @@ pub const INTERNAL: [Entry; 30] = [
     ),
 ];
 
+/// What manifests and scripts of an installation write on the member.
+pub const INSTALLED: [Entry; 1] = [entry(
+    "Pods of the agent",
+    "karmada.io/kubeconfig-checksum",
+    "A checksum of what the agent joins by: other credentials restart the agent.",
+)];
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -353,7 +360,7 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    use super::{CONDITIONS, INTERNAL};
+    use super::{CONDITIONS, INSTALLED, INTERNAL};
     use crate::consts::event;
 
     /// The text of every source of the programs, without their tests.
@@ -421,7 +428,9 @@ mod tests {
 
     #[test]
     fn tables_are_in_good_order() {
-        for (table, what) in [(&CONDITIONS[..], "conditions"), (&INTERNAL[..], "notes")] {
+        for (table, what) in
+            [(&CONDITIONS[..], "conditions"), (&INTERNAL[..], "notes"), (&INSTALLED[..], "what is installed")]
+        {
             let names: BTreeSet<_> = table.iter().map(|entry| (entry.on, entry.name)).collect();
             assert_eq!(names.len(), table.len(), "{what}: none twice");
             assert!(table.iter().all(|entry| entry.meaning.ends_with('.')), "{what}: each has a sentence");

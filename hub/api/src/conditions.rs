@@ -4,7 +4,7 @@ use karmada_meta::time::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{schema, serde_util::words};
+use crate::{reasons, schema, serde_util::words};
 
 words! {
     /// Whether a condition holds.
@@ -53,15 +53,23 @@ pub struct Condition {
 
 impl Condition {
     /// A condition; `now` stands unless [`set`] finds the same state already there.
+    ///
+    /// # Panics
+    /// In debug builds, if the reason is not in [`reasons::REASONS`]: people would not find it in the reference.
     pub fn new(
         type_: impl Into<String>,
         status: impl Into<ConditionStatus>,
-        reason: impl Into<String>,
+        reason: &'static str,
         message: impl Into<String>,
         now: Time,
     ) -> Self {
+        let type_ = type_.into();
+        debug_assert!(
+            reasons::is_known(&type_, reason),
+            "hub/api/src/reasons.rs has no reason {reason} of the condition {type_}"
+        );
         Self {
-            type_: type_.into(),
+            type_,
             status: status.into(),
             observed_generation: None,
             last_transition_time: now,
@@ -124,10 +132,10 @@ mod tests {
             (False, Unknown, "other", true, true),
         ] {
             let mut conditions = vec![
-                Condition::new("Other", true, "Fine", "", at(1)),
-                Condition::new("Ready", before, "Reason", "same", at(1)),
+                Condition::new("Applied", true, "AppliedSuccessful", "", at(1)),
+                Condition::new("Ready", before, "ClusterReady", "same", at(1)),
             ];
-            let new = Condition::new("Ready", after, "Reason", message, at(9));
+            let new = Condition::new("Ready", after, "ClusterReady", message, at(9));
             assert_eq!(set(&mut conditions, new, at(9)), changed, "{before} to {after}, {message}");
             let ready = find(&conditions, "Ready").unwrap();
             assert_eq!(ready.last_transition_time, at(if moved { 9 } else { 1 }), "{before} to {after}");
@@ -139,12 +147,12 @@ mod tests {
     #[test]
     fn a_new_condition_goes_to_the_end_and_can_be_removed() {
         let mut conditions = Vec::new();
-        assert!(set(&mut conditions, Condition::new("A", true, "R", "", at(1)), at(5)));
+        assert!(set(&mut conditions, Condition::new("Ready", true, "ClusterReady", "", at(1)), at(5)));
         assert_eq!(conditions[0].last_transition_time, at(5), "the time is the caller's now");
-        assert!(is_true(&conditions, "A"));
-        assert!(!is_true(&conditions, "B"));
-        assert!(remove(&mut conditions, "A"));
-        assert!(!remove(&mut conditions, "A"));
+        assert!(is_true(&conditions, "Ready"));
+        assert!(!is_true(&conditions, "Applied"));
+        assert!(remove(&mut conditions, "Ready"));
+        assert!(!remove(&mut conditions, "Ready"));
     }
 
     #[test]

@@ -311,6 +311,10 @@ pub mod extension {
     pub const WINDOWS_POLICY: &str = "policy.karmada.io/maintenance-windows";
     /// On a Work, by users: when changes may be made.
     pub const WINDOWS_WORK: &str = "work.karmada.io/maintenance-windows";
+    /// On a copy that `karmada-hub get --members` prints: when its cluster last gave a sign of life.
+    pub const KNOWN_AT: &str = "resource.karmada.io/known-at";
+    /// On such a copy: `true` if its cluster is silent.
+    pub const STALE: &str = "resource.karmada.io/stale";
     /// On an agent's Lease on the member, by whoever stands at the machine: changes wait, and why.
     pub const HOLD_MACHINE: &str = "agent.karmada.io/hold";
     /// Beside [`HOLD_MACHINE`]: until when.
@@ -672,7 +676,7 @@ pub mod event {
         ROLLOUT_ENDED = "RolloutEnded";
         /// Binding and template, or the ConfigMap `agent-upgrade`: a command about a rollout cannot be carried out, and why. Ours.
         ROLLOUT_COMMAND_REFUSED = "RolloutCommandRefused";
-        /// Binding and template: the policy asks for no waves any more, and those of a change that is not through stay in force. Ours.
+        /// Binding and template: the policy no longer asks for waves. The change that is under way keeps its waves. Ours.
         ROLLOUT_OUTLIVES = "RolloutOutlivesPolicy";
         /// Cluster: the annotation `hub.karmada.io/agent-upgrade` offered its agent what the hub does not, and was put right. Ours.
         AGENT_OFFER_REMOVED = "AgentOfferRemoved";

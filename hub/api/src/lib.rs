@@ -13,6 +13,7 @@
 //!   schema   from a Rust type to the structural schema of its definition
 //!   consts   every label, annotation, finalizer, taint, condition, reason, event and namespace
 //!   catalogue  what people meet of these in conditions and annotations, with a sentence each: the reference
+//!   reasons  every reason of a condition, with a sentence each: there are no others
 //!   conditions, models   small rules that hub and agent share
 //! ```
 //!
@@ -33,6 +34,7 @@ pub mod crd;
 pub mod kind;
 pub mod models;
 pub mod policy;
+pub mod reasons;
 pub mod remedy;
 pub mod schema;
 pub mod search;

@@ -364,7 +364,7 @@ impl Source for Audit {
         sheet.counter(
             "apiserver_audit_error_total",
             "Audit events that were lost: there was no room in the queue (buffered), or they could not be written (log, webhook); \
-             and refused requests that were not told, of one who asks on and on (refused).",
+             and refused requests of a client that repeats them, which the log leaves out (refused).",
             lost.into_iter().chain(failed).collect::<Vec<_>>(),
         )?;
         let levels = Level::ALL.into_iter().zip(&counts.levels);

@@ -244,7 +244,7 @@ fn stored(sheet: &mut Sheet<'_>, stats: &Stats) -> fmt::Result {
     )?;
     sheet.one_counter(
         "karmada_store_written_bytes_total",
-        "Bytes of keys and values in them.",
+        "Bytes of keys and values written.",
         writes.bytes as f64,
     )?;
     let seconds = |bound: &u64| *bound as f64 / 1e3;
@@ -261,7 +261,11 @@ fn stored(sheet: &mut Sheet<'_>, stats: &Stats) -> fmt::Result {
         "Changes that can be watched from.",
         stats.events as f64,
     )?;
-    sheet.one_gauge("karmada_store_history_bytes", "What they weigh.", stats.event_bytes as f64)?;
+    sheet.one_gauge(
+        "karmada_store_history_bytes",
+        "Size of the kept history in bytes.",
+        stats.event_bytes as f64,
+    )?;
     sheet.one_gauge("karmada_store_watches", "Cursors into the history.", stats.watches as f64)
 }
 

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, fmt::Write, time::SystemTime};
 
 use karmada_api::{
     cluster::Cluster,
-    consts::{annotation, label},
+    consts::{annotation, extension, label},
 };
 use karmada_core::{
     copies::{self, Copy, Knowledge},
@@ -305,18 +305,13 @@ fn document(copy: Copy, live: &Live, knowledge: &BTreeMap<String, Knowledge>) ->
     }
     object::set_annotation(&mut object, annotation::CACHED_FROM_CLUSTER, copy.cluster);
     if let Some(at) = known.and_then(|known| known.at) {
-        object::set_annotation(&mut object, KNOWN_AT, at.to_string());
+        object::set_annotation(&mut object, extension::KNOWN_AT, at.to_string());
     }
     if known.is_none_or(|known| known.stale) {
-        object::set_annotation(&mut object, STALE, "true");
+        object::set_annotation(&mut object, extension::STALE, "true");
     }
     object
 }
-
-/// On printed copies: when their cluster last gave a sign of life.
-pub(super) const KNOWN_AT: &str = "resource.karmada.io/known-at";
-/// On printed copies: their cluster has fallen silent.
-pub(super) const STALE: &str = "resource.karmada.io/stale";
 
 #[cfg(test)]
 mod tests {

@@ -63,7 +63,7 @@ impl Queues {
         )?;
         sheet.gauge(
             "workqueue_longest_running_processor_seconds",
-            "How long the longest of it has been.",
+            "Running time of the oldest item in progress.",
             rows(longest),
         )?;
         sheet.histogram(
@@ -73,7 +73,7 @@ impl Queues {
         )?;
         sheet.histogram(
             "workqueue_work_duration_seconds",
-            "How long workers had them.",
+            "Time that processing an item took.",
             all.iter().map(|(labels, q)| (*labels, &q.worked)),
         )
     }

@@ -77,7 +77,7 @@ fn every_field_that_is_logged_is_documented_and_no_other() {
 }
 
 /// Reads all sources below a folder, but for tests' own files.
-fn sources(folder: &Path, read: &mut impl FnMut(&Path, &str)) {
+pub(crate) fn sources(folder: &Path, read: &mut impl FnMut(&Path, &str)) {
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for path in entries {

@@ -1,14 +1,23 @@
 //! The pages of `hub/docs/reference`, written from the code.
 
-use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use karmada_api::{
     catalogue::{self, Entry},
     consts::event,
+    reasons::REASONS,
 };
 
-use crate::pages::docs;
+use crate::{
+    logs,
+    pages::{docs, root},
+};
 
 /// Says of a page that nobody should edit it.
 const NOTE: &str = "*Generated from the code. Do not edit: change the code, then run* `UPDATE_DOCS=1 cargo test -p karmada-tests \
@@ -229,12 +238,20 @@ fn reference_of_conditions() {
          [Troubleshooting](../troubleshooting.md).\n\n## Types\n\n| On | Condition | What it says |\n|---|---|---|\n",
     );
     table(&catalogue::CONDITIONS, &mut text);
-    text.push_str("\n## Reasons that are the same each time\n\n| Reason | Meaning |\n|---|---|\n");
-    for name in constants("reason").iter().filter(|name| !name.constant.ends_with("_MESSAGE")) {
-        let _ = writeln!(text, "| `{}` | {} |", name.value, cell(&name.doc));
+    text.push_str(
+        "\n## Reasons\n\nConditions of Kubernetes' own kinds (Namespace, CustomResourceDefinition, CertificateSigningRequest) have \
+         Kubernetes' reasons.\n\n| Condition | Reason | Meaning |\n|---|---|---|\n",
+    );
+    for reason in REASONS {
+        let _ = writeln!(text, "| {} | `{}` | {} |", reason.condition, reason.name, cell(reason.meaning));
     }
-    for name in constants("extension").iter().filter(|name| name.doc.starts_with("Reason of `")) {
-        let _ = writeln!(text, "| `{}` | {} |", name.value, cell(&name.doc));
+    text.push_str(
+        "\n## Reasons of evictions\n\nThey stand in `spec.gracefulEvictionTasks` of a binding.\n\n| Reason | Meaning |\n|---|---|\n",
+    );
+    for name in ["reason", "extension"].iter().flat_map(|module| constants(module)) {
+        if let Some((_, what)) = name.doc.split_once("n eviction: ") {
+            let _ = writeln!(text, "| `{}` | {} |", name.value, sentence(what));
+        }
     }
     page("conditions.md", "Conditions", &text);
 }
@@ -305,5 +322,56 @@ fn reference_of_labels_and_annotations() {
     section("Finalizers", sorted(of("finalizer")));
     text.push_str("\n## What the hub notes for itself\n\nNobody else writes these.\n\n| On | Name | Meaning |\n|---|---|---|\n");
     table(&catalogue::INTERNAL, &mut text);
+    text.push_str(
+        "\n## What an installation writes\n\nManifests, charts and `deploy-agent.sh` write these.\n\n| On | Name | Meaning |\n\
+         |---|---|---|\n",
+    );
+    table(&catalogue::INSTALLED, &mut text);
     page("labels-and-annotations.md", "Labels, annotations, taints and finalizers", &text);
+}
+
+/// The keys with `karmada.io` in a text, between quotes of any sort, or before a colon in YAML.
+fn keys(text: &str) -> BTreeSet<&str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '/');
+    let is_key = |word: &&str| {
+        word.split_once("karmada.io/").is_some_and(|(group, name)| {
+            let ends_well = name.ends_with(|c: char| c.is_ascii_alphanumeric());
+            (group.is_empty() || group.ends_with('.')) && ends_well && !name.contains(['/', '.'])
+        })
+    };
+    text.split(|c| !is_part(c)).filter(is_key).collect()
+}
+
+#[test]
+fn every_key_that_is_written_is_in_the_reference() {
+    let page = fs::read_to_string(docs().join("reference/labels-and-annotations.md")).unwrap();
+    let known = keys(&page);
+    // All of a key, or what several end with, by which they are recognised.
+    let is_known = |key: &str| known.iter().any(|known| known.ends_with(key));
+    // An API's version, or the name of a definition.
+    let is_api = |key: &str| {
+        let (group, name) = key.split_once('/').unwrap();
+        let is_version = name.starts_with('v') && name[1..].starts_with(|c: char| c.is_ascii_digit());
+        is_version
+            || karmada_api::crds().iter().any(|crd| crd["metadata"]["name"] == format!("{name}.{group}"))
+    };
+    let mut unknown = BTreeMap::<String, PathBuf>::new();
+    let mut look = |path: &Path, text: &str| {
+        // Words of comments and of tests are no keys.
+        let code = text.split("mod tests {").next().unwrap_or_default();
+        let code =
+            code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+        for key in keys(&code).into_iter().filter(|key| !is_known(key) && !is_api(key)) {
+            unknown.entry(key.to_owned()).or_insert_with(|| path.to_owned());
+        }
+    };
+    for folder in ["hub", "agent"] {
+        logs::sources(&root().join(folder), &mut look);
+    }
+    for manifest in
+        ["manifests/agent/deployment.yaml", "manifests/helm/karmada-agent/templates/deployment.yaml"]
+    {
+        look(manifest.as_ref(), &fs::read_to_string(root().join(manifest)).unwrap());
+    }
+    assert!(unknown.is_empty(), "in no table of hub/api (consts.rs, catalogue.rs): {unknown:#?}");
 }

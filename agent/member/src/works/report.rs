@@ -175,7 +175,7 @@ impl Outcomes {
         }
         match &self.held {
             Some((reason, why)) => {
-                let held = Condition::new(extension::CHANGES_HELD, true, *reason, cut(why.clone()), now);
+                let held = Condition::new(extension::CHANGES_HELD, true, reason, cut(why.clone()), now);
                 conditions::set(&mut conditions, held, now);
             }
             None => {

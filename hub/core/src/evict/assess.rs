@@ -260,20 +260,20 @@ fn is_healthy(status: &ResourceBindingStatus, cluster: &str) -> bool {
 /// eviction does not begin. `None` when all is well.
 pub fn condition(
     spec: &ResourceBindingSpec,
-    held: Option<(&str, &str)>,
+    held: Option<(&'static str, &str)>,
     generation_seen: bool,
     now: Time,
 ) -> Option<Condition> {
     let from: Vec<_> = spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.as_str()).collect();
     let (reason, message) = match (held, missing(spec)) {
-        (Some((reason, message)), _) => (reason.to_owned(), message.to_owned()),
+        (Some((reason, message)), _) => (reason, message.to_owned()),
         (None, Some(left)) if !from.is_empty() && generation_seen => {
             let left = match left {
                 Left::Replicas(left) => format!("{left} of {} replicas", spec.replicas),
                 Left::Clusters(left) => format!("{left} of the clusters that it had"),
             };
             let text = format!("evicted from {}: no other cluster can take {left}", from.join(", "));
-            ("TooFewClusters".to_owned(), text)
+            ("TooFewClusters", text)
         }
         _ => return None,
     };
@@ -626,6 +626,6 @@ mod tests {
         let duplicated = spec(2, false, &[("kept", 2)], json!({}));
         assert!(text(&duplicated, None, true).unwrap().ends_with("1 of the clusters that it had"));
         assert_eq!(text(&spec(3, true, &[("kept", 3)], json!({})), None, true), None);
-        assert_eq!(text(&short, Some(("BrakeOn", "half are gone")), true).unwrap(), "BrakeOn: half are gone");
+        assert_eq!(text(&short, Some(("EvictionRate", "too many")), true).unwrap(), "EvictionRate: too many");
     }
 }

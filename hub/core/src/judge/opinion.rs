@@ -72,7 +72,7 @@ impl Opinion {
     }
 
     fn conditions(&self, list: &[Condition], now: Time) -> Vec<Condition> {
-        let holds = |type_: &str, reason: &str, message: String, at: Time| {
+        let holds = |type_: &str, reason: &'static str, message: String, at: Time| {
             Condition::new(type_, ConditionStatus::True, reason, message, at)
         };
         let mut wanted = Vec::new();
@@ -149,7 +149,8 @@ mod tests {
         };
         for [ready, since, heard, before, want] in table::rows(include_str!("stale.md")) {
             let status: ConditionStatus = serde_json::from_value(serde_json::json!(ready)).unwrap();
-            let mut list = vec![Condition::new(condition::READY, status, "R", "", ago(since).unwrap())];
+            let mut list =
+                vec![Condition::new(condition::READY, status, "ClusterReady", "", ago(since).unwrap())];
             list.extend(
                 ago(before).map(|at| Condition::new(extension::STATUS_STALE, true, "NotReported", "", at)),
             );
@@ -163,7 +164,8 @@ mod tests {
     #[test]
     fn conditions_come_and_go_and_others_stay() {
         let now = time("2026-01-01T00:01:00Z");
-        let ready = Condition::new(condition::READY, ConditionStatus::Unknown, "R", "", now);
+        let ready =
+            Condition::new(condition::READY, ConditionStatus::Unknown, "ClusterStatusUnknown", "", now);
         let mut list = vec![ready.clone()];
         assert!(!nothing().show(&mut list, now));
         let all = Opinion {

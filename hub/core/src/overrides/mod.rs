@@ -16,15 +16,14 @@ mod patch;
 
 use karmada_api::{
     cluster::Cluster,
-    conditions::Condition,
-    consts::{annotation, extension},
+    consts::annotation,
     policy::{
         ClusterOverridePolicy, CommandArgsOverrider, FieldOverrider, ImageOverrider,
         LabelAnnotationOverrider, OverridePolicy, OverrideSpec, OverriderOperator as Operator, Overriders,
         RuleWithCluster,
     },
 };
-use karmada_meta::{object, parse_api_version, time::Time};
+use karmada_meta::{object, parse_api_version};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -126,20 +125,6 @@ pub fn apply(
     };
     *manifest = changed;
     Ok(applied)
-}
-
-/// The condition on a binding whose policy names override policies that have to be there first
-/// (`dependentOverrides`): `missing` are those that are not. Until it is True no Work is made; once Works are there,
-/// a policy that goes missing takes none of them away.
-pub fn dependents_condition(missing: &[&str], now: Time) -> Condition {
-    let (reason, message) = match missing {
-        [] => ("Present", "All dependent override policies exist.".to_owned()),
-        missing => (
-            "Missing",
-            format!("Waiting for the override policies that the policy depends on: {}.", missing.join(", ")),
-        ),
-    };
-    Condition::new(extension::DEPENDENT_OVERRIDES_PRESENT, missing.is_empty(), reason, message, now)
 }
 
 /// How closely an override policy means an object. One without selectors means every object in its scope.

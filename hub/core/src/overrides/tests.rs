@@ -279,15 +279,6 @@ fn the_namespace_and_the_closest_have_the_last_word() {
 }
 
 #[test]
-fn missing_policies_are_named() {
-    let now = "2026-01-01T00:00:00Z".parse().unwrap();
-    let waiting = dependents_condition(&["a", "b"], now);
-    assert_eq!((waiting.status.as_str(), waiting.reason.as_str()), ("False", "Missing"));
-    assert!(waiting.message.ends_with(": a, b."), "{}", waiting.message);
-    assert_eq!(dependents_condition(&[], now).status.as_str(), "True");
-}
-
-#[test]
 fn the_record_is_karmadas() {
     let recorded = r#"[{"policyName":"web-overrides","overriders":{"imageOverrider":[{"component":"Registry","operator":"replace","value":"mirror.edge.example.com"},{"component":"Tag","operator":"replace","value":"v1.2-arm"}],"commandOverrider":[{"containerName":"web","operator":"add","value":["--profile=edge"]}],"argsOverrider":[{"containerName":"web","operator":"remove","value":["--color=blue"]},{"containerName":"web","operator":"add","value":["--color=red"]}],"labelsOverrider":[{"operator":"add","value":{"site":"edge-2"}}],"annotationsOverrider":[{"operator":"add","value":{"note":"overridden"}}]}}]"#;
     let rules: Value = serde_json::from_str(recorded).unwrap();

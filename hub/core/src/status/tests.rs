@@ -92,7 +92,7 @@ fn what_differs_from_the_hub_is_posted() {
 
     let mut hub = posted.clone();
     hub.remedy_actions = vec!["TrafficControl".into()];
-    let foreign = Condition::new("Mine", true, "Reason", "", first);
+    let foreign = Condition::new("LinkScheduled", true, "LinkWindows", "", first);
     hub.conditions.push(foreign.clone());
     assert_eq!(to_post(&hub, &observed(later), later), None, "what others write stays");
 

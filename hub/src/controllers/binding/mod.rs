@@ -673,7 +673,7 @@ impl Problems {
                 let end = (0..=MESSAGE_LIMIT).rev().find(|i| message.is_char_boundary(*i)).unwrap_or(0);
                 message.truncate(end);
             }
-            Condition::new(bindings::WORKS_SYNCED, false, *reason, message, now)
+            Condition::new(bindings::WORKS_SYNCED, false, reason, message, now)
         });
         [(extension::DEPENDENT_OVERRIDES_PRESENT, missing), (bindings::WORKS_SYNCED, unmade)]
     }

@@ -355,7 +355,7 @@ fn is_as_known(live: &Value, work: &DesiredWork) -> bool {
 }
 
 /// The status of a Work whose Namespace is not gone.
-fn removal(old: &WorkStatus, reason: &str, message: String, now: Time) -> WorkStatus {
+fn removal(old: &WorkStatus, reason: &'static str, message: String, now: Time) -> WorkStatus {
     let mut status = old.clone();
     let condition = Condition::new(extension::NAMESPACE_REMOVED, false, reason, message, now);
     conditions::set(&mut status.conditions, condition, now);
