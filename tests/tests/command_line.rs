@@ -170,6 +170,17 @@ fn what_cannot_be_used_is_refused_with_code_2() {
             own(&["serve", &data, "--listen=127.0.0.1:0", "--advertise=not a host"]),
             "--advertise",
         ),
+        (
+            "karmada-hub",
+            own(&["serve", &data, "--listen=127.0.0.1:0", "--advertise=hub.example.com:6443"]),
+            "without scheme and port: hub.example.com",
+        ),
+        (
+            "karmada-hub",
+            own(&["backup", &format!("--data-dir={}", at("none")), "--to", &at("b")]),
+            "karmada-hub serve --data-dir",
+        ),
+        ("karmada-hub", own(&["restore", &data, "--from", &at("nowhere")]), "karmada-hub backup --to FILE"),
         ("karmada-hub", own(&["serve", &data, &listen]), "--listen"),
         ("karmada-hub", own(&["serve", &in_file, "--listen=127.0.0.1:0"]), "--data-dir"),
         ("karmada-hub", own(&["credentials", &data, "--cluster=Bad_Name"]), "--cluster"),

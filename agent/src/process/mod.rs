@@ -112,14 +112,15 @@ pub fn command() -> clap::Command {
     let agent = args::command();
     let like =
         |name: &'static str, about: &'static str| args::command().name(name).about(about).long_about(None);
-    agent
+    let agent = agent
         .subcommand(like("join", "Get a certificate with a token, and continue as the agent"))
         .subcommand(like("leave", "Remove the member from the fleet"))
         .subcommand(status::command().name("status"))
         .subcommand(hold::command().name("hold"))
         .subcommand(support::command().name("support-bundle"))
         .subcommand(doctor::command().name("doctor"))
-        .subcommand_negates_reqs(true)
+        .subcommand_negates_reqs(true);
+    with_exit_codes(agent)
 }
 
 /// Whether the agent would begin with these arguments: what an older version asks before it lets this one be tried.

@@ -33,8 +33,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub(super) async fn backup(args: BackupArgs, env: Env) -> Result<(), Failure> {
     let dir = &args.data_dir;
     if !dir.join("store.redb").is_file() {
-        let why = "no hub has kept its objects here";
-        return Err(Failure::usage(format!("--data-dir {}: {why}", dir.display())));
+        return Err(serve::no_store(dir));
     }
     let (whole, how) = match Redb::open(dir) {
         Ok(mut engine) => {
@@ -111,7 +110,11 @@ async fn running(dir: &Path, to: &Path, env: &Env) -> Result<Whole, Failure> {
 /// Makes a data directory of a backup.
 pub(super) fn restore(args: &RestoreArgs, env: &Env) -> Result<(), Failure> {
     // It is read three times: twice to be checked.
-    let bytes = fs::metadata(&args.from).map(|about| about.len()).unwrap_or(0) * 3;
+    let file = fs::metadata(&args.from).map_err(|error| {
+        let next = "name a file that `karmada-hub backup --to FILE` has written";
+        Failure::usage(format!("--from {}: {error}; {next}", args.from.display()))
+    })?;
+    let bytes = file.len() * 3;
     let progress = Arc::new(Progress::new("restore (bytes)", Some(bytes), env));
     let shown = Arc::clone(&progress);
     let watch: Watch = Arc::new(move |bytes| shown.add(bytes, ""));

@@ -66,8 +66,7 @@ async fn stopped(dir: &Path, config: Option<&Path>, progress: &Progress, env: &E
 /// The API over a data directory that no hub runs on.
 fn at_rest(dir: &Path, config: Option<&Path>, env: &Env) -> Result<Embedded, Failure> {
     if !dir.join("store.redb").is_file() {
-        let why = "no hub has kept its objects here";
-        return Err(Failure::usage(format!("--data-dir {}: {why}", dir.display())));
+        return Err(serve::no_store(dir));
     }
     let engine = Redb::open(dir).map_err(|error| match error {
         OpenError::InUse { .. } => Failure::usage(format!(

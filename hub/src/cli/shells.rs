@@ -16,7 +16,7 @@ pub(super) fn command() -> Command {
 fn of(program: Program) -> (Command, &'static str) {
     match program {
         Program::KarmadaHub => (command(), "karmada-hub"),
-        Program::KarmadaAgent => (with_exit_codes(karmada_agent::process::command()), "karmada-agent"),
+        Program::KarmadaAgent => (karmada_agent::process::command(), "karmada-agent"),
     }
 }
 
@@ -83,6 +83,7 @@ mod tests {
             }
         }
         check(&command(), "karmada-hub");
+        check(&karmada_agent::process::command(), "karmada-agent");
     }
 
     /// What prints a file, bytes of somebody else's or a script, and what runs until it is stopped and logs.

@@ -138,7 +138,7 @@ pub enum PkiError {
         path: PathBuf,
     },
     /// `--advertise` names neither a DNS name nor an IP address.
-    #[error("{host:?} is neither a DNS name nor an IP address")]
+    #[error("{host:?} is neither a DNS name nor an IP address{}", instead(host))]
     Host {
         /// What was given.
         host: String,
@@ -631,6 +631,17 @@ fn normal_host(host: &str) -> Result<String, PkiError> {
         Ok(name)
     } else {
         Err(PkiError::Host { host: host.to_owned() })
+    }
+}
+
+/// What to say instead of a URL, or of a name with a port.
+fn instead(given: &str) -> String {
+    let rest = given.split_once("://").map_or(given, |(_, rest)| rest);
+    let rest = rest.split('/').next().unwrap_or(rest);
+    let bare = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
+    match normal_host(bare) {
+        Ok(host) if bare != given => format!("; give it without scheme and port: {host}"),
+        _ => String::new(),
     }
 }
 

@@ -140,6 +140,22 @@ fn server_urls_name_the_first_advertised_host() {
 }
 
 #[test]
+fn a_host_with_too_much_around_it_is_refused_with_what_to_say_instead() {
+    for (given, instead) in [
+        ("hub:6443", Some("hub")),
+        ("https://Hub.example.com:6443/", Some("hub.example.com")),
+        ("https://[fd00::1]:6443", Some("fd00::1")),
+        ("a b", None),
+        ("a b:6443", None),
+    ] {
+        let said = PkiError::Host { host: given.to_owned() }.to_string();
+        let hint = instead.map(|host| format!("give it without scheme and port: {host}"));
+        assert!(hint.is_none_or(|hint| said.ends_with(&hint)), "{said}");
+        assert_eq!(said.contains("without"), instead.is_some(), "{said}");
+    }
+}
+
+#[test]
 fn bad_hosts_are_refused() {
     let (env, _) = env();
     for host in ["", "a b", "https://hub", "-x", "a..b", "hub:6443"] {

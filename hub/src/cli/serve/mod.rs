@@ -342,6 +342,15 @@ fn create_dir(dir: &Path) -> Result<(), Failure> {
     made.map_err(|error| Failure::usage(format!("--data-dir {}: {error}", dir.display())))
 }
 
+/// A directory is named in which no hub has stored anything.
+pub(super) fn no_store(dir: &Path) -> Failure {
+    Failure::usage(format!(
+        "--data-dir {}: no hub has stored its objects here; name the directory that karmada-hub serve --data-dir names (of the \
+         systemd unit: /var/lib/karmada-hub)",
+        dir.display()
+    ))
+}
+
 fn pki_failure(error: PkiError) -> Failure {
     match error {
         PkiError::Host { .. } => Failure::usage(format!("--advertise: {error}")),
