@@ -543,3 +543,34 @@ async fn kustomize_bases_make_the_same_pods_and_overlays_fill_them_in() {
         }
     }
 }
+
+/// The commands that the pages show render what they say, with an image of somebody's own registry.
+#[test]
+fn the_pages_commands_render() {
+    let Some(helm) = tool("the pages' commands", "helm") else { return };
+    let mut images = Vec::new();
+    for page in ["hub/docs/install.md", "hub/docs/packages.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split_once("```"));
+        for (block, _) in blocks.filter(|(block, _)| block.starts_with("helm install")) {
+            let block = block
+                .replace(" karmada-hub-VERSION.tgz", " manifests/helm/karmada-hub")
+                .replace(" karmada-agent-VERSION.tgz", " manifests/helm/karmada-agent")
+                .replace("TOKEN", "abcdef.0123456789abcdef")
+                .replace("HASH", &"0".repeat(64));
+            let script = format!("set -e\nhelm() {{ shift; command \"$HELM\" template \"$@\"; }}\n{block}");
+            let output = Command::new("bash")
+                .args(["-c", &script])
+                .current_dir(root())
+                .env("HELM", &helm)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{page}: {block}{}", String::from_utf8_lossy(&output.stderr));
+            let named = said.lines().filter_map(|line| line.trim().strip_prefix("image: "));
+            images.extend(named.map(|image| image.trim_matches('"').to_owned()));
+        }
+    }
+    assert_eq!(images.len(), 3, "of the hub twice, of the agent once: {images:?}");
+    assert!(images.iter().all(|image| image.starts_with("registry.example.com/karmada-")), "{images:?}");
+}

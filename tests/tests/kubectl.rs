@@ -8,9 +8,12 @@ use std::{
 };
 
 use karmada_tests::{
+    fleet::{Binaries, Fleet, Options},
     process::Process,
+    samples,
     wait::{PATIENCE, eventually},
 };
+use serde_json::json;
 
 const DEFINITION: &str = r"
 apiVersion: apiextensions.k8s.io/v1
@@ -108,10 +111,18 @@ impl Kubectl {
     }
 }
 
+fn is_installed() -> bool {
+    let found =
+        Command::new("kubectl").args(["version", "--client"]).output().is_ok_and(|o| o.status.success());
+    if !found {
+        eprintln!("skipped: no kubectl is installed");
+    }
+    found
+}
+
 /// A server and a kubectl for it; nothing where no kubectl is installed.
 async fn start(dir: &Path) -> Option<(Process, Kubectl)> {
-    if !Command::new("kubectl").args(["version", "--client"]).output().is_ok_and(|o| o.status.success()) {
-        eprintln!("skipped: no kubectl is installed");
+    if !is_installed() {
         return None;
     }
     let kubeconfig = dir.join("kubeconfig");
@@ -247,4 +258,47 @@ async fn workloads() {
         ("set image deploy/web c=nginx:2", "image updated"),
         ("delete deploy web", "deleted"),
     ]);
+}
+
+/// How far a change is that goes out in waves, and a version of the agents, is in what kubectl describes.
+#[tokio::test]
+async fn waves() {
+    if !is_installed() {
+        return;
+    }
+    let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
+    let Some(fleet) = Fleet::start("kubectl-waves", 2, &binaries, Options::impatient()).await else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let kubectl = Kubectl { dir: dir.path().to_owned(), kubeconfig: fleet.kubeconfig.clone() };
+    let says = async |line: &str, wanted: &[&str]| {
+        eventually(&format!("kubectl {line}"), PATIENCE, || async {
+            let (succeeded, said) = kubectl.run(line, "true");
+            let missing = wanted.iter().find(|wanted| !said.contains(**wanted));
+            match missing {
+                _ if !succeeded => Err(said),
+                Some(missing) => Err(format!("no {missing:?} in\n{said}")),
+                None => Ok(()),
+            }
+        })
+        .await;
+    };
+    fleet.create_namespace().await;
+    let [one, two] = [fleet.members[0].name.as_str(), fleet.members[1].name.as_str()];
+    let mut policy = samples::deployment_policy("till", &[one, two]);
+    policy["metadata"]["annotations"] =
+        json!({"policy.karmada.io/rollout": "50% soak=0; 100% approve soak=0"});
+    fleet.create([samples::deployment("till", 1), policy]).await;
+    let binding = format!("describe resourcebinding till-deployment -n {}", fleet.namespace);
+    says(&binding, &["FullyAppliedSuccess"]).await;
+    let path = format!("/apis/apps/v1/namespaces/{}/deployments/till", fleet.namespace);
+    let mut till = fleet.api.get(&path).await.unwrap();
+    till["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:2");
+    fleet.api.put(&path, &till).await.unwrap();
+    // The condition, and an event.
+    says(&binding, &["RolledOut", "AwaitsApproval", "RolloutAdvanced"]).await;
+
+    let kubeconfig = format!("--kubeconfig={}", fleet.kubeconfig.display());
+    fleet.command(&["upgrade", "agents", "--to=0.1.0", "--wave=50%,100%", &kubeconfig]);
+    says("describe configmap agent-upgrade -n karmada-system", &["0.1.0", "50%", "status"]).await;
+    fleet.clean_up().await;
 }

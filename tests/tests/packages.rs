@@ -13,6 +13,10 @@ use std::{
     process::{Command, Output},
 };
 
+use karmada_tests::{
+    process::Process,
+    wait::{PATIENCE, eventually},
+};
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -111,6 +115,7 @@ fn a_release_is_the_same_bytes_and_can_be_installed() {
             "bin/karmada-hub",
             "bin/karmada-agent",
             "LICENSE",
+            "hub/docs/doctor.md",
             "systemd/karmada-hub.service",
             "man/karmada-hub-serve.1.gz",
             "man/karmada-agent-doctor.1.gz",
@@ -125,6 +130,7 @@ fn a_release_is_the_same_bytes_and_can_be_installed() {
         "usr/bin/karmada-agent",
         "usr/lib/systemd/system/karmada-agent@.service",
         "usr/share/bash-completion/completions/karmada-agent",
+        "usr/share/doc/karmada-agent/hub/docs/doctor.md",
         "usr/share/man/man1/karmada-agent.1.gz",
         "usr/share/man/man1/karmada-agent-status.1.gz",
     ];
@@ -165,6 +171,12 @@ fn a_release_is_the_same_bytes_and_can_be_installed() {
     let image = format!("karmada-hub-{version}.oci.tar");
     let index = run("tar", &["-xOf", &image, "index.json"], out);
     let index: Value = serde_json::from_str(&index).unwrap();
+    let called = &index["manifests"][0]["annotations"]["io.containerd.image.name"];
+    assert_eq!(
+        *called,
+        format!("docker.io/library/karmada-hub:{version}"),
+        "loaded on a node, it has this name"
+    );
     let digest = index["manifests"][0]["digest"].as_str().unwrap().replace(':', "/");
     let manifest: Value =
         serde_json::from_str(&run("tar", &["-xOf", &image, &format!("blobs/{digest}")], out)).unwrap();
@@ -198,6 +210,72 @@ fn a_release_is_the_same_bytes_and_can_be_installed() {
     }
     let unlicensed: Vec<_> = components.iter().filter(|component| component["licenses"].is_null()).collect();
     assert!(unlicensed.is_empty(), "{unlicensed:?}");
+}
+
+/// What the manifests' archive holds is enough for `deploy-agent.sh`, which is looked for where the archive has it.
+#[tokio::test]
+async fn the_script_in_the_manifests_archive_deploys_an_agent() {
+    const NAME: &str = "the script in the archive";
+    if !cfg!(target_arch = "x86_64") || !there_is(NAME, "python3") || !there_is(NAME, "kubectl") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (programs, hub) = programs(dir.path());
+    let out = at("out").display().to_string();
+    let programs = format!("--programs=amd64={programs}");
+    let output =
+        release(dir.path(), &[&programs, "--allow-dynamic", "--host-hub", &hub, "--out", &out, "--only=tar"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let version = env!("CARGO_PKG_VERSION");
+    run("tar", &["-xzf", &format!("out/karmada-{version}-manifests.tar.gz")], dir.path());
+    let unpacked = at(&format!("karmada-{version}-manifests"));
+    assert!(unpacked.join("hub/docs/monitoring.md").is_file(), "where alerts say what to do");
+
+    let member = at("member.kubeconfig");
+    let args = [
+        "kubesim".to_owned(),
+        format!("--data-dir={}", at("member").display()),
+        "--listen=127.0.0.1:0".into(),
+        format!("--kubeconfig-out={}", member.display()),
+        "--workloads=off".into(),
+    ];
+    let _server = Process::start(dir.path(), "member", Path::new(env!("CARGO_BIN_EXE_fleet")), args).unwrap();
+    eventually("the member to start", PATIENCE, || async {
+        if member.exists() { Ok(()) } else { Err("no kubeconfig yet") }
+    })
+    .await;
+    let deploy = |more: &[&str]| {
+        let hash = format!("--ca-cert-hash=sha256:{}", "0".repeat(64));
+        Command::new("timeout")
+            .arg("180")
+            .arg(unpacked.join("scripts/deploy-agent.sh"))
+            .args([
+                "--hub=hub.example.com:6443",
+                "--token=abcdef.0123456789abcdef",
+                &hash,
+                "--cluster-name=shop",
+            ])
+            .arg(format!("--member-kubeconfig={}", member.display()))
+            .arg("--dry-run")
+            .args(more)
+            .env("HOME", dir.path())
+            .env_remove("KUBECONFIG")
+            .output()
+            .unwrap()
+    };
+    let dry = deploy(&[]);
+    assert!(dry.status.success(), "{}", said(&dry));
+    for wanted in
+        ["nothing is changed", &format!("image karmada-agent:{version}"), "Deployment/karmada-agent"]
+    {
+        assert!(said(&dry).contains(wanted), "{wanted}: {}", said(&dry));
+    }
+    // A copy that does not know its version says so, and does with an image.
+    fs::remove_file(unpacked.join("VERSION")).unwrap();
+    let without = deploy(&[]);
+    assert!(without.status.code() == Some(2) && said(&without).contains("--image"), "{}", said(&without));
+    assert!(deploy(&["--image=registry.example.com/karmada-agent:1"]).status.success());
 }
 
 /// Up to version 256, systemd does not count mounts of a unit's own to what `NoExecPaths=/` names.

@@ -11,6 +11,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use karmada_tests::process::own_address;
+
 use crate::{
     pages::{self, root},
     recording::{self, Screen},
@@ -217,6 +219,57 @@ fn what_is_marked_as_runnable_runs() {
             recording::write(name.as_str(), "The tour in a terminal", &screens);
         }
     }
+}
+
+/// The README's commands as they stand there, but for names, ports and folders of this machine.
+#[test]
+fn the_readme_s_path_leads_to_a_cluster_that_is_ready() {
+    let (clone, address) = (Clone::new(), own_address());
+    let here = |line: &str| {
+        line.replace("/var/lib/karmada", "hub")
+            .replace("hub.example.com:6443", &address.to_string())
+            .replace("hub.example.com", &address.ip().to_string())
+    };
+    let readme = pages::all().into_iter().find(|page| page.path == Path::new("README.md")).unwrap();
+    let blocks = readme.blocks.iter().filter(|block| block.info.starts_with("sh"));
+    let lines: Vec<String> = blocks.flat_map(|block| block.text.lines()).map(here).collect();
+    let [serve, token, join] = ["karmada-hub serve ", "karmada-hub token create ", "karmada-agent join "]
+        .map(|begin| {
+            lines.iter().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no {begin}"))
+        });
+    let script = format!(
+        r#"
+        set -uo pipefail
+        trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+        kubesim --data-dir member --listen 127.0.0.1:0 --kubeconfig-out member.kubeconfig >member.log 2>&1 &
+        {serve} --listen {address} >hub.log 2>&1 &
+        until {token} >join.txt 2>token.log; do sleep 0.2; done
+        until [ -s member.kubeconfig ]; do sleep 0.2; done
+        # Ports and folders are those of whoever tries several programs on one machine.
+        $(grep '^karmada-agent join' join.txt) --kubeconfig member.kubeconfig --state-dir agent \
+            --health-probe-bind-address 0 --metrics-bind-address 0 >agent.log 2>&1 &
+        until karmada-hub get cluster shop-17 --kubeconfig hub/admin.kubeconfig 2>/dev/null | grep True; do sleep 0.2; done
+        "#
+    );
+    let file = clone.dir.path().join("readme.sh");
+    fs::write(&file, script).unwrap();
+    let output = clone.bash(&file).output().unwrap();
+    let read = |name: &str| fs::read_to_string(clone.dir.path().join(name)).unwrap_or_default();
+    assert!(
+        output.status.success(),
+        "{}: {}{}\n{}{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+        read("token.log"),
+        read("hub.log"),
+        read("agent.log")
+    );
+    let printed = read("join.txt");
+    assert!(
+        printed.lines().any(|line| matches(join, line)),
+        "the README shows {join}, and it prints\n{printed}"
+    );
 }
 
 #[test]
