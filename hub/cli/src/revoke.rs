@@ -4,7 +4,7 @@ use karmada_apiserver::authn::epochs::{End, Record};
 use karmada_client::{Error, Rest};
 use karmada_core::admit::agent::has_registered;
 use karmada_env::Env;
-use karmada_meta::names::cluster_name_errors;
+use karmada_meta::{names::cluster_name_errors, text};
 use karmada_objects::kinds::CLUSTERS;
 use serde_json::{Value, json};
 
@@ -17,6 +17,8 @@ use super::{
 
 /// Somebody else may write a record in between; then it is looked at again, so often.
 const TRIES: u32 = 8;
+/// The most that is shown of a field that an agent may have written.
+const SAID: usize = 200;
 /// A check that only a hub with an API of its own has.
 const OWN_API: &str = "/readyz/karmada-controllers";
 
@@ -50,7 +52,7 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
     let mut absent = Vec::new();
     for name in &args.names {
         let there = rest.get(&CLUSTERS.object(None, name)).await;
-        let is_absent = there.is_err_and(|error| error.is_not_found());
+        let is_absent = there.as_ref().is_err_and(Error::is_not_found);
         // Also of a cluster that has gone or not come yet: its agent may have credentials before it has a Cluster.
         let epoch = end(rest, name, &env).await.map_err(|error| server.failure(&error))?;
         if is_absent {
@@ -67,6 +69,13 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
              token create --cluster {name}"
         );
         args.told.say(&line, &json!({"cluster": name, "result": "revoked", "epoch": epoch}))?;
+        match there {
+            Ok(cluster) => note(to_check(&cluster, name)),
+            Err(error) => note(Some(format!(
+                "what stands in cluster/{name} was not read ({error}). Check where the hub dials for it: kubectl get cluster \
+                 {name} -o yaml"
+            ))),
+        }
     }
     if absent.is_empty() {
         return Ok(());
@@ -75,6 +84,45 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
         "there is no Cluster {}. If you meant another one, its credentials are still valid (karmada-hub get clusters)",
         absent.join(", ")
     )))
+}
+
+/// Says something that is no result.
+fn note(words: Option<String>) {
+    if let Some(words) = words {
+        eprintln!("note: {words}");
+    }
+}
+
+/// What of a Cluster its agent may have said when it registered, and by which the hub sends users' requests after the agent's
+/// credential has ended: somebody who knows the member has to look at it.
+fn to_check(cluster: &Value, name: &str) -> Option<String> {
+    let spec = &cluster["spec"];
+    if spec["syncMode"] == "Push" {
+        return None;
+    }
+    // Somebody else has written it, and a person reads it.
+    let plain =
+        |value: &Value| value.as_str().filter(|said| !said.is_empty()).map(|said| text::line(said, SAID));
+    let mut fields = Vec::new();
+    for field in ["apiEndpoint", "proxyURL"] {
+        fields.extend(plain(&spec[field]).map(|said| format!("spec.{field} ({said})")));
+    }
+    if spec["insecureSkipTLSVerification"] == true {
+        fields.push("spec.insecureSkipTLSVerification".to_owned());
+    }
+    if spec["proxyHeader"].as_object().is_some_and(|headers| !headers.is_empty()) {
+        fields.push("spec.proxyHeader".to_owned());
+    }
+    for field in ["secretRef", "impersonatorSecretRef"] {
+        fields.extend(plain(&spec[field]["name"]).map(|secret| format!("spec.{field} (Secret {secret})")));
+    }
+    (!fields.is_empty()).then(|| {
+        format!(
+            "by these fields of cluster/{name} the hub dials the member itself, and its agent may have written them: {}. If they \
+             are not the member's, remove them (kubectl edit cluster {name}), and delete the Secrets",
+            fields.join(", ")
+        )
+    })
 }
 
 /// Whether the API server is not a hub's own: then no record says which credentials count.
@@ -110,6 +158,8 @@ async fn revoke_elsewhere(server: &Server, names: &[String], told: Told, env: &E
         );
         told.say(&line, &json!({"cluster": name, "result": "revoked"}))?;
         let seen = agents::look(&server.objects, name).await.map_err(|error| server.failure(&error))?;
+        let cluster = server.objects.rest().get(&CLUSTERS.object(None, name)).await;
+        note(cluster.ok().and_then(|cluster| to_check(&cluster, name)));
         eprintln!(
             "note: this server cannot revoke a certificate. The old one of {name} cannot be renewed, but {} it is valid again once an \
              agent joins under that name. If others may have it, join under another name, or wait",
@@ -193,4 +243,41 @@ pub async fn is_registered(rest: &Rest, cluster: &str) -> Result<bool, Error> {
 
 fn broken(cluster: &str, cause: String) -> Error {
     Error::Answer { method: http::Method::GET, path: Record::path(cluster), cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_may_have_said_is_named() {
+        let of = |spec: Value| to_check(&json!({"metadata": {"name": "m"}, "spec": spec}), "m");
+        let secret = |name: &str| json!({"namespace": "karmada-cluster", "name": name});
+        let words = of(json!({
+            "syncMode": "Pull", "apiEndpoint": "https://thief", "proxyURL": "http://thief:3128",
+            "insecureSkipTLSVerification": true, "proxyHeader": {"a": "b"},
+            "secretRef": secret("m"), "impersonatorSecretRef": secret("m-impersonator"),
+        }));
+        let words = words.unwrap();
+        for word in [
+            "spec.apiEndpoint (https://thief)",
+            "spec.proxyURL (http://thief:3128)",
+            "spec.insecureSkipTLSVerification",
+            "spec.proxyHeader",
+            "spec.secretRef (Secret m)",
+            "spec.impersonatorSecretRef (Secret m-impersonator)",
+            "kubectl edit cluster m",
+        ] {
+            assert!(words.contains(word), "{word}: {words}");
+        }
+        // One that is reached by a tunnel alone, and one where the platform has said all that.
+        assert_eq!(
+            of(json!({"syncMode": "Pull", "apiEndpoint": "", "insecureSkipTLSVerification": false})),
+            None
+        );
+        assert_eq!(
+            of(json!({"syncMode": "Push", "apiEndpoint": "https://m", "secretRef": secret("m")})),
+            None
+        );
+    }
 }

@@ -23,9 +23,9 @@ pub enum May {
     /// Then, and when it takes over a Cluster that the platform has made, which has no `spec.id` yet, if nothing stands
     /// there.
     Register,
-    /// If nothing is said about where the member's API is.
+    /// The same, if nothing at all is said about where the member's API is.
     Place,
-    /// At any time, if it names the agent's own Secret.
+    /// As with [`May::Register`], if it names the agent's own Secret; it may take that away at any time.
     OwnSecret,
     /// Never.
     Never,
@@ -166,7 +166,7 @@ pub(super) fn judge(write: &Write<'_>, object: &mut Value) -> Result<Vec<String>
             _ if is_same(before, after) || allowed(row, stage, write.cluster, old, after) => None,
             _ => Some(FieldError::forbidden(&path(row), detail(row, write.cluster))),
         };
-        match (problem, row.otherwise) {
+        match (problem, otherwise(row, write.cluster, after)) {
             (None, _) => {}
             (Some(error), Otherwise::Refused) => errors.push(error),
             (Some(error), Otherwise::Kept) => {
@@ -260,19 +260,39 @@ fn allowed(row: &Row, stage: Stage, cluster: &str, old: &Value, after: Option<&V
         May::Create => stage == Stage::Creating,
         May::Register => stage == Stage::Creating || (stage == Stage::Registering && vacant),
         // All of it or nothing: the hub dials what stands there, and shows what the Secrets hold, which may be the platform's.
+        // Never later: users' requests would go where whoever has stolen the agent's credential wants them.
         May::Place => {
-            stage == Stage::Creating || CLUSTER.iter().filter(|row| row.may == May::Place).all(is_vacant)
+            let nowhere = || CLUSTER.iter().filter(|row| row.may == May::Place).all(is_vacant);
+            stage == Stage::Creating || (stage == Stage::Registering && nowhere())
         }
-        May::OwnSecret => after.is_none_or(|secret| {
-            let suffix = if row.field == "impersonatorSecretRef" { "-impersonator" } else { "" };
-            secret["namespace"] == karmada_api::consts::namespace::CLUSTER
-                && secret["name"].as_str().and_then(|name| name.strip_suffix(suffix)) == Some(cluster)
-        }),
+        May::OwnSecret if after.is_none_or(super::is_empty) => true,
+        May::OwnSecret => {
+            let is_first = stage == Stage::Creating || (stage == Stage::Registering && vacant);
+            is_first && is_own_secret(row, cluster, after)
+        }
         // Admission puts it there; a stock kube-apiserver asks about the agent after that.
         May::Never if row.field == "finalizers" => {
             stage == Stage::Creating && after == Some(&json!([finalizer::CLUSTER]))
         }
         May::Never => false,
+    }
+}
+
+/// Whether a reference names the Secret in which this cluster's agent reports a credential of its member.
+fn is_own_secret(row: &Row, cluster: &str, reference: Option<&Value>) -> bool {
+    let suffix = if row.field == "impersonatorSecretRef" { "-impersonator" } else { "" };
+    reference.is_some_and(|secret| {
+        secret["namespace"] == karmada_api::consts::namespace::CLUSTER
+            && secret["name"].as_str().and_then(|name| name.strip_suffix(suffix)) == Some(cluster)
+    })
+}
+
+/// What becomes of a value that may not be set. A stock agent that is told to report its credentials later names its Secret at
+/// every start; one that names another's is refused.
+fn otherwise(row: &Row, cluster: &str, after: Option<&Value>) -> Otherwise {
+    match row.may {
+        May::OwnSecret if is_own_secret(row, cluster, after) => Otherwise::Kept,
+        _ => row.otherwise,
     }
 }
 
@@ -320,8 +340,10 @@ fn path(row: &Row) -> Path {
 fn detail(row: &Row, cluster: &str) -> String {
     let when = match row.may {
         May::Create | May::Register => "it is the platform's once the cluster has registered",
-        May::OwnSecret => "an agent may name its own Secret only",
-        May::Place => "where the member's API is stands there already",
+        May::OwnSecret => "an agent may name its own Secret only, and only when it registers",
+        May::Place => {
+            "where the member's API is, an agent says only when it registers, and only where nobody has said it"
+        }
         May::Never => "it is the platform's",
     };
     format!("{when}: {}", row.instead.replace("NAME", cluster))

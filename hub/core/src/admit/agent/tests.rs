@@ -136,14 +136,14 @@ fn every_field_of_a_cluster_is_in_the_table() {
             "no",
             "no",
         ),
-        ("spec.apiEndpoint", json!("https://a"), json!("https://b"), "yes", "yes", "yes", "kept"),
-        ("spec.insecureSkipTLSVerification", json!(true), json!(false), "yes", "yes", "yes", "kept"),
-        ("spec.proxyURL", json!("http://a"), json!("http://b"), "yes", "yes", "yes", "kept"),
-        ("spec.proxyHeader", json!({"a": "b"}), json!({"a": "c"}), "yes", "yes", "yes", "kept"),
-        ("spec.secretRef", secret("m1"), json!(null), "yes", "yes", "yes", "yes"),
+        ("spec.apiEndpoint", json!("https://a"), json!("https://b"), "yes", "yes", "kept", "kept"),
+        ("spec.insecureSkipTLSVerification", json!(true), json!(false), "yes", "yes", "kept", "kept"),
+        ("spec.proxyURL", json!("http://a"), json!("http://b"), "yes", "yes", "kept", "kept"),
+        ("spec.proxyHeader", json!({"a": "b"}), json!({"a": "c"}), "yes", "yes", "kept", "kept"),
+        ("spec.secretRef", secret("m1"), json!(null), "yes", "yes", "kept", "kept"),
         ("spec.secretRef", secret("m2"), secret("m1"), "no", "no", "no", "no"),
         ("spec.secretRef", foreign, secret("m1"), "no", "no", "no", "no"),
-        ("spec.impersonatorSecretRef", secret("m1-impersonator"), json!(null), "yes", "yes", "yes", "yes"),
+        ("spec.impersonatorSecretRef", secret("m1-impersonator"), json!(null), "yes", "yes", "kept", "kept"),
         ("spec.impersonatorSecretRef", secret("m2-impersonator"), json!(null), "no", "no", "no", "no"),
         ("spec.provider", json!("a"), json!("b"), "yes", "yes", "kept", "kept"),
         ("spec.region", json!("a"), json!("b"), "yes", "yes", "kept", "kept"),
@@ -202,6 +202,25 @@ fn where_a_member_is_dialled_is_said_once_and_whole() {
             assert_eq!(object["spec"].get(field), there["spec"].get(field), "{field}");
         }
     }
+}
+
+#[test]
+fn whoever_has_an_agents_credential_sends_nobodys_requests_elsewhere() {
+    // One that is reached by a tunnel, as it stands after its agent has registered.
+    let there = cluster("u", "spec.region", json!("eu"));
+    let mut new = there.clone();
+    new["spec"]["apiEndpoint"] = "https://thief".into();
+    new["spec"]["insecureSkipTLSVerification"] = true.into();
+    new["spec"]["proxyURL"] = "http://thief:3128".into();
+    let secret = |name: &str| json!({"namespace": "karmada-cluster", "name": name});
+    new["spec"]["secretRef"] = secret("m1");
+    new["spec"]["impersonatorSecretRef"] = secret("m1-impersonator");
+    let warnings = judge(&write(CLUSTER_KIND, Act::Update, "", Some(&there)), &mut new).unwrap();
+    assert_eq!((new, warnings.len()), (there, 5), "{warnings:?}");
+    // What a stock agent has named when it registered it may take away.
+    let named = cluster("u", "spec.impersonatorSecretRef", secret("m1-impersonator"));
+    let bare = cluster("u", "spec.region", Value::Null);
+    assert_eq!(outcome(CLUSTER_KIND, Act::Update, "", Some(&named), &bare), "yes");
 }
 
 #[test]
