@@ -259,7 +259,20 @@ pub fn nowhere(address: IpAddr) -> Option<&'static str> {
     rows.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
 }
 
-/// Whether the agent of a cluster that the hub cannot dial serves a tunnel now.
+/// Whether a member is reached by a tunnel or not at all. A Cluster that a stock agent has registered names an address, and that may
+/// be one behind NAT: an agent that offers a tunnel knows better. While it is not heard nobody goes round it, since its owner's
+/// flags are the limit.
+fn is_by_tunnel(cluster: &Cluster) -> bool {
+    let spec = &cluster.spec;
+    let annotation = |key: &str| cluster.metadata.annotations.as_ref()?.get(key).map(String::as_str);
+    let is_open = |mode: &str| matches!(mode, "read-only" | "full");
+    let offered = annotation(extension::TUNNEL).is_some_and(is_open)
+        && annotation(extension::TUNNEL_WANTED).is_none_or(is_open);
+    let dialled = !spec.api_endpoint.is_empty() && spec.impersonator_secret_ref.is_some();
+    spec.sync_mode == ClusterSyncMode::Pull && (offered || !dialled)
+}
+
+/// Whether the agent of a cluster that the hub does not dial serves a tunnel now.
 fn tunnel(name: &str, cluster: &Cluster) -> Result<By, Status> {
     let cannot = |why: &str| {
         Err(Status::service_unavailable(format!("cluster {name} cannot be reached by the hub: {why}")))
@@ -299,10 +312,7 @@ pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<By, Stat
         let clusters = GroupResource { group: "cluster.karmada.io".into(), resource: "clusters".into() };
         return Err(Status::not_found(&clusters, name));
     };
-    let spec = &cluster.spec;
-    if spec.sync_mode == ClusterSyncMode::Pull
-        && (spec.api_endpoint.is_empty() || spec.impersonator_secret_ref.is_none())
-    {
+    if is_by_tunnel(&cluster) {
         return tunnel(name, &cluster);
     }
     let spec = cluster.spec;
@@ -540,6 +550,38 @@ mod tests {
                     status.message
                 ),
             }
+        }
+    }
+
+    #[test]
+    fn an_agent_that_offers_a_tunnel_knows_better_than_the_address() {
+        for (mode, given, wanted, dialled, want) in [
+            ("Pull", Some("full"), None, true, true),
+            ("Pull", Some("read-only"), Some("full"), true, true),
+            ("Pull", Some("full"), Some("off"), true, false),
+            ("Pull", Some("off"), None, true, false),
+            // As a stock agent has registered it.
+            ("Pull", None, None, true, false),
+            ("Pull", None, None, false, true),
+            ("Push", Some("full"), None, true, false),
+            ("Push", None, None, false, false),
+        ] {
+            let annotations = [(extension::TUNNEL, given), (extension::TUNNEL_WANTED, wanted)];
+            let annotations: serde_json::Map<_, _> = annotations
+                .into_iter()
+                .filter_map(|(key, value)| Some((key.to_owned(), value?.into())))
+                .collect();
+            let mut spec = json!({"syncMode": mode});
+            if dialled {
+                spec["apiEndpoint"] = "https://10.0.0.1:6443".into();
+                spec["impersonatorSecretRef"] =
+                    json!({"namespace": "karmada-cluster", "name": "m-impersonator"});
+            }
+            let cluster = serde_json::from_value(json!({
+                "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+                "metadata": {"name": "m", "annotations": annotations}, "spec": spec,
+            }));
+            assert_eq!(is_by_tunnel(&cluster.unwrap()), want, "{mode} {given:?} {wanted:?} {dialled}");
         }
     }
 
