@@ -151,7 +151,8 @@ fn target(path: &str) -> Result<Target, Refusal> {
     let Some(inner) = path.strip_prefix('/') else {
         return Err(unclear("the path does not begin with a slash"));
     };
-    let parts: Vec<&str> = inner.split('/').collect();
+    let written: Vec<String> = inner.split('/').map(plain).collect();
+    let parts: Vec<&str> = written.iter().map(String::as_str).collect();
     let (target, foreign) = meant(&parts)?;
     let ours = parts.len() - foreign;
     for (at, part) in parts.iter().enumerate() {
@@ -173,6 +174,12 @@ fn target(path: &str) -> Result<Target, Refusal> {
         }
     }
     Ok(target)
+}
+
+/// A part of a path as the member reads it, as far as that is plain: Go writes the star of all objects of a metric as `%2A`, and the
+/// bar in a metric's name as `%7C`. They part nothing, and are judged as what they are.
+fn plain(part: &str) -> String {
+    part.replace("%2A", "*").replace("%2a", "*").replace("%7C", "|").replace("%7c", "|")
 }
 
 /// The meaning of a path, and how many parts at its end are not the API server's to read.
@@ -278,6 +285,13 @@ mod tests {
                 "get |services|proxy|n|https:s:8443",
             ),
             ("GET", "/api/v1/nodes/x/proxy/logs/", None, "get |nodes|proxy||x"),
+            // As Go writes a star and a bar.
+            (
+                "GET",
+                "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/pods/%2A/a%7cb",
+                None,
+                "get custom.metrics.k8s.io|pods|a|b|n|*",
+            ),
             (
                 "GET",
                 "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
@@ -307,6 +321,8 @@ mod tests {
             "/api/v1/namespaces/n/pods/%2e%2E/secrets",
             "/api/v1/namespaces/n/pods/p%2Fexec",
             "/api/v1/namespaces/n/pod%73/p",
+            "/api/v1/namespaces/n/pods/%2A%2e",
+            "/api/v1/namespaces/n/pods/%252A",
             "/api/v1/namespaces/n/pods\\p",
             "/api/v1/namespaces/n/services/s/proxy/../../secrets",
             "/api/v1/namespaces/n/services/s/proxy/%2e./secrets",
@@ -339,6 +355,7 @@ mod tests {
         for (path, query, want) in [
             ("/api/v1/pods", None, "/api/v1/pods"),
             ("/api/v1/pods", Some("labelSelector=a%3Db&watch=1"), "/api/v1/pods?labelSelector=a%3Db&watch=1"),
+            ("/apis/g/v1/pods/%2A/hits", None, "/apis/g/v1/pods/%2A/hits"),
             ("/api/v1/nodes/x/proxy/a%20b//", Some(""), "/api/v1/nodes/x/proxy/a%20b//?"),
         ] {
             assert_eq!(Asked::of("GET", path, query, false).unwrap().uri(), want);

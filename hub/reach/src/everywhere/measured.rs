@@ -76,6 +76,7 @@ pub(crate) async fn carry(
     mut call: Call,
     of: Measured,
 ) -> Result<Response<Body>, Status> {
+    call.path = plain(&call.path);
     let query = call.request.uri().query().map(str::to_owned);
     let asked = asked::read(call.request.method(), &call.path, query.as_deref());
     let asked = asked.ok().filter(|_| call.request.method() == Method::GET);
@@ -109,6 +110,35 @@ pub(crate) async fn carry(
     };
     drop(seat);
     answer
+}
+
+/// Signs that mean themselves in a path, and that clients write as `%XX` all the same: Go does so with the star of all objects, and
+/// with what stands in names of metrics. Agents take no `%XX` in what they judge.
+const PLAIN_SIGNS: &[u8] = b"*|:@,+=!$&'()~_-";
+
+/// A path with these signs as they are. What was judged is what it means: that does not change.
+fn plain(path: &str) -> String {
+    let mut plain = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(at) = rest.find('%') {
+        plain.push_str(&rest[..at]);
+        let sign = rest.get(at + 1..at + 3).and_then(|two| match two.as_bytes() {
+            [a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => u8::from_str_radix(two, 16).ok(),
+            _ => None,
+        });
+        match sign.filter(|sign| PLAIN_SIGNS.contains(sign)) {
+            Some(sign) => {
+                plain.push(char::from(sign));
+                rest = &rest[at + 3..];
+            }
+            None => {
+                plain.push('%');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
 }
 
 fn is_measured(place: &Place) -> bool {
@@ -662,6 +692,18 @@ mod tests {
 
     fn place(path: &str) -> Place {
         asked::place(path).unwrap()
+    }
+
+    #[test]
+    fn signs_that_mean_themselves_are_not_escaped() {
+        for (path, want) in [
+            ("/namespaces/n/pods/%2A/hits", "/namespaces/n/pods/*/hits"),
+            ("/namespaces/n/pods/%2a/a%7Cb%3Ac", "/namespaces/n/pods/*/a|b:c"),
+            ("/namespaces/n/%2e%2E/x%2Fy%25%20%", "/namespaces/n/%2e%2E/x%2Fy%25%20%"),
+            ("/a%+2/%2\u{e4}", "/a%+2/%2\u{e4}"),
+        ] {
+            assert_eq!(plain(path), want);
+        }
     }
 
     #[test]

@@ -280,6 +280,26 @@ async fn what_was_reported_stands_in_for_who_does_not_answer() {
     }
 }
 
+/// Go writes a star, and some of the signs in names of metrics, as `%XX`.
+#[tokio::test]
+async fn metrics_are_found_however_their_signs_are_written() {
+    let all = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/services/*/hits";
+    let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/pubsub|queue";
+    let queue = json!({"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "metadata": {},
+        "items": [{"metricName": "pubsub|queue", "metricLabels": {}, "value": "1"}]});
+    let answers = vec![(all, hits("2")), (external, queue)];
+    let members = BTreeMap::from([("a", measures("a", answers, &Log::default()).await)]);
+    let reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
+    for (group, path, value) in [
+        ("custom.metrics.k8s.io", all.replace('*', "%2A"), "2"),
+        ("external.metrics.k8s.io", external.replace('|', "%7C"), "1"),
+    ] {
+        let by = reach.metrics().iter().find(|one| one.group == group).unwrap().by.clone();
+        let (code, list) = ask(answering(by, "").await, request("GET", &path)).await;
+        assert_eq!((code, &list["body"]["items"][0]["value"]), (StatusCode::OK, &json!(value)), "{list}");
+    }
+}
+
 /// What a member says of `hits` is its own: it takes nothing away from another, nor makes the whole unreadable.
 #[tokio::test]
 async fn what_one_member_answers_does_not_harm_the_rest() {
