@@ -56,7 +56,7 @@ pub(crate) fn lasts(path: &str, query: Option<&str>) -> bool {
     };
     let watches = query.unwrap_or_default().split('&').any(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        key == "watch" && !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false")
+        key == "watch" && !matches!(value.to_ascii_lowercase().as_str(), "0" | "false")
     });
     watches || object.get(2).is_some_and(|subresource| LONG.contains(subresource))
 }
@@ -125,6 +125,11 @@ mod tests {
             ("/api/v1/pods", Some("watch=true"), true),
             ("/api/v1/pods", Some("a=b&watch=1"), true),
             ("/api/v1/pods", Some("watch=false"), false),
+            ("/api/v1/pods", Some("watch=False"), false),
+            ("/api/v1/pods", Some("watch=0"), false),
+            // As API servers read it: everything is true but what says that it is not.
+            ("/api/v1/pods", Some("a=b&watch"), true),
+            ("/api/v1/pods", Some("watch="), true),
             ("/api/v1/watch/pods", None, true),
             ("/api/v1/namespaces/n/pods/p", None, false),
             ("/api/v1/namespaces/n/pods/p/log", None, true),

@@ -103,7 +103,7 @@ fn verb(method: &Method) -> &'static str {
 
 fn watches(query: Option<&str>) -> bool {
     pairs(query).any(|(key, value, _)| {
-        key == "watch" && !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false")
+        key == "watch" && !matches!(value.to_ascii_lowercase().as_str(), "0" | "false")
     })
 }
 
@@ -185,6 +185,9 @@ mod tests {
             (Method::GET, "/apis/apps/v1/namespaces/n/deployments", None, Ok(Asked::List)),
             (Method::GET, "/api/v1/namespaces", None, Ok(Asked::List)),
             (Method::GET, "/api/v1/pods", Some("a=b&watch=true"), Err("watch")),
+            (Method::GET, "/api/v1/pods", Some("watch"), Err("watch")),
+            (Method::GET, "/api/v1/pods", Some("watch=&a=b"), Err("watch")),
+            (Method::GET, "/api/v1/pods", Some("watch=False"), Ok(Asked::List)),
             (Method::GET, "/api/v1/watch/pods", None, Err("watch")),
             (Method::POST, "/api/v1/namespaces/n/pods", None, Err("create")),
             (Method::DELETE, "/api/v1/namespaces/n/pods", None, Err("deletecollection")),
