@@ -45,7 +45,7 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
-use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::{
@@ -138,6 +138,10 @@ type Answered = (Response<Incoming>, Option<OwnedSemaphorePermit>);
 enum Unanswered {
     Full,
     Broken(String),
+    /// The tunnel was ending, and nothing of the request is on its way.
+    Unsent(Box<Request<Body>>),
+    /// There is no other way.
+    Nowhere(Box<Status>),
 }
 
 impl Way {
@@ -157,6 +161,14 @@ impl Way {
         }
     }
 
+    /// How what is put together of many may be compressed: a tunnel crosses a thin link.
+    fn encodings(&self) -> Option<(HeaderName, HeaderValue)> {
+        match self {
+            Self::Direct(..) => None,
+            Self::Tunnel(_) => Some((header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"))),
+        }
+    }
+
     async fn ask(&self, request: Request<Body>, session: bool) -> Result<Answered, Unanswered> {
         let answer = match self {
             // On a connection of its own: what a member makes of a refused one is not the next request's business.
@@ -169,6 +181,7 @@ impl Way {
                     Ok((answer, place)) => Ok((answer, Some(place))),
                     Err(Failed::Full) => Err(Unanswered::Full),
                     Err(Failed::Broken(why)) => Err(Unanswered::Broken(why)),
+                    Err(Failed::Unsent(request)) => Err(Unanswered::Unsent(request)),
                 };
             }
         };
@@ -268,8 +281,12 @@ impl Shared {
             way = self.way(&call.name, many) => way?,
             () = &mut call.ends => return Err(Status::service_unavailable(ENDING)),
         };
+        if many.is_some() {
+            call.request.headers_mut().extend(way.encodings());
+        }
         let bytes = self.figures.user(&call.asked_by);
-        Carriage { name: call.name.clone(), way, bytes }.carry(call, Arc::new(session)).await
+        let carriage = Carriage { shared: self, many, name: call.name.clone(), way, bytes };
+        carriage.carry(call, Arc::new(session)).await
     }
 }
 
@@ -305,14 +322,17 @@ fn builder() -> legacy::Builder {
 }
 
 /// One request on its way to one member.
-struct Carriage {
+struct Carriage<'a> {
+    shared: &'a Shared,
+    /// The user of a request to many, if it is one.
+    many: Option<&'a str>,
     name: String,
     way: Way,
     /// What the user has sent and got.
     bytes: Counter,
 }
 
-impl Carriage {
+impl Carriage<'_> {
     /// An error of the way to the member.
     fn on_the_way(&self, code: u16, reason: &str, why: &str) -> Status {
         Status {
@@ -327,6 +347,26 @@ impl Carriage {
     /// What the member may not answer.
     fn wrong(&self, why: &str) -> Status {
         self.on_the_way(502, "BadGateway", why)
+    }
+
+    /// Asks, and once more by another tunnel where one was ending just then: it ends when nobody uses it, and somebody may begin to.
+    async fn ask(&self, request: Request<Body>, session: bool) -> Result<Answered, Unanswered> {
+        match self.way.ask(request, session).await {
+            // In a box: it is rare.
+            Err(Unanswered::Unsent(request)) => Box::pin(self.ask_anew(*request, session)).await,
+            answer => answer,
+        }
+    }
+
+    async fn ask_anew(&self, request: Request<Body>, session: bool) -> Result<Answered, Unanswered> {
+        let way = self.shared.way(&self.name, self.many).await;
+        match way.map_err(|status| Unanswered::Nowhere(Box::new(status)))? {
+            // What the request says of its user is for an agent alone.
+            Way::Direct(..) => {
+                Err(Unanswered::Broken("it is reached in another way now; try again".to_owned()))
+            }
+            tunnel @ Way::Tunnel(_) => tunnel.ask(request, session).await,
+        }
     }
 
     async fn carry(self, call: Call, session: Arc<Session>) -> Result<Response<Body>, Status> {
@@ -357,7 +397,7 @@ impl Carriage {
         *request.uri_mut() = place;
         *request.headers_mut() = sent;
         let asked = request.headers().clone();
-        let asking = self.way.ask(request, upgrades);
+        let asking = self.ask(request, upgrades);
         let (until, patience) = if lasts { (None, SILENT) } else { (Some(begun + WHOLE), WHOLE) };
         let mut ends = ends;
         let answer = tokio::select! {
@@ -367,6 +407,8 @@ impl Carriage {
                     1,
                 ),
                 Unanswered::Broken(why) => self.wrong(&why),
+                Unanswered::Unsent(_) => self.wrong("its tunnels end as soon as they are asked; try again"),
+                Unanswered::Nowhere(status) => *status,
             })?,
             () = sleep_until(begun + patience) => {
                 let why = format!("its API has not answered within {} s", patience.as_secs());
@@ -512,3 +554,5 @@ impl http_body::Body for Upload {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tunnelled;

@@ -14,6 +14,7 @@ mod copies;
 mod decoded;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod inflated;
 mod list;
 pub(super) mod measured;
 mod merge;
@@ -428,6 +429,9 @@ impl Question<'_> {
             429 => Missing::Busy(status.message),
             _ => Missing::Unheard(status.message),
         })?;
+        let (head, body) = answer.into_parts();
+        let body = inflated::inflated(&head.headers, body).map_err(Missing::Unheard)?;
+        let answer = Response::from_parts(head, body);
         let code = answer.status();
         if code == StatusCode::OK {
             return Ok(answer);

@@ -137,6 +137,8 @@ pub(crate) enum Failed {
     Full,
     /// The tunnel has broken, or the agent speaks another language.
     Broken(String),
+    /// The tunnel was ending, and nothing of the request was sent.
+    Unsent(Box<Request<Body>>),
 }
 
 impl Tunnel {
@@ -146,7 +148,7 @@ impl Tunnel {
     }
 
     /// Whether it can be asked by.
-    fn works(&self) -> bool {
+    pub(crate) fn works(&self) -> bool {
         !self.sender.is_closed() && !self.heard.is_silent()
     }
 
@@ -160,8 +162,11 @@ impl Tunnel {
         if session {
             into_session(&mut request);
         }
-        let answer = self.sender.clone().send_request(request).await;
-        let mut answer = answer.map_err(|error| Failed::Broken(format!("the tunnel broke off: {error}")))?;
+        let answer = self.sender.clone().try_send_request(request).await;
+        let mut answer = answer.map_err(|mut error| match error.take_message() {
+            Some(request) => Failed::Unsent(Box::new(request)),
+            None => Failed::Broken(format!("the tunnel broke off: {}", error.into_error())),
+        })?;
         if session {
             agreed(&mut answer);
         }
@@ -169,7 +174,7 @@ impl Tunnel {
     }
 }
 
-/// A request for a session, as it is asked of an agent.
+/// A request for a session, as it is asked of an agent. One that is so already stays so.
 fn into_session(request: &mut Request<Body>) {
     let method = request.method().as_str().parse::<HeaderValue>();
     let headers = request.headers_mut();

@@ -1,0 +1,204 @@
+//! A member behind NAT, its agent, and the hub's part: what crosses a tunnel between them.
+
+use std::io::Write as _;
+
+use axum::body::to_bytes;
+use flate2::{Compression, write::GzEncoder};
+use futures::future::ready;
+use hyper::service::service_fn;
+use karmada_api::{
+    cluster::{Cluster, ClusterSyncMode, LocalSecretReference},
+    consts::extension,
+};
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpStream,
+    sync::{Notify, mpsc},
+    time::{sleep, timeout},
+};
+
+use super::{tests::serve, *};
+
+/// A Cluster whose agent serves a tunnel, though somebody else has said where its API is: nobody is there.
+struct Behind(mpsc::UnboundedSender<String>);
+
+impl Registry for Behind {
+    fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
+        let mut cluster = Cluster::new(name, Default::default());
+        cluster.spec.sync_mode = ClusterSyncMode::Pull;
+        cluster.spec.api_endpoint = "https://127.0.0.1:1".to_owned();
+        let (namespace, secret) = ("karmada-cluster".to_owned(), format!("{name}-impersonator"));
+        cluster.spec.impersonator_secret_ref = Some(LocalSecretReference { namespace, name: secret });
+        let annotations = [(extension::TUNNEL.to_owned(), "full".to_owned())];
+        cluster.metadata.annotations = Some(annotations.into());
+        Box::pin(ready(Ok(Some(cluster))))
+    }
+
+    fn clusters(&self) -> BoxFuture<'_, Result<Vec<String>, Status>> {
+        Box::pin(ready(Ok(vec!["m".to_owned()])))
+    }
+
+    fn searched<'a>(&'a self, _: &'a Place, _: Turn) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>> {
+        Box::pin(ready(Ok(None)))
+    }
+
+    fn own<'a>(&'a self, _: &'a UserInfo, _: Request<Body>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(ready(Err(Status::internal("nobody is asked"))))
+    }
+
+    fn secret(&self, _: &str, _: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {
+        Box::pin(ready(Ok(Some(json!({"data": {"token": "dG9rZW4="}})))))
+    }
+
+    fn call<'a>(&'a self, _: &'a str, number: &'a str) -> BoxFuture<'a, Result<(), Status>> {
+        let sent = self.0.send(number.to_owned());
+        Box::pin(ready(sent.map_err(|_| Status::internal("its agent has gone"))))
+    }
+}
+
+/// A list that compresses well.
+fn list() -> String {
+    let maps: Vec<Value> = (0..1000)
+        .map(
+            |n| json!({"metadata": {"namespace": "n", "name": format!("map-{n}")}, "data": {"key": "value"}}),
+        )
+        .collect();
+    json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"}, "items": maps})
+        .to_string()
+}
+
+/// As a kube-apiserver answers a list: compressed for whoever accepts that.
+fn member(request: &Request<Incoming>) -> Response<Body> {
+    if request.uri().path() != "/api/v1/configmaps" {
+        return Response::new(Body::from("0123456789"));
+    }
+    if request.headers().get(header::ACCEPT_ENCODING).is_none_or(|accepted| accepted != "gzip") {
+        return Response::new(Body::from(list()));
+    }
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(list().as_bytes()).unwrap();
+    let mut answer = Response::new(Body::from(packed.finish().unwrap()));
+    answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    answer
+}
+
+/// Comes by a number, and serves until it is told to end.
+async fn agent(door: std::net::SocketAddr, number: String, ends: Arc<Notify>) {
+    let io = TokioIo::new(TcpStream::connect(door).await.unwrap());
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+    tokio::spawn(connection.with_upgrades());
+    let comes = Request::get(extension::TUNNEL_PATH)
+        .header(header::HOST, "hub")
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, tunnel::PROTOCOL)
+        .header(tunnel::NUMBER, number);
+    let answer = sender.send_request(comes.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let io = hyper::upgrade::on(answer).await.unwrap();
+    let service = service_fn(|request: Request<Incoming>| {
+        let answer = member(&request);
+        async move {
+            // What is sent is taken, as a member takes it.
+            let _ = to_bytes(Body::new(request.into_body()), 1 << 20).await;
+            Ok::<_, std::convert::Infallible>(answer)
+        }
+    });
+    let serving =
+        hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(io, service);
+    tokio::select! {
+        _ = serving => {}
+        () = ends.notified() => {}
+    }
+}
+
+/// The hub's part, and by what the agent's tunnel is ended.
+async fn world() -> (Reach, Arc<Notify>) {
+    let (calls, mut numbers) = mpsc::unbounded_channel();
+    let reach = Reach::new(Arc::new(Behind(calls)), 100, Env::system());
+    let by = reach.tunnels().by;
+    let door = serve(move |request| {
+        let call = Call {
+            user: UserInfo::new("system:karmada:agent:m", ["system:karmada:agents"]),
+            asked_by: "system:karmada:agent:m".to_owned(),
+            ..call("", request)
+        };
+        let answer = by.carry(call);
+        Box::pin(async move { answer.await.unwrap() })
+    })
+    .await;
+    let ends = Arc::new(Notify::new());
+    let told = ends.clone();
+    tokio::spawn(async move {
+        while let Some(number) = numbers.recv().await {
+            tokio::spawn(agent(door, number, told.clone()));
+        }
+    });
+    (reach, ends)
+}
+
+fn call(path: &str, request: Request<Body>) -> Call {
+    Call {
+        user: UserInfo::new("jane", ["dev"]),
+        asked_by: "jane".to_owned(),
+        name: "m".to_owned(),
+        path: path.to_owned(),
+        request,
+        audit_id: "id-1".to_owned(),
+        held: Arc::new(()),
+        ends: Box::pin(std::future::pending()),
+    }
+}
+
+fn get(path: &str) -> Call {
+    call(path, Request::get("/").body(Body::empty()).unwrap())
+}
+
+async fn body(answer: Result<Response<Body>, Status>) -> Bytes {
+    to_bytes(answer.unwrap().into_body(), 1 << 20).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_crosses_is_counted_by_cluster_and_user_and_lists_of_all_are_compressed() {
+    let (reach, _ends) = world().await;
+    let (figures, plain) = (reach.figures().clone(), list().len() as u64);
+    let tunnel = |direction: &str| figures.tunnel("m", direction).get();
+    let user = || figures.user("jane").get();
+    // One cluster by its name: what the client accepts is its own.
+    let upload = Request::post("/").body(Body::from(vec![b' '; 5000])).unwrap();
+    assert_eq!(body(reach.carry(call("/version", upload)).await).await, "0123456789");
+    assert_eq!(user(), 5000 + 10);
+    assert!((5000..6000).contains(&tunnel("sent")), "{}", tunnel("sent"));
+    let (before, asked) = (tunnel("received"), user());
+    assert_eq!(body(reach.carry(get("/api/v1/configmaps")).await).await.len() as u64, plain);
+    assert_eq!(user() - asked, plain);
+    assert!(tunnel("received") - before > plain);
+    // All of them.
+    let before = tunnel("received");
+    let all = Call { name: "*".to_owned(), ..get("/api/v1/configmaps") };
+    let all: Value = serde_json::from_slice(&body(reach.carry(all).await).await).unwrap();
+    assert_eq!(all["items"].as_array().unwrap().len(), 1000);
+    let crossed = tunnel("received") - before;
+    assert!(crossed > 0 && crossed < plain / 4, "{crossed} of {plain}");
+    assert_eq!(figures.tunnel("other", "received").get() + figures.user("joe").get(), 0);
+}
+
+#[tokio::test]
+async fn what_is_asked_as_a_tunnel_ends_is_asked_by_the_next() {
+    let (reach, ends) = world().await;
+    let shared = &reach.0;
+    let way = Box::pin(shared.way("m", None)).await.unwrap();
+    let Way::Tunnel(tunnel) = &way else { panic!("its agent serves one") };
+    assert!(tunnel.works());
+    ends.notify_one();
+    let closed = async {
+        while tunnel.works() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), closed).await.unwrap();
+    // Whoever was given it just before.
+    let bytes = shared.figures.user("jane");
+    let session = Arc::new(shared.sessions.begin("jane", "m").unwrap());
+    let carriage = Carriage { shared, many: None, name: "m".to_owned(), way, bytes };
+    assert_eq!(body(Box::pin(carriage.carry(get("/version"), session)).await).await, "0123456789");
+}
