@@ -322,9 +322,12 @@ async fn run(args: Args) -> Result<(), Failure> {
         };
         let lent = args.tunnel.as_ref().filter(|settings| settings.copies);
         let searched = lent.map(|settings| settings.limits.clone());
+        let terms = args.config.terms;
         let tunnel = args.tunnel.map(|settings| {
             let (hub, member) = (hub_identity, member_identity.clone());
-            Dials { settings, hub, member, told: Record::log }
+            let bytes = settings.budget.or_else(|| terms.tunnels()).filter(|bytes| *bytes > 0);
+            let budget = bytes.map(|bytes| Spending::hourly(bytes, env.clone())).unwrap_or_default();
+            Dials { settings, hub, member, budget, told: Record::log }
         });
         let mut beside = JoinSet::new();
         beside.spawn(async move { renewer.run(credential.await).await });

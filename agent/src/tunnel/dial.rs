@@ -36,7 +36,9 @@ use super::{
     Record, Tunnel,
     door::{Member, Tokens},
     pace,
+    paid::Paid,
 };
+use crate::hub::spending::Spending;
 
 /// What the connection changes to.
 const PROTOCOL: &str = "karmada-tunnel";
@@ -46,8 +48,10 @@ const NUMBER: &str = "karmada-tunnel";
 const ACCOUNT: &str = "karmada-agent-tunnel";
 /// How long the hub may take to let it in, from the first packet on: the number is good for no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two attempts, whatever numbers come.
+/// Between two attempts, whatever numbers come; by the same number twice as long each time.
 const PAUSE: Duration = Duration::from_secs(1);
+/// What it costs to dial, about: a handshake, and what both ends say of themselves.
+const DIALLED: usize = 6 << 10;
 /// What is read of a refusal.
 const REFUSAL: usize = 16 << 10;
 /// The longest number that is looked at.
@@ -66,6 +70,8 @@ pub struct Settings {
     pub copies: bool,
     /// Where the hub is dialled, if not where its API is.
     pub server: Option<Server>,
+    /// Bytes that may cross tunnels in an hour; any number if that is none. As the link has it where nothing is said.
+    pub budget: Option<u64>,
 }
 
 /// The hub's own listener, where its API is another server's.
@@ -112,6 +118,8 @@ pub struct Dials {
     pub hub: Identity,
     /// The way to the member.
     pub member: Identity,
+    /// What may cross tunnels, where each byte is paid for.
+    pub budget: Spending,
     /// Hears of each request when it has ended.
     pub told: fn(&Record),
 }
@@ -164,6 +172,26 @@ impl fmt::Debug for Dialer {
     }
 }
 
+/// Why there is no tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Why {
+    text: String,
+    /// Another attempt would bring nothing else.
+    is_last: bool,
+}
+
+impl Why {
+    fn last(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_last: true }
+    }
+}
+
+impl From<String> for Why {
+    fn from(text: String) -> Self {
+        Self { text, is_last: false }
+    }
+}
+
 /// A tunnel at work.
 struct Serving {
     mode: Mode,
@@ -202,14 +230,27 @@ impl Dialer {
                 continue;
             }
             not_before = Instant::now() + PAUSE;
-            let dialled = async {
+            let until = Instant::now() + PATIENCE;
+            let is_wanted = || {
+                let now = calls.borrow();
+                now.as_ref()
+                    .is_some_and(|now| now.number.as_ref() == Some(&number) && now.mode(given) == mode)
+            };
+            let attempt = || async {
+                let budget = &self.dials.budget;
+                if budget.is_overdrawn() {
+                    return Err(Why::last(
+                        "its link is paid for by the byte, and tunnels owe more than an hour's budget (--tunnel-budget)",
+                    ));
+                }
                 // Before the hub may ask for anything.
                 let own = self.own.get_or_try_init(|| self.own()).await?;
+                budget.spend(DIALLED);
                 self.dial(&number).await.map(|upgraded| (upgraded, own.clone()))
             };
-            match dialled.await {
+            match Box::pin(again(until, is_wanted, attempt)).await {
                 Ok((upgraded, own)) => serving = Some(self.serve(upgraded, own, mode)),
-                Err(why) => tracing::warn!(why, "the hub asked for a tunnel, and there is none"),
+                Err(why) => tracing::warn!(why = why.text, "the hub asked for a tunnel, and there is none"),
             }
         }
     }
@@ -222,10 +263,11 @@ impl Dialer {
             own,
             guests: self.dials.settings.guests.clone(),
             door: Arc::new(Member::new(&endpoint, self.tokens.clone())),
+            budget: self.dials.budget.clone(),
             told: self.dials.told,
         });
         tracing::info!(%mode, "the hub reaches this member by a tunnel");
-        let (io, pacer) = pace::paced(TokioIo::new(upgraded));
+        let (io, pacer) = pace::paced(Paid::new(TokioIo::new(upgraded), self.dials.budget.clone()));
         let hub = self.hub.clone();
         let ask = move || {
             let hub = hub.clone();
@@ -272,22 +314,26 @@ impl Dialer {
     }
 
     /// A connection on which the hub has agreed to be the client.
-    async fn dial(&self, number: &str) -> Result<Upgraded, String> {
-        let hub = self.dials.hub.endpoint().ok_or("the way to the hub is closed")?;
+    async fn dial(&self, number: &str) -> Result<Upgraded, Why> {
+        let hub = self.dials.hub.endpoint().ok_or_else(|| Why::last("the way to the hub is closed"))?;
         let ways = match &self.dials.settings.server {
             None => vec![hub],
-            Some(server) => server.ways(&hub).map_err(|why| format!("--tunnel-server: {why}"))?,
+            Some(server) => server.ways(&hub).map_err(|why| Why::last(format!("--tunnel-server: {why}")))?,
         };
         let is_one = ways.len() == 1;
         first(ways.iter().map(|way| async move {
-            let late = |_| Err(format!("the hub has not let it in within {} s", PATIENCE.as_secs()));
+            let late =
+                |_| Err(Why::last(format!("the hub has not let it in within {} s", PATIENCE.as_secs())));
             let dialled = timeout(PATIENCE, self.dial_at(way, number)).await.unwrap_or_else(late);
-            dialled.map_err(|why| if is_one { why } else { format!("{}: {why}", way.server) })
+            dialled.map_err(|why| match is_one {
+                true => why,
+                false => Why { text: format!("{}: {}", way.server, why.text), ..why },
+            })
         }))
         .await
     }
 
-    async fn dial_at(&self, endpoint: &Endpoint, number: &str) -> Result<Upgraded, String> {
+    async fn dial_at(&self, endpoint: &Endpoint, number: &str) -> Result<Upgraded, Why> {
         let is_named = self.dials.settings.server.is_some();
         let io = direct::connect(endpoint, |_| None)
             .await
@@ -322,12 +368,14 @@ impl Dialer {
             let said: Value = serde_json::from_slice(&body).unwrap_or_default();
             let said = said["message"].as_str().unwrap_or_default();
             let code = code.as_u16();
-            return Err(format!("the hub answers {code}: {said}{}", advice(said, Some(code), is_named)));
+            let text = format!("the hub answers {code}: {said}{}", advice(said, Some(code), is_named));
+            // One that is too busy, or has only begun to lead, may let it in yet.
+            return Err(Why { text, is_last: code < 500 && code != 429 });
         }
         if answer.headers().get(header::UPGRADE) != Some(&HeaderValue::from_static(PROTOCOL)) {
-            return Err("the hub has agreed to another protocol".to_owned());
+            return Err(Why::last("the hub has agreed to another protocol"));
         }
-        hyper::upgrade::on(answer).await.map_err(|error| error.to_string())
+        hyper::upgrade::on(answer).await.map_err(|error| Why::from(error.to_string()))
     }
 }
 
@@ -354,18 +402,45 @@ fn advice(why: &str, code: Option<u16>, is_named: bool) -> &'static str {
 
 /// What the first attempt has brought that has brought anything, and otherwise why none has. All are made at once: a machine
 /// that is gone says nothing, and the hub that has asked waits for no longer than one attempt takes.
-async fn first<T>(
-    attempts: impl Iterator<Item = impl Future<Output = Result<T, String>>>,
-) -> Result<T, String> {
+async fn first<T>(attempts: impl Iterator<Item = impl Future<Output = Result<T, Why>>>) -> Result<T, Why> {
     let mut under_way: FuturesUnordered<_> = attempts.collect();
-    let mut why = Vec::new();
+    let (mut all, mut is_last) = (Vec::new(), true);
     while let Some(attempt) = under_way.next().await {
         match attempt {
             Ok(brought) => return Ok(brought),
-            Err(one) => why.push(one),
+            Err(one) => {
+                is_last &= one.is_last;
+                all.push(one.text);
+            }
         }
     }
-    Err(why.join("; "))
+    Err(Why { text: all.join("; "), is_last })
+}
+
+/// Attempts until one has brought something, or time is up, or nobody wants it any more: one packet that is lost, or a member that
+/// does not answer just then, is not to cost whoever asks all the time that the hub waits.
+async fn again<T, F: Future<Output = Result<T, Why>>>(
+    until: Instant,
+    is_wanted: impl Fn() -> bool,
+    attempt: impl Fn() -> F,
+) -> Result<T, Why> {
+    let mut pause = PAUSE;
+    loop {
+        let why = match attempt().await {
+            Err(why) if !why.is_last => why,
+            end => return end,
+        };
+        let next = Instant::now() + pause;
+        if next >= until {
+            return Err(why);
+        }
+        tracing::debug!(why = why.text, "a tunnel is dialled again");
+        sleep_until(next).await;
+        if !is_wanted() {
+            return Err(why);
+        }
+        pause *= 2;
+    }
 }
 
 /// The ServiceAccount of which a token is, by its own word: the agent has it of its member.
@@ -387,6 +462,7 @@ mod tests {
 
     use karmada_apiserver::pki::Pki;
     use karmada_env::Env;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -432,7 +508,7 @@ mod tests {
     async fn a_hub_that_never_answers_holds_up_no_other() {
         let after = |(seconds, what): (u64, Result<u8, &'static str>)| async move {
             sleep_until(Instant::now() + Duration::from_secs(seconds)).await;
-            what.map_err(str::to_owned)
+            what.map_err(|why| Why::from(why.to_owned()))
         };
         let begun = Instant::now();
         let never = [(10, Err("silence")), (0, Err("it stands by")), (1, Ok(7)), (5, Ok(8))];
@@ -440,7 +516,31 @@ mod tests {
         assert_eq!((brought, begun.elapsed().as_secs()), (Ok(7), 1));
         let none = [(10, Err("silence")), (0, Err("it stands by"))];
         let why = first(none.into_iter().map(after)).await;
-        assert_eq!(why, Err("it stands by; silence".to_owned()));
+        assert_eq!(why, Err(Why::from("it stands by; silence".to_owned())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_fails_is_made_again_while_the_hub_waits() {
+        let begun = Instant::now();
+        // What comes of each attempt; when they were made, in seconds.
+        let of = async |answers: &[Result<u8, Why>], is_wanted: bool| {
+            let (made, begun) = (Mutex::new(Vec::new()), Instant::now());
+            let attempt = || {
+                let mut made = made.lock();
+                made.push(begun.elapsed().as_secs());
+                let answer = answers[made.len().min(answers.len()) - 1].clone();
+                std::future::ready(answer)
+            };
+            let answer = again(begun + PATIENCE, || is_wanted, attempt).await;
+            (answer.is_ok(), made.into_inner())
+        };
+        let refused = Err(Why::from("connection refused".to_owned()));
+        assert_eq!(of(&[refused.clone(), refused.clone(), Ok(7)], true).await, (true, vec![0, 1, 3]));
+        assert_eq!(of(std::slice::from_ref(&refused), true).await, (false, vec![0, 1, 3, 7]));
+        assert!(begun.elapsed() < 2 * PATIENCE);
+        // Its number counts no longer, or the hub has sent it away.
+        assert_eq!(of(&[refused, Ok(7)], false).await, (false, vec![0]));
+        assert_eq!(of(&[Err(Why::last("by this number")), Ok(7)], true).await, (false, vec![0]));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod answer;
 pub(crate) mod dial;
 mod door;
 mod pace;
+mod paid;
 mod session;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -42,6 +43,8 @@ pub use karmada_member::tunnel::{Limits, Mode};
 
 use answer::{Answer, Measured};
 use session::Agreed;
+
+use crate::hub::spending::Spending;
 
 /// Who asks, as the hub says it: base64url of JSON, so that a name is what it is, whatever signs it has.
 pub const USER: &str = "karmada-user";
@@ -141,6 +144,8 @@ pub struct Tunnel {
     pub guests: Guests,
     /// The member.
     pub door: Arc<dyn Door>,
+    /// What may cross, where each byte is paid for.
+    pub budget: Spending,
     /// Hears of each request when it has ended.
     pub told: fn(&Record),
 }
@@ -211,7 +216,20 @@ impl Tunnel {
             () = idle => {}
         }
         connection.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(GOODBYE, connection).await;
+        // The hub hears of that a moment later. What it has asked meanwhile goes on for as long as it takes.
+        let unused = async {
+            loop {
+                let _ = counted.wait_for(|count| *count == 0).await;
+                let asked = counted.wait_for(|count| *count > 0);
+                if tokio::time::timeout(GOODBYE, asked).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            _ = connection => {}
+            () = unused => {}
+        }
     }
 
     async fn answer(&self, request: Request<Incoming>, bound: &Bound, open: Open) -> Response<Answer> {
@@ -262,6 +280,9 @@ impl Tunnel {
         let asked = Asked::of(method, head.uri.path(), head.uri.query(), upgrades).map_err(refused)?;
         asked.verb().name().clone_into(&mut measured.record.verb);
         self.limits.judge(&asked).map_err(refused)?;
+        if let Some((hourly, wait)) = self.budget.is_spent() {
+            return Err(on_the_way(429, "TooManyRequests", &spent(hourly, wait)));
+        }
         Ok((who, asked))
     }
 
@@ -423,6 +444,16 @@ fn failed(status: Status, mut measured: Measured) -> Response<Answer> {
     *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// Why nothing is asked for now. Without a Retry-After: clients would ask again by themselves, and that is paid for as well.
+fn spent(hourly: u64, wait: Duration) -> String {
+    let minutes = wait.as_secs().div_ceil(60).max(1);
+    format!(
+        "the link of this member is paid for by the byte, and requests by its tunnel have used up their budget ({} KiB in an hour): \
+         try again in {minutes} min. The member's owner raises it by karmada-agent --tunnel-budget",
+        hourly >> 10
+    )
 }
 
 /// The member has not answered as it should.

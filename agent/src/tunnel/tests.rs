@@ -109,19 +109,58 @@ struct Set {
 }
 
 async fn set(mode: &str) -> Set {
+    set_of(mode, Spending::default(), Duration::ZERO).await
+}
+
+/// Over a link on which what the agent sends takes so long.
+async fn set_of(mode: &str, budget: Spending, delay: Duration) -> Set {
     let seen = Arc::new(Seen::default());
     let limits = Limits { mode: mode.parse().unwrap(), ..Limits::default() };
     let own = vec!["system:serviceaccount:karmada-system:karmada-agent".to_owned()];
     let door = Arc::new(Stand(seen.clone()));
-    let tunnel = Arc::new(Tunnel { limits, own, guests: Guests::default(), door, told: Record::log });
+    let tunnel = Arc::new(Tunnel { limits, own, guests: Guests::default(), door, budget, told: Record::log });
     // The link: bytes cross it until it is cut.
-    let ((near, mut here), (mut there, far)) = (duplex(64 << 10), duplex(64 << 10));
-    let link = tokio::spawn(async move { drop(tokio::io::copy_bidirectional(&mut here, &mut there).await) });
+    let ((near, here), (there, far)) = (duplex(64 << 10), duplex(64 << 10));
+    let ((mut from_hub, to_hub), (from_agent, mut to_agent)) =
+        (tokio::io::split(here), tokio::io::split(there));
+    let link = tokio::spawn(async move {
+        tokio::select! {
+            _ = tokio::io::copy(&mut from_hub, &mut to_agent) => {}
+            () = late(from_agent, to_hub, delay) => {}
+        }
+    });
     let serving = tokio::spawn(tunnel.serve(far));
     let (hub, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(near)).await.unwrap();
     tokio::spawn(connection);
     Set { hub, seen, serving, link }
+}
+
+/// Carries bytes, each so much later than it came.
+async fn late(
+    mut from: impl tokio::io::AsyncRead + Unpin,
+    mut to: impl tokio::io::AsyncWrite + Unpin,
+    delay: Duration,
+) {
+    let (sender, mut parts) = tokio::sync::mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let read = async {
+        let mut part = vec![0; 16 << 10];
+        while let Ok(count @ 1..) = from.read(&mut part).await {
+            let _ = sender.send((Instant::now() + delay, part[..count].to_vec()));
+        }
+    };
+    let write = async {
+        while let Some((due, part)) = parts.recv().await {
+            tokio::time::sleep_until(due).await;
+            if to.write_all(&part).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = read => {}
+        () = write => {}
+    }
 }
 
 fn user(username: &str, groups: &[&str]) -> String {
@@ -364,6 +403,44 @@ async fn nobody_keeps_what_nobody_uses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_asked_while_it_ends_goes_on() {
+    let delay = Duration::from_secs(2);
+    let mut set = set_of("read-only", Spending::default(), delay).await;
+    assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
+    // The agent has had enough for a second, which the hub hears of a second later.
+    tokio::time::sleep(IDLE - delay + delay / 2).await;
+    let logs = set.hub.send_request(request("GET", "/api/v1/namespaces/n/pods/p/log", "")).await.unwrap();
+    let mut lines = logs.into_body().into_data_stream();
+    for n in 0..5 * GOODBYE.as_secs() {
+        assert!(lines.next().await.is_some_and(|line| line.is_ok()), "it is cut after {n} s");
+    }
+    let start = Instant::now();
+    drop(lines);
+    set.serving.await.unwrap();
+    assert!(start.elapsed() < GOODBYE + 2 * delay, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_when_its_budget_is_spent() {
+    let budget = Spending::hourly(4 << 20, karmada_env::Env::system());
+    let mut set = set_of("full", budget.clone(), Duration::ZERO).await;
+    assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
+    budget.spend(2 << 20);
+    let asked = set.seen.heads.lock().len();
+    for asked in [request("GET", "/api/v1/pods", ""), session("GET", "websocket", EXEC)] {
+        let (code, headers, body) = set.ask(asked).await;
+        assert_eq!(code, 429, "{body}");
+        assert!(body.contains("--tunnel-budget") && body.contains("4096 KiB in an hour"), "{body}");
+        // Clients would ask again, and pay for it.
+        assert!(!headers.contains_key("retry-after"));
+    }
+    assert_eq!(set.seen.heads.lock().len(), asked);
+    // Who may not is told so.
+    let (code, ..) = set.ask(request("GET", "/api/v1//pods", "")).await;
+    assert_eq!(code, 400);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_stops_ends_it() {
     let mut set = set("read-only").await;
     let logs = set.hub.send_request(request("GET", "/api/v1/namespaces/n/pods/p/log", "")).await.unwrap();
@@ -377,7 +454,8 @@ async fn an_agent_that_stops_ends_it() {
 fn who_is_sent_elsewhere_stays_on_the_member() {
     let door = Arc::new(Stand(Arc::default()));
     let limits = Limits::default();
-    let tunnel = Tunnel { limits, own: Vec::new(), guests: Guests::default(), door, told: Record::log };
+    let (own, guests, budget) = (Vec::new(), Guests::default(), Spending::default());
+    let tunnel = Tunnel { limits, own, guests, door, budget, told: Record::log };
     for (to, want) in [
         ("/k8s/api/v1/", Some("/api/v1/")),
         ("https://member:6443/k8s/api?x=/../y", Some("/api?x=/../y")),

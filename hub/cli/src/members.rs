@@ -75,7 +75,9 @@ pub(super) async fn run(
         found.extend(asked.released(&clusters));
         let live = match args.cached {
             true => Live::new(),
-            false => live::freshen(server, served, asked.namespace, &clusters, &mut found).await,
+            false => {
+                live::freshen(server, served, asked.namespace, (&clusters, &args.clusters), &mut found).await
+            }
         };
         for name in
             names.iter().filter(|name| !found.iter().any(|copy| object::name(&copy.manifest) == **name))

@@ -12,6 +12,7 @@
 //! | a Work's status waits for its successor | 60 ms | 60 ms | 30 s | 30 s |
 //! | figures of nodes and Pods are told at most every | 10 s | 10 s | 5 min | 5 min |
 //! | reports in an hour | – | – | 256 KiB | 1 MiB |
+//! | what crosses tunnels in an hour | – | – | 4 MiB | 16 MiB |
 //!
 //! On a LAN a dead link is known within eight seconds, also while a report is on its way. On links of which each byte is paid
 //! for a renewal is the sign of life: nothing else is sent while nothing happens. `scheduled` is a link that is there at
@@ -66,6 +67,17 @@ pub struct Terms {
     /// Bytes of reports in an hour; any number, if there is none.
     pub reports: Option<u64>,
 }
+
+impl Terms {
+    /// Bytes that may cross tunnels in an hour, in both directions together; any number, if there is none. They have a budget of
+    /// their own: whoever looks at a member is not to keep it from telling how it is.
+    pub fn tunnels(&self) -> Option<u64> {
+        self.reports.map(|bytes| bytes.saturating_mul(TUNNELS))
+    }
+}
+
+/// So many times what reports may take, tunnels may: one look at a member is worth dozens of reports.
+const TUNNELS: u64 = 16;
 
 /// Half of a line at the edge of a cell.
 const SLOWEST: u64 = 2 << 10;
@@ -243,15 +255,35 @@ impl Budget {
         ((1.0 - Self::kept(matter)) * Self::most(hourly.max(1))) as u64
     }
 
+    fn fill(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.at).as_secs_f64();
+        self.left = (self.left + passed * self.per_second()).min(Self::most(self.hourly));
+        self.at = self.at.max(now);
+    }
+
+    /// Takes bytes that have gone already.
+    pub fn spend(&mut self, bytes: u64, now: Duration) {
+        self.fill(now);
+        self.left -= bytes as f64;
+    }
+
+    /// What has gone beyond all there was, and in how long that is made up for.
+    pub fn owed(&mut self, now: Duration) -> (u64, Duration) {
+        self.fill(now);
+        if self.left >= 1.0 {
+            return (0, Duration::ZERO);
+        }
+        let wait = Duration::try_from_secs_f64((1.0 - self.left) / self.per_second());
+        ((-self.left).max(0.0) as u64, wait.unwrap_or(Duration::MAX).max(Duration::from_millis(1)))
+    }
+
     /// Takes bytes for a report.
     ///
     /// # Errors
     /// For how long it has to wait.
     pub fn take(&mut self, bytes: u64, matter: Matter, now: Duration) -> Result<(), Duration> {
+        self.fill(now);
         let most = Self::most(self.hourly);
-        let passed = now.saturating_sub(self.at).as_secs_f64();
-        self.left = (self.left + passed * self.per_second()).min(most);
-        self.at = self.at.max(now);
         // One that is larger than all there ever is goes when all of it is there.
         let wanted = (bytes as f64 + Self::kept(matter) * most).min(most);
         if self.left >= wanted {
@@ -353,6 +385,21 @@ mod tests {
         assert_eq!(budget.take(30 * KIB, Matter::Status, Duration::ZERO), Ok(()));
         let wait = budget.take(1, Matter::Condition, Duration::ZERO).unwrap_err();
         assert!((2390..=2410).contains(&wait.as_secs()), "{wait:?}");
+    }
+
+    #[test]
+    fn what_has_gone_already_is_owed() {
+        let mut budget = Budget::new(64 * KIB, Duration::ZERO);
+        assert_eq!(budget.owed(Duration::ZERO), (0, Duration::ZERO));
+        budget.spend(16 * KIB + 48 * KIB, Duration::ZERO);
+        let (owed, wait) = budget.owed(Duration::ZERO);
+        assert_eq!(owed, 48 * KIB);
+        assert!((3600..=3601).contains(&wait.as_secs()), "{wait:?}");
+        let half = budget.owed(Duration::from_secs(1800)).0;
+        assert!((24 * KIB - 1..=24 * KIB).contains(&half), "{half}");
+        assert_eq!(budget.owed(wait + Duration::from_secs(1)), (0, Duration::ZERO));
+        let tunnels = Link::ALL.map(|link| link.terms().tunnels());
+        assert_eq!(tunnels, [None, None, Some(4096 * KIB), Some(16384 * KIB)]);
     }
 
     proptest! {

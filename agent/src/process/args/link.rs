@@ -61,7 +61,7 @@ impl LinkFlags {
 /// The smallest budget that reports get along with.
 const LEAST: u64 = 16 << 10;
 
-fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let quantity = text.parse::<Quantity>().map_err(|error| format!("{text:?}: {error}"))?;
     let bytes = u64::try_from(quantity.value()).map_err(|_| format!("{text:?} is no number of bytes"))?;
     match bytes {

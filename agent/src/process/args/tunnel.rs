@@ -50,6 +50,11 @@ pub(super) struct TunnelFlags {
     /// File with the CA certificates (PEM) to believe at --tunnel-server. Without it: those of the machine.
     #[arg(long, value_name = "FILE", requires = "tunnel_server")]
     tunnel_ca: Option<PathBuf>,
+    /// How many bytes may cross tunnels in an hour, in both directions together, such as 4Mi. When they are used up, the agent
+    /// answers requests with 429 until there are some again; what has begun goes on until as much again is used. 0: no limit. Without
+    /// it: 16 times --link-budget, or what --link sets for that, and no limit where reports have none.
+    #[arg(long, value_name = "BYTES", value_parser = super::link::bytes)]
+    tunnel_budget: Option<u64>,
 }
 
 impl TunnelFlags {
@@ -64,6 +69,7 @@ impl TunnelFlags {
             ("--tunnel-groups", !self.tunnel_groups.is_empty()),
             ("--tunnel-copies", self.tunnel_copies),
             ("--tunnel-server", !self.tunnel_server.is_empty()),
+            ("--tunnel-budget", self.tunnel_budget.is_some()),
         ];
         if self.tunnel == Mode::Off {
             return match bounded.iter().find(|(_, given)| *given) {
@@ -94,7 +100,7 @@ impl TunnelFlags {
                 Some(server)
             }
         };
-        Ok(Some(Settings { limits, guests, copies: self.tunnel_copies, server }))
+        Ok(Some(Settings { limits, guests, copies: self.tunnel_copies, server, budget: self.tunnel_budget }))
     }
 }
 
@@ -131,6 +137,8 @@ mod tests {
             ("--tunnel=full --tunnel-copies", "wants --tunnel-masters"),
             ("--tunnel-users=system:x", "--tunnel-users wants"),
             ("--tunnel-server=https://hub:6443", "--tunnel-server wants"),
+            ("--tunnel-budget=4Mi", "--tunnel-budget wants"),
+            ("--tunnel=full --tunnel-budget=much", "--tunnel-budget"),
             ("--tunnel=full --tunnel-server=http://hub:6443", "by https alone"),
             ("--tunnel=full --tunnel-server=https://hub --tunnel-ca=/nowhere", "/nowhere"),
             ("--tunnel=full --tunnel-ca=/nowhere", "--tunnel-server"),
@@ -161,6 +169,10 @@ mod tests {
         let server = check(&server, &[]).unwrap().unwrap().server.unwrap();
         assert_eq!(server.ca, Some(ca));
         assert_eq!(server.addresses, ["https://a:6443", "https://b:6443"]);
+        let budget = |line: &str| check(line, &[]).unwrap().unwrap().budget;
+        assert_eq!(budget("--tunnel=full"), None);
+        assert_eq!(budget("--tunnel=full --tunnel-budget=0"), Some(0));
+        assert_eq!(budget("--tunnel=full --tunnel-budget=8Mi"), Some(8 << 20));
         let copies = |line: &str| check(line, &[]).unwrap().unwrap().copies;
         assert!(copies("--tunnel=read-only --tunnel-masters --tunnel-copies"));
         assert!(

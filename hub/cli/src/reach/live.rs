@@ -12,7 +12,7 @@ use karmada_api::{
     consts::{condition, extension, label},
 };
 use karmada_client::rest::query_value;
-use karmada_core::copies::Copy;
+use karmada_core::{copies::Copy, links::Link};
 use karmada_interpreter::health;
 use karmada_meta::{object, text};
 use karmada_objects::discovery::Served;
@@ -58,17 +58,37 @@ fn reachable(cluster: &Cluster) -> bool {
     heard && (dialled || tunnel)
 }
 
-/// Brings copies up to date by what members say; which.
+/// Whether a member is asked over a link whose bytes are paid for: by a tunnel, which its agent would have to dial.
+fn is_paid_for(cluster: &Cluster) -> bool {
+    let spec = &cluster.spec;
+    let link = cluster.metadata.annotations.as_ref().and_then(|all| all.get(extension::LINK));
+    let link = link.and_then(|link| link.parse::<Link>().ok());
+    spec.sync_mode == ClusterSyncMode::Pull && link.is_some_and(|link| link.terms().reports.is_some())
+}
+
+/// Brings copies up to date by what members say; which. `named`: clusters that are asked whatever that costs.
 pub(crate) async fn freshen(
     server: &Server,
     served: &Served,
     namespace: Option<&str>,
-    clusters: &BTreeMap<String, Cluster>,
+    (clusters, named): (&BTreeMap<String, Cluster>, &[String]),
     copies: &mut [Copy],
 ) -> Live {
-    let named: BTreeSet<&String> = copies.iter().map(|copy| &copy.cluster).collect();
-    let mut asked: Vec<String> =
-        named.into_iter().filter(|name| clusters.get(*name).is_some_and(reachable)).cloned().collect();
+    let of_copies: BTreeSet<&String> = copies.iter().map(|copy| &copy.cluster).collect();
+    let (mut asked, mut dear) = (Vec::new(), Vec::new());
+    for name in of_copies {
+        let Some(cluster) = clusters.get(name).filter(|cluster| reachable(cluster)) else { continue };
+        let is_dear = is_paid_for(cluster) && !named.contains(name);
+        let list = if is_dear { &mut dear } else { &mut asked };
+        list.push(name.clone());
+    }
+    if !dear.is_empty() {
+        eprintln!(
+            "karmada-hub: these clusters are shown as last known, since their links are paid for by the byte: {}. To ask one, name \
+             it by --clusters",
+            text::line(&dear.join(", "), WORDS)
+        );
+    }
     if asked.len() > MOST {
         eprintln!(
             "karmada-hub: {MOST} of {} clusters are asked, the others shown as last known: name some by --clusters",
@@ -168,6 +188,27 @@ mod tests {
             (cluster("Pull", "", tunnel("full"), "Unknown"), false),
         ] {
             assert_eq!(reachable(&cluster), want, "{cluster:?}");
+        }
+    }
+
+    #[test]
+    fn links_that_are_paid_for_are_known() {
+        for (mode, link, want) in [
+            ("Pull", Some("satellite"), true),
+            ("Pull", Some("scheduled"), true),
+            ("Pull", Some("cellular"), false),
+            ("Pull", Some("pigeon"), false),
+            ("Pull", None, false),
+            // The hub asks it all the time.
+            ("Push", Some("satellite"), false),
+        ] {
+            let annotations: BTreeMap<&str, &str> =
+                link.map(|link| (extension::LINK, link)).into_iter().collect();
+            let cluster = serde_json::from_value(json!({
+                "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+                "metadata": {"name": "m", "annotations": annotations}, "spec": {"syncMode": mode},
+            }));
+            assert_eq!(is_paid_for(&cluster.unwrap()), want, "{mode} {link:?}");
         }
     }
 
