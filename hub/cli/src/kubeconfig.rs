@@ -5,7 +5,7 @@ use std::{
     fs,
     io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::{Path, PathBuf, absolute},
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -31,7 +31,13 @@ pub(super) async fn run(args: KubeconfigArgs, env: Env) -> Result<(), Failure> {
         let path = file.parent().unwrap_or_else(|| Path::new("")).join(name);
         fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
     };
-    let mut made = through(&config, args.server.context.as_deref(), &args.name, read).map_err(wrong)?;
+    let beside = |name: &str| {
+        let path = file.parent().unwrap_or_else(|| Path::new("")).join(name);
+        let path = absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        path.into_os_string().into_string().map_err(|path| format!("{}: it is no text", path.display()))
+    };
+    let files = Files { read, beside };
+    let mut made = through(&config, args.server.context.as_deref(), &args.name, &files).map_err(wrong)?;
     if let Some(address) = &args.address {
         let ca = args.certificate_authority.as_ref().map(|file| {
             fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
@@ -76,13 +82,21 @@ fn write(to: &PathBuf, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
+/// The files that a kubeconfig names, as seen from its folder.
+struct Files<R, B> {
+    read: R,
+    /// Where one is, wherever it is looked for.
+    beside: B,
+}
+
 /// A kubeconfig with one context, of a member's name, that goes through the hub of another's context. Files are written
-/// out, so that it can be taken elsewhere; how else the user proves who they are stays as it is.
+/// out, so that it can be taken elsewhere; how else the user proves who they are stays as it is. A file that changes, and a program,
+/// are named by where they are.
 fn through(
     config: &Value,
     context: Option<&str>,
     name: &str,
-    read: impl Fn(&str) -> Result<Vec<u8>, String>,
+    files: &Files<impl Fn(&str) -> Result<Vec<u8>, String>, impl Fn(&str) -> Result<String, String>>,
 ) -> Result<Value, String> {
     let current = config["current-context"].as_str().filter(|name| !name.is_empty());
     let context = context.or(current).ok_or("it has no current-context: name one by --context")?;
@@ -110,9 +124,18 @@ fn through(
             let data = format!("{field}-data");
             // Data goes before a file, as in kubectl.
             if part.get(&data).is_none_or(|data| data == "") {
-                part.insert(data, BASE64_STANDARD.encode(read(&file)?).into());
+                part.insert(data, BASE64_STANDARD.encode((files.read)(&file)?).into());
             }
         }
+    }
+    if let Some(Value::String(file)) = user.get_mut("tokenFile").filter(|file| *file != "") {
+        *file = (files.beside)(file)?;
+    }
+    // As kubectl reads it: a name alone is looked for elsewhere.
+    if let Some(Value::String(program)) = user.pointer_mut("/exec/command")
+        && program.contains('/')
+    {
+        *program = (files.beside)(program)?;
     }
     Ok(json!({
         "apiVersion": "v1", "kind": "Config",
@@ -139,10 +162,14 @@ mod tests {
             "users": [
                 {"name": "cert", "user": {"client-certificate": "me.crt", "client-key": "me.key", "client-key-data": "S0VZ"}},
                 {"name": "login", "user": {"exec": exec}},
+                {"name": "token", "user": {"tokenFile": "run/token", "exec": {"command": "./bin/oidc"}}},
+                {"name": "there", "user": {"tokenFile": "/run/token"}},
             ],
             "contexts": [
                 {"name": "hub", "context": {"cluster": "hub", "user": "cert", "namespace": "n"}},
                 {"name": "login", "context": {"cluster": "hub", "user": "login"}},
+                {"name": "token", "context": {"cluster": "hub", "user": "token"}},
+                {"name": "there", "context": {"cluster": "hub", "user": "there"}},
                 {"name": "broken", "context": {"cluster": "none"}},
             ],
         });
@@ -150,7 +177,14 @@ mod tests {
             "none" => Err("it is not there".to_owned()),
             name => Ok(name.as_bytes().to_vec()),
         };
-        let made = through(&config, None, "m", read).unwrap();
+        let beside = |name: &str| Ok(Path::new("/home/jane/.kube").join(name).to_string_lossy().into_owned());
+        let files = &Files { read, beside };
+        let made = through(&config, None, "m", files).unwrap();
+        let token = through(&config, Some("token"), "m", files).unwrap();
+        let user = json!({"tokenFile": "/home/jane/.kube/run/token", "exec": {"command": "/home/jane/.kube/./bin/oidc"}});
+        assert_eq!(token["users"][0]["user"], user);
+        let there = through(&config, Some("there"), "m", files).unwrap();
+        assert_eq!(there["users"][0]["user"], json!({"tokenFile": "/run/token"}));
         assert_eq!(
             made["clusters"][0],
             json!({"name": "m", "cluster": {
@@ -174,15 +208,15 @@ mod tests {
         let user = json!({"client-certificate-data": "bWUuY3J0", "client-key-data": "S0VZ"});
         assert_eq!(made["users"][0], json!({"name": "m", "user": user}));
         assert_eq!(made["contexts"][0], json!({"name": "m", "context": {"cluster": "m", "user": "m"}}));
-        assert_eq!(through(&config, Some("login"), "m", read).unwrap()["users"][0]["user"]["exec"], exec);
+        assert_eq!(through(&config, Some("login"), "m", files).unwrap()["users"][0]["user"]["exec"], exec);
         for (context, why) in
             [("broken", "clusters: there is no \"none\""), ("x", "contexts: there is no \"x\"")]
         {
-            assert_eq!(through(&config, Some(context), "m", read).unwrap_err(), why);
+            assert_eq!(through(&config, Some(context), "m", files).unwrap_err(), why);
         }
-        assert!(through(&json!({}), None, "m", read).unwrap_err().contains("--context"));
+        assert!(through(&json!({}), None, "m", files).unwrap_err().contains("--context"));
         let missing = json!({"current-context": "a", "clusters": [{"name": "a", "cluster": {"certificate-authority": "none"}}],
                              "contexts": [{"name": "a", "context": {"cluster": "a"}}]});
-        assert_eq!(through(&missing, None, "m", read).unwrap_err(), "it is not there");
+        assert_eq!(through(&missing, None, "m", files).unwrap_err(), "it is not there");
     }
 }
