@@ -56,7 +56,6 @@ use crate::{
     link::{Bytes, Mode, Schedule, Scheduled, Turns, carry, portal},
     machine::{self, Gate, Machine},
     samples,
-    skew::Recorder,
     wait::{eventually, until},
 };
 
@@ -70,6 +69,9 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub fn env_of_runtime(seed: u64) -> Env {
     Machine::new(Instant::now(), Arc::new(SplitMix::new(seed))).env().clone()
 }
+
+/// Makes of an agent's way to the hub another one.
+pub type Instead = Box<dyn Fn(kube::Client, &mut AgentConfig) -> kube::Client + Send + Sync>;
 
 /// A fleet. Its namespace for user objects is [`World::NAMESPACE`].
 pub struct World {
@@ -99,8 +101,8 @@ pub struct World {
     pub searched: Option<Limits>,
     /// To agents that join from now on the hub is as a stock kube-apiserver would be.
     pub stock: bool,
-    /// Keeps what agents ask that join from now on.
-    pub recorder: Option<Recorder>,
+    /// What agents that start from now on have in place of their way to the hub.
+    pub instead: Option<Instead>,
     /// The members, in order.
     pub members: Vec<Member>,
 }
@@ -395,7 +397,7 @@ impl World {
             link_windows: String::new(),
             searched: None,
             stock: false,
-            recorder: None,
+            instead: None,
             members: Vec::new(),
         };
         world.start_hub().await;
@@ -649,8 +651,8 @@ impl World {
             config.spending = Spending::hourly(bytes, member.machine.env().clone());
         }
         let hub = kube::Client::new(link, "default");
-        let hub = match &self.recorder {
-            Some(recorder) => recorder.listen(&hub),
+        let hub = match &self.instead {
+            Some(instead) => instead(hub, &mut config),
             None => hub,
         };
         let agent = Agent::new(config, hub, member.machine.through(member.sim.admin()), env, state);

@@ -14,6 +14,7 @@
 //!   damages   what an agent keeps is damaged while it is killed, and nothing on the member is lost   (`kills --damages`)
 //!   flaps     links that come and go by the second, and whether all agrees when they stay
 //!   hostile   attacks on a hub's process, and what others notice of them   (also a binary)
+//!   skew      what agents of other versions ask, and `answers` what hubs of other versions answer
 //!   recordings  what a stock Karmada had, beside what a fleet has
 //!   figures   what a hub counts
 //!   monitoring  which metrics the rules and boards of manifests/monitoring name
@@ -22,6 +23,7 @@
 //!   bench     how benches measure, and what they print
 //! ```
 
+pub mod answers;
 pub mod bench;
 pub mod damages;
 pub mod figures;

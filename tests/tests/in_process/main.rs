@@ -20,6 +20,7 @@ mod judgement;
 mod leaving;
 mod links;
 mod namespaces;
+mod older_hubs;
 mod placement;
 mod propagation;
 mod recordings;

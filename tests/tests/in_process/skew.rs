@@ -18,26 +18,36 @@ use serde_json::{Value, json};
 
 use crate::deployment_path;
 
-const CLUSTER: &str = "shop-17";
+pub(crate) const CLUSTER: &str = "shop-17";
 const OURS: &str = env!("CARGO_PKG_VERSION");
 
 /// What happens on the hub, in this order.
 const MARKS: [&str; 3] = ["placed", "changed", "gone"];
 
+/// How many replicas there are from a mark on.
+pub(crate) fn replicas(mark: &str) -> i64 {
+    match mark {
+        "placed" => 1,
+        "changed" => 3,
+        "reconnected" => 5,
+        "restarted" => 4,
+        other => panic!("{other:?} stands for nothing"),
+    }
+}
+
 /// Does what a mark stands for, and waits until the cluster's Works say so.
-async fn happens(world: &World, mark: &str) {
+pub(crate) async fn happens(world: &World, mark: &str) {
     match mark {
         "placed" => world.create([deployment("web", 1), deployment_policy("web", &[CLUSTER])]).await,
-        "changed" => {
-            let scale = json!({"spec": {"replicas": 3}});
-            world.api().patch(&deployment_path("web"), karmada_client::Patch::Merge, &scale).await.unwrap();
-        }
         "gone" => {
             let policy = policy_path(World::NAMESPACE, "propagationpolicies", "web");
             world.api().delete(&policy, &json!({})).await.unwrap();
             world.api().delete(&deployment_path("web"), &json!({})).await.unwrap();
         }
-        other => panic!("{other:?} stands for nothing"),
+        mark => {
+            let scale = json!({"spec": {"replicas": replicas(mark)}});
+            world.api().patch(&deployment_path("web"), karmada_client::Patch::Merge, &scale).await.unwrap();
+        }
     }
     let is = |works: &Value| {
         let all = works["items"].as_array().cloned().unwrap_or_default();
@@ -47,9 +57,10 @@ async fn happens(world: &World, mark: &str) {
         let mut webs = webs.peekable();
         match mark {
             "placed" => webs.peek().is_some(),
-            "changed" => webs.any(|work| work["spec"]["workload"]["manifests"][0]["spec"]["replicas"] == 3),
             // Its agent has the last word about that.
-            _ => webs.all(|work| work["metadata"]["deletionTimestamp"].is_string()),
+            "gone" => webs.all(|work| work["metadata"]["deletionTimestamp"].is_string()),
+            mark => webs
+                .any(|work| work["spec"]["workload"]["manifests"][0]["spec"]["replicas"] == replicas(mark)),
         }
     };
     world.hub_until(&works_path(CLUSTER), mark, PATIENCE, is).await;
@@ -59,7 +70,8 @@ async fn happens(world: &World, mark: &str) {
 async fn recorded() -> Vec<Line> {
     let mut world = World::start(970, 0).await;
     let recorder = Recorder::default();
-    world.recorder = Some(recorder.clone());
+    let listener = recorder.clone();
+    world.instead = Some(Box::new(move |hub, _| listener.listen(&hub)));
     world.join(CLUSTER).await;
     world.ready(CLUSTER, PATIENCE).await;
     for mark in MARKS {
@@ -127,7 +139,8 @@ async fn agents_of_two_minor_versions_back_are_understood() {
     for file in fs::read_dir(folder()).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
-        let version: Version = name.strip_prefix("agent-").unwrap().parse().unwrap();
+        let Some(version) = name.strip_prefix("agent-") else { continue };
+        let version: Version = version.parse().unwrap();
         if with_hub(&version, &ours).is_some() {
             continue;
         }
