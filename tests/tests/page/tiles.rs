@@ -215,6 +215,7 @@ async fn clusters_are_chosen_by_what_they_are() {
     browser.until("all tiles", &format!("{TILES} === 4"));
     assert_eq!(browser.eval("document.getElementById('filters').open"), false);
     browser.eval("document.querySelector('#filters summary').click(); 0");
+    accessible_both(browser, axe.as_deref(), "filters");
 
     // By each of them, and by two at a time.
     for (list, value, is, found) in [
@@ -236,7 +237,6 @@ async fn clusters_are_chosen_by_what_they_are() {
     choose(browser, "of-region", "eu-west");
     choose(browser, "of-kubernetes", "v1.35.9");
     browser.until("those of both", &format!("{}.join(' ') === 'b'", names()));
-    accessible_both(browser, axe.as_deref(), "filters");
     // The address is enough to see the same, also where no cluster is so any more.
     let address = browser.eval("location.href").as_str().expect("an address").to_owned();
     played.update(
