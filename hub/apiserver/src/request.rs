@@ -181,7 +181,7 @@ pub(crate) fn percent_decode(text: &str, plus: bool) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
-/// Go's reading of the `watch` parameter and its like: anything but "", "0" and "false".
+/// Go's reading of the `watch` parameter and its like: anything but "0" and "false", where it is there.
 pub(crate) fn is_true(value: Option<&str>) -> bool {
     !matches!(value.map(str::to_ascii_lowercase).as_deref(), None | Some("0" | "false"))
 }
