@@ -422,7 +422,68 @@ impl Instance {
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// What tells whether what a member is reached by has changed.
+    fn print(there: &Value) -> u64 {
+        let cluster: Cluster = serde_json::from_value(there["cluster"].clone()).expect("a Cluster");
+        worked_on(&cluster, &there["secret"]).unwrap_or_else(|why| panic!("{why}")).1
+    }
+
+    #[test]
+    fn an_instance_begins_anew_with_what_its_member_is_reached_by_and_with_nothing_else() {
+        let base64 = |text: &str| json!(BASE64_STANDARD.encode(text));
+        let authority = || {
+            let made = rcgen::generate_simple_self_signed(vec!["m".to_owned()]).expect("a certificate");
+            base64(&made.cert.pem())
+        };
+        let place = |name: &str| json!({"namespace": namespace::CLUSTER, "name": name});
+        let there = json!({
+            "cluster": {
+                "apiVersion": CLUSTERS.api_version(), "kind": "Cluster", "metadata": {"name": "m", "uid": "1"},
+                "spec": {
+                    "id": "i", "syncMode": "Push", "apiEndpoint": "https://10.0.0.1:6443",
+                    "secretRef": place("m"), "impersonatorSecretRef": place("m-impersonator"),
+                    "proxyURL": "http://squid:3128", "proxyHeader": {"x-site": "a"},
+                },
+            },
+            "secret": {"metadata": place("m"), "data": {"token": base64("one"), "caBundle": authority()}},
+        });
+        let before = print(&there);
+        assert_eq!(print(&there), before);
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-02T03:04:05Z",
+        });
+        for (of, field, value, anew) in [
+            ("/cluster/spec", "apiEndpoint", json!("https://10.0.0.2:6443"), true),
+            ("/cluster/spec", "insecureSkipTLSVerification", json!(true), true),
+            ("/cluster/spec", "proxyURL", json!("http://squid:3129"), true),
+            ("/cluster/spec", "proxyURL", json!(""), true),
+            ("/cluster/spec", "proxyHeader", json!({"x-site": "b"}), true),
+            ("/cluster/spec", "proxyHeader", json!({"x-other": "a"}), true),
+            ("/secret/data", "token", base64("two"), true),
+            ("/secret/data", "caBundle", authority(), true),
+            // It says where the same is to be read; whoever acts in users' names is looked up for each of their requests.
+            ("/cluster/spec", "secretRef", place("m-impersonator"), false),
+            ("/cluster/spec", "impersonatorSecretRef", place("m"), false),
+            ("/secret/data", "more", base64("x"), false),
+            ("/secret/metadata", "labels", json!({"a": "b"}), false),
+            ("/cluster/metadata", "labels", json!({"a": "b"}), false),
+            ("/cluster/metadata", "annotations", json!({"a": "b"}), false),
+            ("/cluster/spec", "taints", json!([{"key": "k", "effect": "NoExecute"}]), false),
+            ("/cluster/spec", "region", json!("eu"), false),
+            ("/cluster/spec", "zones", json!(["z"]), false),
+            ("/cluster", "status", json!({"conditions": [ready]}), false),
+        ] {
+            let mut there = there.clone();
+            let said = format!("{of}/{field}: {value}");
+            there.pointer_mut(of).expect("it is there")[field] = value;
+            assert_eq!(print(&there) != before, anew, "{said}");
+        }
+    }
 
     #[test]
     fn one_that_does_not_look_or_may_not_is_noticed() {

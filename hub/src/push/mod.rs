@@ -50,7 +50,7 @@ use self::{
 use crate::{
     accounts::Accounts,
     controllers::Context,
-    known::{Known, heads::ClusterHead},
+    known::{Known, heads::ClusterHead, index::Change},
     write::Writer,
 };
 
@@ -155,11 +155,7 @@ impl Pusher {
         let changed = WorkQueue::new(context.env.clone());
         let queue = changed.clone();
         context.known.clusters.listen(move |change| {
-            // Of what an instance itself says it need not hear; whoever tells that there is none looks whether that stands.
-            let concerns = change.differs(|head| &head.cluster.spec)
-                || change.differs(|head| &head.cluster.metadata.uid)
-                || (!works && change.last().is_pushed());
-            if concerns {
+            if concerns(change, works) {
                 queue.add(change.key.name.clone());
             }
         });
@@ -316,6 +312,14 @@ impl Pusher {
     }
 }
 
+/// Whether a change of a Cluster may be one for its instance. Of what an instance itself says it need not hear; whoever tells
+/// that there is none looks whether that stands.
+fn concerns(change: &Change<'_, ClusterHead>, works: bool) -> bool {
+    change.differs(|head| &head.cluster.spec)
+        || change.differs(|head| &head.cluster.metadata.uid)
+        || (!works && change.last().is_pushed())
+}
+
 /// Which Cluster of its name one is.
 fn uid(head: &ClusterHead) -> &str {
     head.cluster.metadata.uid.as_deref().unwrap_or_default()
@@ -353,5 +357,47 @@ async fn tell(writer: &Writer, cluster: &str, look: &Notify, stop: &Cancellation
             () = stop.cancelled() => return,
             () = look.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_what_is_said_of_a_member_its_instance_need_not_hear() {
+        let cluster = |mode: &str| {
+            json!({
+                "metadata": {"name": "m", "uid": "1"},
+                "spec": {"syncMode": mode, "apiEndpoint": "https://10.0.0.1:6443"},
+            })
+        };
+        let key = Key::cluster_scoped("m");
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-02T03:04:05Z",
+        });
+        for (of, field, value, works, tells) in [
+            ("/metadata", "labels", json!({"a": "b"}), false, true),
+            ("", "status", json!({"conditions": [ready]}), false, true),
+            ("/metadata", "uid", json!("2"), true, true),
+            ("/spec", "apiEndpoint", json!("https://10.0.0.2:6443"), true, true),
+            ("/spec", "proxyURL", json!("http://squid:3128"), true, true),
+        ] {
+            for mode in ["Push", "Pull"] {
+                let before = cluster(mode);
+                let mut after = before.clone();
+                let said = format!("{mode} {of}/{field}: {value}");
+                after.pointer_mut(of).expect("it is there")[field] = value.clone();
+                let [old, new] = [&before, &after].map(|cluster| Arc::new(ClusterHead::project(cluster)));
+                let change = Change { key: &key, old: Some(&old), new: Some(&new) };
+                assert_eq!(concerns(&change, true), works, "{said}");
+                assert_eq!(concerns(&change, false), tells && (works || mode == "Push"), "{said}");
+            }
+        }
+        let one = Arc::new(ClusterHead::project(&cluster("Push")));
+        assert!(concerns(&Change { key: &key, old: None, new: Some(&one) }, true));
+        assert!(concerns(&Change { key: &key, old: Some(&one), new: None }, true));
     }
 }

@@ -76,6 +76,8 @@ impl Roster {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn one(roster: &mut Roster, uid: &str) -> CancellationToken {
@@ -100,6 +102,24 @@ mod tests {
         roster.unwants("m");
         assert_eq!(roster.ended("m"), Next::Rest);
         assert!(roster.wants("m", "3"));
+    }
+
+    #[test]
+    fn a_change_concerns_the_instance_of_its_cluster_alone() {
+        let mut roster = Roster::default();
+        let ones = ["m", "n"].map(|name| {
+            roster.wants(name, "1");
+            let (stop, look) = (CancellationToken::new(), Arc::<Notify>::default());
+            roster.begins(name, Running { uid: "1".into(), stop: stop.clone(), look: look.clone() });
+            (stop, look)
+        });
+        roster.wants("m", "1");
+        let looks = ones.each_ref().map(|(_, look)| look.notified().now_or_never().is_some());
+        assert_eq!(looks, [true, false]);
+        let stopped = || ones.each_ref().map(|(stop, _)| stop.is_cancelled());
+        assert_eq!(stopped(), [false, false]);
+        roster.wants("m", "2");
+        assert_eq!(stopped(), [true, false]);
     }
 
     #[test]
