@@ -19,18 +19,18 @@
 
 mod copies;
 mod instance;
+mod instances;
 mod roster;
 mod starts;
 mod told;
 
-use std::{collections::HashSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use futures::FutureExt as _;
 use karmada_agent::{Alike, Feed, Packer};
 use karmada_api::consts::component;
 use karmada_apiserver::packed;
 use karmada_client::{
-    Backoff, Event, Recorder, Room, WatchConfig, Watcher, WorkQueue,
+    Event, Recorder, Room, WatchConfig, Watcher, WorkQueue,
     events::RecorderTask,
     paced::Pace,
     watch::share::{News, Share},
@@ -43,8 +43,9 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use self::copies::Copies;
 use self::{
-    instance::{AGAIN, Instance},
-    roster::{Next, Roster, Running},
+    instance::Instance,
+    instances::Instances,
+    roster::{Next, Running},
     starts::{By, Starts},
 };
 use crate::{
@@ -214,8 +215,7 @@ impl Pusher {
         let said = CancellationToken::new();
         let telling = self.recorder.take().filter(|_| self.works);
         let telling = telling.map(|task| AbortOnDropHandle::new(tokio::spawn(task.run(said.clone()))));
-        let (mut roster, mut instances) = (Roster::default(), JoinSet::new());
-        let mut secrets = JoinSet::new();
+        let (mut instances, mut secrets) = (Instances::default(), JoinSet::new());
         // Those that have not just joined.
         let mut of_before: HashSet<String> = self.pushed().collect();
         let handing = self.common.starts.hand_out();
@@ -233,30 +233,26 @@ impl Pusher {
                             if secrets.is_empty() && self.works {
                                 secrets.spawn(follow_secrets(self.common.clone()));
                             }
-                            if roster.wants(&name, uid(&head)) {
+                            if instances.roster.wants(&name, uid(&head)) {
                                 let by = if of_before.remove(&name) { By::Being } else { By::Joining };
-                                self.begin(name, by, false, &mut roster, &mut instances, &stop);
+                                self.begin(&name, by, false, &mut instances, &stop);
                             }
                         }
-                        _ => roster.unwants(&name),
+                        _ => instances.roster.unwants(&name),
                     }
                 }
-                Some(ended) = instances.join_next() => {
-                    // What panics is caught within.
-                    let Ok(name): Result<String, _> = ended else { continue };
-                    match roster.ended(&name) {
-                        Next::Rest => {}
-                        Next::Begin => self.begin(name, By::Being, false, &mut roster, &mut instances, &stop),
-                        Next::Again => self.begin(name, By::Being, true, &mut roster, &mut instances, &stop),
-                    }
-                }
+                Some((name, next)) = instances.ended() => match next {
+                    Next::Rest => {}
+                    Next::Begin => self.begin(&name, By::Being, false, &mut instances, &stop),
+                    Next::Again => self.begin(&name, By::Being, true, &mut instances, &stop),
+                },
                 Some(ended) = secrets.join_next() => {
                     tracing::error!(?ended, "the watch of Secrets has ended, and begins anew");
                     secrets.spawn(follow_secrets(self.common.clone()));
                 }
             }
         }
-        while instances.join_next().await.is_some() {}
+        while instances.ended().await.is_some() {}
         // Their last words, too.
         said.cancel();
         if let Some(telling) = telling {
@@ -271,43 +267,17 @@ impl Pusher {
     }
 
     /// Begins an instance; after a while, if one has ended by itself.
-    fn begin(
-        &self,
-        name: String,
-        by: By,
-        again: bool,
-        roster: &mut Roster,
-        instances: &mut JoinSet<String>,
-        stop: &CancellationToken,
-    ) {
-        let head = self.known.clusters.get(&Key::cluster_scoped(name.as_str()));
+    fn begin(&self, name: &str, by: By, again: bool, instances: &mut Instances, stop: &CancellationToken) {
+        let head = self.known.clusters.get(&Key::cluster_scoped(name));
         let uid = head.as_deref().map(uid).unwrap_or_default().to_owned();
         let one = Running { uid, stop: stop.child_token(), look: Arc::default() };
         let (look, stop, works) = (one.look.clone(), one.stop.clone(), self.works);
-        let common = self.common.clone();
-        roster.begins(&name, one);
-        instances.spawn(async move {
-            if again {
-                let pause = Backoff::new(AGAIN).next(&common.writer.env);
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return name,
-                    () = tokio::time::sleep(pause) => {}
-                }
+        let (common, cluster) = (self.common.clone(), name.to_owned());
+        instances.begin(name, one, again, &self.common.writer.env, move || async move {
+            match works {
+                true => Instance::new(&cluster, &common, &look, &stop).keep(by).await,
+                false => tell(&common.writer, &cluster, &look, &stop).await,
             }
-            let keeping = async {
-                match works {
-                    true => Instance::new(&name, &common, &look, &stop).keep(by).await,
-                    false => tell(&common.writer, &name, &look, &stop).await,
-                }
-            };
-            if AssertUnwindSafe(keeping).catch_unwind().await.is_err() {
-                tracing::error!(
-                    cluster = name,
-                    "what works on a cluster in push mode has panicked, and begins anew"
-                );
-            }
-            name
         });
     }
 }
