@@ -196,5 +196,13 @@ async fn the_hub_works_on_a_member_that_joins_by_push() {
     gone(&member, &path, Duration::from_secs(1)).await;
     gone(&member, "/api/v1/namespaces/karmada-cluster/serviceaccounts/karmada-m", Duration::from_secs(1))
         .await;
+    let namespace = "/api/v1/namespaces/karmada-cluster";
+    gone(&member, namespace, PATIENCE).await;
     gone(&fleet.api, secret, PATIENCE).await;
+    // Whoever names the hub as the member takes nothing from all others.
+    let itself = fleet.kubeconfig.display().to_string();
+    let (done, said) = hub(&fleet, &["unjoin", "m", "--cluster-kubeconfig", &itself]);
+    assert!(!done && said.contains("leads to the hub's own API"), "{said}");
+    let kept = fleet.api.get(namespace).await.unwrap();
+    assert_eq!(kept["metadata"]["deletionTimestamp"], Value::Null);
 }

@@ -141,8 +141,8 @@ pub struct UnjoinArgs {
     /// Name of the cluster.
     #[arg(value_name = "CLUSTER")]
     pub name: String,
-    /// A kubeconfig for the member. With it, the command also deletes the service accounts and roles that join created
-    /// there.
+    /// A kubeconfig for the member. With it, the command also deletes what join created there: service accounts, roles
+    /// and the Namespace karmada-cluster.
     #[arg(long, value_name = "FILE")]
     pub cluster_kubeconfig: Option<PathBuf>,
     /// The context to use in --cluster-kubeconfig.

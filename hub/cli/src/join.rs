@@ -1,5 +1,6 @@
 //! `karmada-hub join` and `unjoin`: members that the hub itself works on. What they make, and how it is named, is what
-//! `karmadactl join` makes, so that either undoes what the other has done.
+//! `karmadactl join` makes, so that either undoes what the other has done. As with `karmadactl unjoin`, the namespace goes with
+//! what is in it.
 //!
 //! ```text
 //!   on the member   namespace karmada-cluster ─ accounts karmada-NAME, which may do everything, and karmada-impersonator,
@@ -115,6 +116,27 @@ impl Member {
         }
     }
 
+    /// Sees to it that nothing is taken away from the hub in the place of the member: there, the Secrets of all clusters are in
+    /// the namespace of that name.
+    async fn is_not(&self, hub: &Server) -> Result<(), Failure> {
+        let path = NAMESPACES.object(None, namespace::CLUSTER);
+        let there = match self.rest.get(&path).await {
+            Ok(there) => there,
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) => return Err(self.failed(&format!("cannot read {path}"), &error)),
+        };
+        match hub.objects.rest().get(&path).await {
+            Ok(own) if is_one(&there, &own) => Err(Failure::failed(format!(
+                "--cluster-kubeconfig leads to the hub's own API at {}, from which nothing is deleted: name the kubeconfig of the \
+                 member",
+                self.server
+            ))),
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(hub.failure(&error)),
+        }
+    }
+
     /// Takes something away that may be gone already.
     async fn remove(&self, path: &str) -> Result<(), Failure> {
         match self.rest.delete(path, &json!({})).await {
@@ -123,6 +145,12 @@ impl Member {
             Err(error) => Err(self.failed(&format!("cannot delete {path}"), &error)),
         }
     }
+}
+
+/// Whether two servers are one, as far as a namespace of both says it.
+fn is_one(namespace: &Value, other: &Value) -> bool {
+    let uid = object::uid(namespace);
+    !uid.is_empty() && uid == object::uid(other)
 }
 
 /// The cluster that a context of a kubeconfig names.
@@ -350,6 +378,7 @@ pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
         }
     }
     if let Some(member) = &member {
+        member.is_not(&server).await?;
         let own = account(name);
         for plural in ["clusterrolebindings", "clusterroles"] {
             member.remove(&format!("/apis/{GROUP}/v1/{plural}/{ROLE}{own}")).await?;
@@ -361,6 +390,7 @@ pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
                     .await?;
             }
         }
+        member.remove(&NAMESPACES.object(None, namespace::CLUSTER)).await?;
     }
     let line = format!("cluster({name}) is unjoined successfully");
     args.told.say(&line, &json!({"cluster": name, "result": "unjoined"}))
@@ -389,6 +419,15 @@ mod tests {
         let is = json!({"type": "Ready", "status": "False", "reason": "r", "message": "m"});
         let cluster = json!({"status": {"conditions": [other, is]}});
         assert_eq!(ready(&cluster), Some(("False", "r", "m")));
+    }
+
+    #[test]
+    fn the_hub_is_not_taken_for_the_member() {
+        let namespace = |uid: Option<&str>| json!({"metadata": {"name": "karmada-cluster", "uid": uid}});
+        let (one, other, none) = (namespace(Some("1")), namespace(Some("2")), namespace(None));
+        assert!(is_one(&one, &one));
+        assert!(!is_one(&one, &other));
+        assert!(!is_one(&none, &none), "that says nothing");
     }
 
     #[test]
