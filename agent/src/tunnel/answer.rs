@@ -1,14 +1,18 @@
-//! A body on its way to the hub: counted, ended in its time, and told of when it is over.
+//! A body on its way to the hub: counted, ended in its time, and told of when it is over. That of the request is counted, too.
 
 use std::{
     future::Future as _,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll},
 };
 
 use bytes::{Buf as _, Bytes};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{Open, Record};
@@ -20,12 +24,19 @@ pub(super) struct Measured {
     pub(super) record: Record,
     told: fn(&Record),
     due: Option<Instant>,
+    /// Bytes of the request's body.
+    sent: Arc<AtomicU64>,
     _open: Open,
 }
 
 impl Measured {
     pub(super) fn new(record: Record, told: fn(&Record), open: Open) -> Self {
-        Self { record, told, due: None, _open: open }
+        Self { record, told, due: None, sent: Arc::default(), _open: open }
+    }
+
+    /// Counts what is sent of the request's body.
+    pub(super) fn sending(&self, body: Incoming) -> Sent {
+        Sent { body, count: self.sent.clone() }
     }
 
     /// When the answer is to have ended.
@@ -47,7 +58,38 @@ impl Measured {
 
 impl Drop for Measured {
     fn drop(&mut self) {
+        self.record.bytes += self.sent.load(Ordering::Relaxed);
         (self.told)(&self.record);
+    }
+}
+
+/// The body of a request, on its way to the member.
+pub(super) struct Sent {
+    body: Incoming,
+    count: Arc<AtomicU64>,
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            self.count.fetch_add(frame.data_ref().map_or(0, Bytes::len) as u64, Ordering::Relaxed);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -118,7 +118,7 @@ pub struct Record {
     pub uri: String,
     /// Status code.
     pub code: u16,
-    /// Of the answer's body.
+    /// Of the bodies of the request and of its answer, or of a session in both directions.
     pub bytes: u64,
     /// By which the hub's own audit log tells of it.
     pub audit_id: String,
@@ -325,6 +325,7 @@ impl Tunnel {
         let (head, body) = request.into_parts();
         let (who, asked) = self.judged(&head, head.method.as_str(), false, measured)?;
         let due = (!lasts(&asked)).then(|| Instant::now() + WHOLE);
+        let body = measured.sending(body);
         let asking = async {
             let sent = self.request(&head.headers, &head.method, &who, &asked).await?.map(|()| body);
             let io = self.door.dial().await.map_err(wrong)?;

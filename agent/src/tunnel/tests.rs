@@ -99,6 +99,29 @@ async fn member(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
     Ok(response)
 }
 
+/// What was told of requests, in all tests.
+static TOLD: Mutex<Vec<Record>> = Mutex::new(Vec::new());
+
+fn keep(record: &Record) {
+    record.log();
+    TOLD.lock().push(record.clone());
+}
+
+/// What is told of the request of this id when it has ended.
+async fn told(audit_id: &str) -> Record {
+    let telling = async {
+        loop {
+            let found = TOLD.lock().iter().find(|record| record.audit_id == audit_id).cloned();
+            match found {
+                Some(record) => return record,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(60), telling).await;
+    told.unwrap_or_else(|_| panic!("nothing is told of {audit_id}"))
+}
+
 type Sender = hyper::client::conn::http2::SendRequest<Lines>;
 
 struct Set {
@@ -118,7 +141,7 @@ async fn set_of(mode: &str, budget: Spending, delay: Duration) -> Set {
     let limits = Limits { mode: mode.parse().unwrap(), ..Limits::default() };
     let own = vec!["system:serviceaccount:karmada-system:karmada-agent".to_owned()];
     let door = Arc::new(Stand(seen.clone()));
-    let tunnel = Arc::new(Tunnel { limits, own, guests: Guests::default(), door, budget, told: Record::log });
+    let tunnel = Arc::new(Tunnel { limits, own, guests: Guests::default(), door, budget, told: keep });
     // The link: bytes cross it until it is cut.
     let ((near, here), (there, far)) = (duplex(64 << 10), duplex(64 << 10));
     let ((mut from_hub, to_hub), (from_agent, mut to_agent)) =
@@ -273,6 +296,70 @@ async fn the_members_failures_are_not_the_users() {
     let start = Instant::now();
     let (code, _, body) = set.ask(request("GET", "/version", "")).await;
     assert_eq!((code, start.elapsed()), (504, WHOLE), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_is_told_with_who_asked_for_what_and_what_came_of_it() {
+    let (mut full, mut reads) = (set("full").await, set("read-only").await);
+    let marked = |mut asked: Request<Lines>, id: &'static str| {
+        asked.headers_mut().insert("audit-id", HeaderValue::from_static(id));
+        asked
+    };
+    let mut unknown = request("GET", "/api/v1/pods", "");
+    unknown.headers_mut().remove(USER);
+    let maps = "/api/v1/namespaces/n/configmaps?dryRun=All";
+    for (is_full, asked, id, user, verb, uri, code, sent) in [
+        (true, request("POST", maps, "{}"), "told-made", "jane", "create", maps, 200, 2),
+        (
+            true,
+            request("GET", "/api/v1/pods?limit=5", ""),
+            "told-list",
+            "jane",
+            "list",
+            "/api/v1/pods?limit=5",
+            200,
+            0,
+        ),
+        (true, request("GET", "/unauthorized", ""), "told-refused", "jane", "get", "/unauthorized", 502, 0),
+        (
+            false,
+            request("DELETE", "/api/v1/namespaces/n/pods/p", ""),
+            "told-denied",
+            "jane",
+            "delete",
+            "/api/v1/namespaces/n/pods/p",
+            403,
+            0,
+        ),
+        (true, unknown, "told-unknown", "", "GET", "/api/v1/pods", 400, 0),
+    ] {
+        let set = if is_full { &mut full } else { &mut reads };
+        let (answer, _, body) = set.ask(marked(asked, id)).await;
+        assert_eq!(answer, code, "{id}: {body}");
+        let want = Record {
+            user: user.to_owned(),
+            verb: verb.to_owned(),
+            uri: uri.to_owned(),
+            code,
+            bytes: sent + body.len() as u64,
+            audit_id: id.to_owned(),
+            whole: true,
+        };
+        assert_eq!(told(id).await, want);
+    }
+    // A session when it has ended, with what went both ways.
+    let answer =
+        full.hub.send_request(marked(session("GET", "websocket", EXEC), "told-session")).await.unwrap();
+    let (mut from, mut to) = tokio::io::split(TokioIo::new(hyper::upgrade::on(answer).await.unwrap()));
+    to.write_all(b"hello").await.unwrap();
+    let mut heard = [0; 5];
+    from.read_exact(&mut heard).await.unwrap();
+    assert!(TOLD.lock().iter().all(|record| record.audit_id != "told-session"), "it goes on");
+    to.shutdown().await.unwrap();
+    assert_eq!(from.read(&mut heard).await.unwrap(), 0);
+    let record = told("told-session").await;
+    assert_eq!((record.user.as_str(), record.verb.as_str(), record.uri.as_str()), ("jane", "get", EXEC));
+    assert_eq!((record.code, record.bytes, record.whole), (101, 10, true));
 }
 
 #[tokio::test(start_paused = true)]

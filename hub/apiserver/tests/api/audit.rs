@@ -2,6 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use axum::body::Body;
+use futures::future::BoxFuture;
+use http::Response;
 use http_body_util::BodyExt as _;
 use karmada_apiserver::{
     audit::{
@@ -12,9 +15,12 @@ use karmada_apiserver::{
     },
     authn::{Authenticator, Peer, Tokens, UserInfo},
     authz::{Attributes, Authorizer, Decision},
+    carried::{Call, Carried, Carrier},
     listener::RemoteAddr,
 };
 use karmada_env::Env;
+use karmada_meta::status::Status;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
@@ -245,13 +251,90 @@ async fn a_watch_is_told_when_it_begins_and_when_it_ends() {
     assert!(events.iter().all(|event| event["auditID"] == events[0]["auditID"]));
 }
 
+/// A member, and by which ids it was asked for what.
+#[derive(Clone, Default)]
+struct Member(Arc<Mutex<Vec<(String, String)>>>);
+
+impl Carrier for Member {
+    fn carry(&self, call: Call) -> BoxFuture<'static, Result<Response<Body>, Status>> {
+        let method = call.request.method().to_string();
+        let asked = format!("{} by {}: {method} {}", call.name, call.user.name, call.path);
+        self.0.lock().push((call.audit_id.clone(), asked));
+        let code = match (method.as_str(), call.path.as_str()) {
+            (_, "/away") => None,
+            (_, path) if path.starts_with("/api/v1/namespaces/kube-system/") => Some(403_u16),
+            ("POST", _) => Some(201),
+            _ => Some(200),
+        };
+        let answer = code.map(|code| Response::builder().status(code).body(Body::from("{}")).unwrap());
+        let answer = answer.ok_or_else(|| Status::service_unavailable("cluster m cannot be reached"));
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// By its id a member tells of the same request.
+#[tokio::test]
+async fn what_is_carried_to_a_member_is_told_with_who_asked_which_cluster_for_what() {
+    const PROXY: &str = "/apis/cluster.karmada.io/v1alpha1/clusters/m/proxy";
+    let told = Told::by("rules: [{level: Metadata}]").await;
+    let member = Member::default();
+    told.server.api.carry(&Carried {
+        group: "cluster.karmada.io",
+        version: "v1alpha1",
+        resource: "clusters",
+        subresource: "proxy",
+        kind: "ClusterProxyOptions",
+        by: Arc::new(member.clone()),
+    });
+    let rows = [
+        ("admin", "", "GET", "/api/v1/namespaces/n/pods/p/log?follow=true", "get", 200),
+        ("admin", "bob", "POST", "/api/v1/namespaces/n/configmaps", "create", 201),
+        ("admin", "", "DELETE", "/api/v1/namespaces/kube-system/secrets/s", "delete", 403),
+        ("admin", "", "PATCH", "/away", "patch", 503),
+        ("joe", "", "GET", "/api/v1/secrets", "get", 403),
+    ];
+    for (nth, (user, acts_as, method, path, _, code)) in rows.iter().enumerate() {
+        let id = format!("id-{nth}");
+        let mut headers = vec![("audit-id", id.as_str())];
+        if !acts_as.is_empty() {
+            headers.extend([("impersonate-user", *acts_as), ("impersonate-group", "system:masters")]);
+        }
+        let user = if *user == "admin" { Server::admin() } else { UserInfo::new(*user, ["dev"]) };
+        let answer = told.server.send_with(user, method, &format!("{PROXY}{path}"), &headers).await;
+        assert_eq!(answer.code, *code, "{method} {path}: {answer:?}");
+    }
+    let events = told.events().await;
+    for (nth, (user, acts_as, _, path, verb, code)) in rows.iter().enumerate() {
+        let id = format!("id-{nth}");
+        let last = events.iter().rfind(|event| event["auditID"] == id).unwrap();
+        assert_eq!(last["stage"], "ResponseComplete", "{last}");
+        assert_eq!((&last["verb"], &last["requestURI"]), (&json!(verb), &json!(format!("{PROXY}{path}"))));
+        assert_eq!(last["responseStatus"]["code"], *code, "{last}");
+        assert_eq!(last["user"]["username"], *user, "{last}");
+        let acting = last["impersonatedUser"]["username"].as_str().unwrap_or_default();
+        assert_eq!(acting, *acts_as, "{last}");
+        let about = json!({
+            "resource": "clusters", "name": "m", "apiGroup": "cluster.karmada.io", "apiVersion": "v1alpha1",
+            "subresource": "proxy",
+        });
+        assert_eq!(last["objectRef"], about);
+    }
+    let asked = [
+        ("id-0", "m by admin: GET /api/v1/namespaces/n/pods/p/log"),
+        ("id-1", "m by bob: POST /api/v1/namespaces/n/configmaps"),
+        ("id-2", "m by admin: DELETE /api/v1/namespaces/kube-system/secrets/s"),
+        ("id-3", "m by admin: PATCH /away"),
+    ];
+    assert_eq!(*member.0.lock(), asked.map(|(id, line)| (id.to_owned(), line.to_owned())));
+}
+
 #[tokio::test]
 async fn a_client_that_has_gone_is_told_of() {
     let told = Told::by("rules: [{level: Metadata, omitStages: [RequestReceived]}]").await;
     // It sends half of its body, and never the rest.
     let pending = futures::stream::pending::<Result<bytes::Bytes, std::convert::Infallible>>();
     let mut request = Server::request("POST", MAPS, &[("content-type", "application/json")], Vec::new())
-        .map(|_| axum::body::Body::from_stream(pending));
+        .map(|_| Body::from_stream(pending));
     request.extensions_mut().insert(Server::admin());
     let asking = told.server.api.service().oneshot(request);
     assert!(tokio::time::timeout(Duration::from_millis(20), asking).await.is_err());
@@ -371,7 +454,7 @@ async fn a_request_that_is_too_late_or_breaks_the_server_is_told() {
     let told = Told::by("rules: [{level: Metadata, omitStages: [RequestReceived]}]").await;
     let path = format!("{MAPS}?timeout=20ms");
     let mut request = Server::request("POST", &path, &[("content-type", "application/json")], Vec::new())
-        .map(|_| axum::body::Body::from_stream(pending()));
+        .map(|_| Body::from_stream(pending()));
     request.extensions_mut().insert(Server::admin());
     assert_eq!(told.server.answer(request).await.code, 504);
     assert_eq!(stages(&told.events().await), [("create", "ResponseComplete", 504)]);
@@ -439,7 +522,7 @@ async fn who_waits_for_the_log_finds_it_written_and_is_refused_where_nothing_is_
 struct Away;
 
 impl Posts for Away {
-    fn post(&self, _: bytes::Bytes) -> futures::future::BoxFuture<'_, Result<(), String>> {
+    fn post(&self, _: bytes::Bytes) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(std::future::pending())
     }
 }
