@@ -116,6 +116,8 @@ async fn a_member_leaves_with_what_runs_on_it() {
     let mut agent = world.run_agent().await;
     world.fleet.ready(CLUSTER).await;
     world.place_something().await;
+    // What the tunnel needs is to go, too.
+    world.deploy(&[&["--tunnel=full"][..], &quick[..]].concat());
 
     // As a kubelet would: the agent ends when its Deployment goes, and before the hub hears of anything.
     let mut removal = world.script("remove-agent.sh", &["--workloads=keep"]);

@@ -25,7 +25,7 @@ pub(crate) const AGENT: &str = "/apis/apps/v1/namespaces/karmada-system/deployme
 pub(crate) const SECRET: &str = "/api/v1/namespaces/karmada-system/secrets/karmada-kubeconfig";
 pub(crate) const NAMESPACE: &str = "/api/v1/namespaces/karmada-system";
 pub(crate) const TUNNEL_CA: &str = "/api/v1/namespaces/karmada-system/configmaps/karmada-agent-tunnel-ca";
-/// Everything that the script makes.
+/// Everything that the script makes, but for [`OF_TUNNEL`].
 pub(crate) const MADE: [&str; 8] = [
     AGENT,
     SECRET,
@@ -35,6 +35,15 @@ pub(crate) const MADE: [&str; 8] = [
     "/apis/rbac.authorization.k8s.io/v1/clusterroles/karmada-agent",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/karmada-agent",
     NAMESPACE,
+];
+
+/// What it makes besides with --tunnel.
+pub(crate) const OF_TUNNEL: [&str; 5] = [
+    "/api/v1/namespaces/karmada-system/serviceaccounts/karmada-agent-tunnel",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles/karmada-agent-tunnel",
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/karmada-agent-tunnel",
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/karmada-system/roles/karmada-agent-tunnel",
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/karmada-system/rolebindings/karmada-agent-tunnel",
 ];
 
 pub(crate) fn root() -> PathBuf {
@@ -344,8 +353,55 @@ impl World {
         };
         assert_eq!(of(&container["volumeMounts"])["mountPath"], "/etc/karmada-tunnel");
         assert_eq!(of(&pod["volumes"])["configMap"]["name"], "karmada-agent-tunnel-ca");
+        self.tunnels_have_an_account_that_acts_in_others_names_alone().await;
         self.deploy(&[]);
-        gone(&self.member, TUNNEL_CA, PATIENCE).await;
+        for path in OF_TUNNEL.into_iter().chain([TUNNEL_CA]) {
+            gone(&self.member, path, PATIENCE).await;
+        }
+    }
+
+    /// And the agent may have a token of it.
+    async fn tunnels_have_an_account_that_acts_in_others_names_alone(&self) {
+        let mut made = Vec::new();
+        for path in OF_TUNNEL {
+            made.push(self.member.get(path).await.unwrap_or_else(|error| panic!("{path}: {error}")));
+        }
+        for object in &made {
+            let by = &object["metadata"]["labels"]["app.kubernetes.io/managed-by"];
+            assert_eq!(*by, "deploy-agent.sh", "{object:#}");
+        }
+        let [_, acts, acting, gives, given] = &made[..] else { panic!("there are five") };
+        let rules = json!([{"apiGroups": [""], "resources": ["users", "groups"], "verbs": ["impersonate"]}]);
+        assert_eq!(acts["rules"], rules);
+        let rules = json!([{
+            "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["karmada-agent-tunnel"],
+            "verbs": ["create"],
+        }]);
+        assert_eq!(gives["rules"], rules);
+        for (binding, kind, account) in
+            [(acting, "ClusterRole", "karmada-agent-tunnel"), (given, "Role", "karmada-agent-sa")]
+        {
+            let role = &binding["roleRef"];
+            assert_eq!((&role["kind"], &role["name"]), (&json!(kind), &json!("karmada-agent-tunnel")));
+            let subjects = binding["subjects"].as_array().expect("a list");
+            let subjects: Vec<_> = subjects
+                .iter()
+                .map(|one| ["kind", "namespace", "name"].map(|field| one[field].as_str().unwrap_or_default()))
+                .collect();
+            assert_eq!(subjects, [["ServiceAccount", "karmada-system", account]]);
+        }
+        // Nothing else is given to it.
+        let mut bound = Vec::new();
+        for plural in ["clusterrolebindings", "rolebindings"] {
+            let all = self.member.get(&format!("/apis/rbac.authorization.k8s.io/v1/{plural}")).await;
+            let all = all.expect("a list")["items"].as_array().cloned().unwrap_or_default();
+            let is_its = |binding: &&Value| {
+                let mut subjects = binding["subjects"].as_array().into_iter().flatten();
+                subjects.any(|one| one["name"] == "karmada-agent-tunnel")
+            };
+            bound.extend(all.iter().filter(is_its).map(|binding| binding["metadata"]["name"].clone()));
+        }
+        assert_eq!(bound, [json!("karmada-agent-tunnel")]);
     }
 
     /// What is deployed while a new version of the agent is on trial is taken, and nothing of the trial is left.
@@ -370,7 +426,7 @@ impl World {
 
     /// Nothing that the scripts made is on the member.
     pub(crate) async fn assert_clean(&self) {
-        for path in MADE {
+        for path in MADE.into_iter().chain(OF_TUNNEL) {
             gone(&self.member, path, PATIENCE).await;
         }
         let selected = format!("/api/v1/configmaps?labelSelector={}", "karmada.io/managed%3Dtrue");
