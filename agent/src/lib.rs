@@ -223,9 +223,10 @@ impl Handle {
 impl Agent {
     /// An agent that does nothing before [`Agent::run`].
     pub fn new(config: AgentConfig, hub: kube::Client, member: kube::Client, env: Env, state: State) -> Self {
-        let member = Rest::new(member).bounded(config.bounds).within(config.corner.clone());
         let (rights, stats) = (Rights::new(env.clone()), Arc::new(Stats::default()));
-        let ways = Ways::new(hub, &config, &env);
+        let member = Rest::new(member).bounded(config.bounds).within(config.corner.clone());
+        let member = member.counting(&stats.member_watches);
+        let ways = Ways::new(hub, &config, &stats, &env);
         let caller = AgentCaller::new(env.clone(), ways.recorder.clone(), config.cluster.clone());
         let interpreter =
             Arc::new(Interpreter::new(env.clone()).with_caller(Arc::new(caller), Unreachable::FallsBack));

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use karmada_client::Failures;
 use karmada_telemetry::metrics::{Attempts, Histogram, Timed};
 
 /// A count that only grows.
@@ -44,6 +45,10 @@ pub struct Stats {
     pub renewal_errors: Count,
     /// Fenced workloads that were stopped.
     pub fence_stops: Count,
+    /// Watches of the hub's that have failed.
+    pub hub_watches: Failures,
+    /// Watches of the member's that have failed.
+    pub member_watches: Failures,
     /// How long it took to carry Works out.
     pub sync_times: Timed,
     /// How long it took to look at the member and to report what is new.
@@ -64,6 +69,8 @@ impl Default for Stats {
             renewals: Count::default(),
             renewal_errors: Count::default(),
             fence_stops: Count::default(),
+            hub_watches: Failures::default(),
+            member_watches: Failures::default(),
             sync_times: Timed::new(),
             // The bounds of Go's client, which Karmada takes here.
             status_times: Attempts::new(Histogram::new([

@@ -52,7 +52,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    pub(crate) fn new(hub: kube::Client, config: &AgentConfig, env: &Env) -> Self {
+    pub(crate) fn new(hub: kube::Client, config: &AgentConfig, stats: &Stats, env: &Env) -> Self {
         let of_all = config.hosted.as_ref().and_then(|feed| feed.recorder.clone());
         let (recorder, recorder_task) = of_all.map_or_else(
             || {
@@ -61,7 +61,7 @@ impl Ways {
             },
             |recorder| (recorder.told_by(&config.cluster), None),
         );
-        let hub = Rest::new(hub);
+        let hub = Rest::new(hub).counting(&stats.hub_watches);
         let outbox = Arc::new(Outbox::new(hub.clone(), config, env.clone()));
         Self { hub, recorder, recorder_task, outbox, cluster: latest::Sender::new(None) }
     }

@@ -106,7 +106,7 @@ fn watcher<T: 'static>(
     lister: Option<&Lister<T>>,
 ) -> Watcher<T> {
     let project = Arc::clone(project);
-    let watcher = Watcher::new(hub.client().clone(), config.clone(), env.clone(), move |text| project(text));
+    let watcher = Watcher::over(hub.clone(), config.clone(), env.clone(), move |text| project(text));
     match lister {
         Some(lister) => watcher.list_by(Arc::clone(lister)),
         None => watcher,

@@ -129,6 +129,21 @@ impl Shown {
         for (name, help, value) in counters {
             sheet.one_counter(&format!("karmada_agent_{name}"), help, value as f64)?;
         }
+        let watches = [
+            (
+                "hub",
+                "Watches of the hub, and lists that they begin with, that have failed.",
+                &stats.hub_watches,
+            ),
+            (
+                "member",
+                "Watches of the member, and lists that they begin with, that have failed.",
+                &stats.member_watches,
+            ),
+        ];
+        for (of, help, failures) in watches {
+            failures.write(&format!("karmada_agent_{of}_watch_failures_total"), help, sheet)?;
+        }
         if let Some((left, hourly)) = agent.report_budget() {
             for (name, help, value) in [
                 ("report_budget_bytes", "Bytes that reports may take in an hour.", hourly),
@@ -176,7 +191,7 @@ mod tests {
     /// Every family of an agent's page beside every process's own, with its labels. Once something was heard, there
     /// are `karmada_agent_hub_last_contact_age_seconds` and the same of the member, `karmada_agent_hub_clock_ahead_seconds` and,
     /// of a certificate, `karmada_agent_hub_certificate_expiration_timestamp_seconds`.
-    const DOCUMENTED: [(&str, Kind, &[&str]); 50] = [
+    const DOCUMENTED: [(&str, Kind, &[&str]); 52] = [
         ("cluster_cpu_allocatable_number", Kind::Gauge, &[]),
         ("cluster_cpu_allocated_number", Kind::Gauge, &[]),
         ("cluster_memory_allocatable_bytes", Kind::Gauge, &[]),
@@ -201,12 +216,15 @@ mod tests {
         ("karmada_agent_hub_connections", Kind::Counter, &[]),
         ("karmada_agent_hub_received_bytes", Kind::Counter, &[]),
         ("karmada_agent_hub_sent_bytes", Kind::Counter, &[]),
+        // Their rows have the labels resource and reason.
+        ("karmada_agent_hub_watch_failures", Kind::Counter, &[]),
         ("karmada_agent_lease_renewal_errors", Kind::Counter, &[]),
         ("karmada_agent_lease_renewals", Kind::Counter, &[]),
         ("karmada_agent_member_connected", Kind::Gauge, &[]),
         ("karmada_agent_member_connections", Kind::Counter, &[]),
         ("karmada_agent_member_received_bytes", Kind::Counter, &[]),
         ("karmada_agent_member_sent_bytes", Kind::Counter, &[]),
+        ("karmada_agent_member_watch_failures", Kind::Counter, &[]),
         ("karmada_agent_objects", Kind::Gauge, &[]),
         ("karmada_agent_removals_held", Kind::Gauge, &[]),
         ("karmada_agent_reports_dropped", Kind::Counter, &[]),

@@ -18,6 +18,7 @@
 
 pub mod backoff;
 pub mod events;
+pub mod failures;
 pub mod fetch;
 pub mod kept;
 pub mod kubeconfig;
@@ -42,6 +43,7 @@ pub mod webhook;
 
 pub use backoff::{Backoff, Policy};
 pub use events::{EventKind, ObjectRef, Recorder, Waiting};
+pub use failures::Failures;
 pub use kubeconfig::{Endpoint, Kubeconfig, KubeconfigError};
 pub use leader::{Fence, Leader, LeaderConfig};
 pub use link::{Link, LinkConfig, LinkState, LinkStatus, contact::Contact};

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use karmada_api::consts::{extension, label, namespace};
 use karmada_api::work::ResourceBindingSpec;
 use karmada_apiserver::authn::epochs::Epochs;
-use karmada_client::{Error, Resource, WatchConfig, WorkQueue, latest, watch::Health};
+use karmada_client::{Error, Resource, Rest, WatchConfig, WorkQueue, latest, watch::Health};
 use karmada_core::{services::slices, skip::Skip};
 use karmada_env::Env;
 use karmada_meta::object;
@@ -295,8 +295,8 @@ impl Context {
         project: impl Fn(&Value) -> P + Send + Sync + 'static,
     ) -> latest::Receiver<Health> {
         self.figures.visits(name, index.visits());
-        let client = self.client.clone();
-        let (health, following) = follow(index.clone(), client, config, self.env.clone(), shared, project);
+        let rest = Rest::new(self.client.clone()).counting(self.figures.watch_failures());
+        let (health, following) = follow(index.clone(), rest, config, self.env.clone(), shared, project);
         self.watches.add(name, health.clone());
         let stop = self.stop.clone();
         running.spawn(async move {

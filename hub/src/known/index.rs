@@ -22,11 +22,10 @@ use std::{
     sync::Arc,
 };
 
-use karmada_client::{Event, WatchConfig, Watcher, latest, watch::Health};
+use karmada_client::{Event, Rest, WatchConfig, Watcher, latest, watch::Health};
 use karmada_env::Env;
 use karmada_objects::key::Key;
 use karmada_telemetry::metrics::Counter;
-use kube::Client;
 use parking_lot::RwLock;
 use serde_json::Value;
 
@@ -88,7 +87,7 @@ struct State<P> {
 /// what is `shared` hears it, too.
 pub(crate) fn follow<P: PartialEq + Send + Sync + 'static>(
     index: Arc<Index<P>>,
-    client: Client,
+    rest: Rest,
     config: WatchConfig,
     env: Env,
     shared: Shared,
@@ -96,7 +95,7 @@ pub(crate) fn follow<P: PartialEq + Send + Sync + 'static>(
 ) -> (latest::Receiver<Health>, impl Future<Output = ()> + Send) {
     let keep = index.recent.is_some();
     let told = shared.clone();
-    let mut watcher = Watcher::new(client, config, env, move |text| {
+    let mut watcher = Watcher::over(rest, config, env, move |text| {
         let object: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let (key, projection) = (Key::of(&object), project(&object));
         let news = told.news(&key, &object, text);

@@ -256,14 +256,10 @@ impl Templates {
         });
         let stop = stop.child_token();
         let config = WatchConfig::new(resource.collection(None));
-        let (_, following) = follow(
-            index.clone(),
-            rest.client().clone(),
-            config,
-            env.clone(),
-            Shared::default(),
-            move |value| TemplateHead::project_as(&of, value),
-        );
+        let (_, following) =
+            follow(index.clone(), rest.clone(), config, env.clone(), Shared::default(), move |value| {
+                TemplateHead::project_as(&of, value)
+            });
         // Known before its first object is: whoever hears of one looks the kind up.
         self.watched.write().insert(kind, Watched { resource, index, stop: stop.clone() });
         tasks.spawn(async move {

@@ -32,7 +32,7 @@ use std::{
     time::Duration,
 };
 
-use karmada_client::{WorkQueue, metrics::Queues};
+use karmada_client::{Failures, WorkQueue, metrics::Queues};
 use karmada_env::Env;
 use karmada_objects::key::{Key, TemplateKey};
 use karmada_telemetry::metrics::{Attempts, Counter, Family, Histogram, Process, Timed, exponential};
@@ -73,6 +73,7 @@ struct Inner {
     schedule: Family<2, Attempts>,
     incoming: Family<1, Counter>,
     visits: RwLock<BTreeMap<&'static str, Counter>>,
+    watch_failures: Failures,
     /// Whether single clusters are shown.
     each: AtomicBool,
 }
@@ -134,6 +135,7 @@ impl HubFigures {
             }),
             incoming: Family::new(["event"], 8, Counter::default),
             visits: RwLock::default(),
+            watch_failures: Failures::default(),
             each: AtomicBool::new(true),
             env,
         }))
@@ -167,6 +169,11 @@ impl HubFigures {
     /// Shows how many objects were read of an index under a name.
     pub(crate) fn visits(&self, index: &'static str, count: &Counter) {
         self.0.visits.write().insert(index, count.clone());
+    }
+
+    /// Where watches of the controllers count that have failed.
+    pub(crate) fn watch_failures(&self) -> &Failures {
+        &self.0.watch_failures
     }
 
     /// How many objects the controllers have read of the indexes that they keep.
@@ -328,6 +335,11 @@ impl Source for HubFigures {
             "karmada_hub_index_visits_total",
             "Objects that were read of what the hub keeps of each kind.",
             self.visited().into_iter().map(|(index, count)| ([("index", index)], count as f64)),
+        )?;
+        inner.watch_failures.write(
+            "karmada_hub_watch_failures_total",
+            "Watches of the controllers, and lists that they begin with, that have failed.",
+            sheet,
         )?;
         let incoming = inner.incoming.rows();
         sheet.counter(

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
+use karmada_client::failures::Reason;
 use karmada_env::ManualClock;
 use karmada_meta::gvk::GroupVersionKind;
 use karmada_objects::scope::{BindingKey, Scope};
@@ -11,7 +12,7 @@ use serde_json::json;
 use super::*;
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 52] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 53] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
@@ -50,6 +51,7 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 52] = [
     ("karmada_hub_rollouts", Kind::Gauge, &["phase"]),
     ("karmada_hub_sample_age_seconds", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_samples", Kind::Gauge, &["state"]),
+    ("karmada_hub_watch_failures", Kind::Counter, &["reason", "resource"]),
     ("karmada_scheduler_e2e_scheduling_duration_seconds", Kind::Histogram, &["result", "schedule_type"]),
     ("karmada_scheduler_queue_incoming_bindings", Kind::Counter, &["event"]),
     ("karmada_scheduler_schedule_attempts", Kind::Counter, &["result", "schedule_type"]),
@@ -125,6 +127,7 @@ async fn everything_on_the_page_is_documented_and_the_other_way_round() {
     hub.scaling().pulled("Resource", true, Duration::ZERO);
     hub.scaling().told("m", Duration::ZERO, Duration::ZERO);
     hub.visits("clusters", &Counter::default());
+    hub.watch_failures().count("/api/v1/namespaces", Reason::Refused);
     let page = figures(&hub);
     let shown: BTreeMap<_, _> = page
         .families

@@ -14,7 +14,7 @@ use karmada_tests::{
 use crate::reference::{cell, page};
 
 /// The families that have labels, and which. All others are one series, but for a histogram's `le`.
-const LABELS: [(&str, &str); 65] = [
+const LABELS: [(&str, &str); 68] = [
     ("apiserver_admission_webhook_request", "name, type, operation, code, rejected"),
     ("apiserver_audit_error", "plugin"),
     ("apiserver_audit_level", "level"),
@@ -45,6 +45,8 @@ const LABELS: [(&str, &str); 65] = [
     ("eviction_queue_depth", "name"),
     ("federatedhpa_process_duration_seconds", "result"),
     ("federatedhpa_pull_metrics_duration_seconds", "result, metricType"),
+    ("karmada_agent_hub_watch_failures", "resource, reason"),
+    ("karmada_agent_member_watch_failures", "resource, reason"),
     ("karmada_apiserver_refused_requests", "reason"),
     ("karmada_apiserver_unauthenticated_requests", "reason"),
     ("karmada_build_info", "git_version, compiler, platform"),
@@ -72,6 +74,7 @@ const LABELS: [(&str, &str); 65] = [
     ("karmada_hub_search_parts", "from"),
     ("karmada_hub_tunnel_bytes", "cluster, direction"),
     ("karmada_hub_tunnel_calls", "outcome"),
+    ("karmada_hub_watch_failures", "resource, reason"),
     ("karmada_scheduler_e2e_scheduling_duration_seconds", "result, schedule_type"),
     ("karmada_scheduler_queue_incoming_bindings", "event"),
     ("karmada_scheduler_schedule_attempts", "result, schedule_type"),

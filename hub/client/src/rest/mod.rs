@@ -28,6 +28,7 @@ pub use self::{
     path::{Resource, path_segment, query_value},
 };
 use crate::{
+    failures::Failures,
     kept::{Lacks, Shelf},
     link::pace,
     room::{Corner, Taken, To},
@@ -125,6 +126,7 @@ pub struct Rest {
     corner: Option<Arc<Corner>>,
     shelf: Shelf,
     lacks: Arc<Lacks>,
+    failures: Option<Failures>,
 }
 
 impl fmt::Debug for Rest {
@@ -144,7 +146,8 @@ impl Rest {
     pub fn new(client: Client) -> Self {
         let bounds = Bounds::default();
         let shelf = Shelf::new(OF_SERVER, bounds.kept);
-        Self { client, deadline: DEADLINE, bounds, corner: None, shelf, lacks: Arc::default() }
+        let lacks = Arc::default();
+        Self { client, deadline: DEADLINE, bounds, corner: None, shelf, lacks, failures: None }
     }
 
     /// The same client with another deadline.
@@ -167,6 +170,17 @@ impl Rest {
     pub fn within(self, corner: Option<Corner>) -> Self {
         let shelf = corner.as_ref().map_or(self.shelf, |corner| corner.shelf().clone());
         Self { corner: corner.map(Arc::new), shelf, ..self }
+    }
+
+    /// The same client, whose watches that fail are counted.
+    #[must_use]
+    pub fn counting(self, failures: &Failures) -> Self {
+        Self { failures: Some(failures.clone()), ..self }
+    }
+
+    /// Where its watches that fail are counted.
+    pub(crate) fn failures(&self) -> Option<&Failures> {
+        self.failures.as_ref()
     }
 
     /// Where what is kept of the server has its place.

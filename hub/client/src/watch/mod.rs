@@ -46,6 +46,7 @@ use self::{
 };
 use crate::{
     backoff::{Backoff, Policy},
+    failures::Reason,
     kept::Full,
     latest,
     rest::{self, Error, Rest},
@@ -283,6 +284,20 @@ fn after(trouble: &Trouble, step: Step, in_a_row: u32) -> (Step, bool) {
         Trouble::Garbled { .. } | Trouble::Silent { .. } | Trouble::Failed { .. } => (step, true),
         Trouble::Ended => (step, false),
     }
+}
+
+/// As what a trouble is counted, if it is one.
+fn reason(trouble: &Trouble) -> Option<Reason> {
+    Some(match trouble {
+        Trouble::Ended => return None,
+        Trouble::Gone => Reason::Expired,
+        Trouble::WentBack => Reason::WentBack,
+        Trouble::Silent { .. } => Reason::Silent,
+        Trouble::Garbled { .. } => Reason::Unreadable,
+        Trouble::Failed { code: Some(500..), .. } => Reason::ServerError,
+        Trouble::Failed { code: Some(400..), .. } => Reason::Refused,
+        Trouble::Failed { .. } => Reason::Failed,
+    })
 }
 
 /// Whether a server that was at one revision cannot be at another afterwards.
@@ -782,6 +797,9 @@ impl<T> Watcher<T> {
     }
 
     fn trouble(&mut self, trouble: &Trouble, step: Step) {
+        if let Some((failures, reason)) = self.rest.failures().zip(reason(trouble)) {
+            failures.count(&self.config.path, reason);
+        }
         let mut least = Duration::ZERO;
         let mut refusal = None;
         let error: Option<String> = match trouble {

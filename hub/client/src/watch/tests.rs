@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::*;
-use crate::{testing::env, wake::Wake};
+use crate::{failures::Failures, testing::env, wake::Wake};
 
 type Chunks = Pin<Box<dyn Stream<Item = Result<BodyFrame<Bytes>, std::io::Error>> + Send>>;
 
@@ -500,6 +500,57 @@ async fn it_is_known_since_when_nothing_has_succeeded() {
     assert!(failing >= Some(begun));
     assert_eq!(drain(&mut watcher).await, ["synced"]);
     assert_eq!(health.borrow().failing, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failure_is_counted_with_its_reason_and_no_end_is_one() {
+    let server = Server::new(vec![
+        Reply::Json(403, json!({})),
+        Reply::Json(503, json!({})),
+        Reply::Refuse,
+        list(5, "", vec![]),
+        Reply::Watch(vec![bookmark(6)], Then::End(Duration::from_secs(60))),
+        Reply::Watch(vec!["{".to_owned()], Then::Nothing),
+        Reply::Watch(vec![bookmark(7)], Then::Break),
+        Reply::Watch(vec![frame("ERROR", gone())], Then::Nothing),
+        list(9, "", vec![]),
+        Reply::Watch(vec![bookmark(8)], Then::Nothing),
+        list(9, "", vec![]),
+        Reply::Watch(vec![], Then::Nothing),
+    ]);
+    let failures = Failures::default();
+    let rest = Rest::new(server.client()).counting(&failures);
+    let mut watcher =
+        Watcher::over(rest, WatchConfig::new("/apis/apps/v1/deployments"), server.env.clone(), |_| Ok(()));
+    let watching = async {
+        while server.asked().len() < 100 {
+            watcher.next().await;
+        }
+    };
+    // The last watch is silent, and asked for again.
+    let asked = async {
+        while server.asked().len() < 13 {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        asked = timeout(Duration::from_secs(600), asked) => asked.expect("it asks again"),
+        () = watching => panic!("{:?}", server.asked()),
+    }
+    let counted = [
+        ("expired", 1),
+        ("failed", 2),
+        ("refused", 1),
+        ("server_error", 1),
+        ("silent", 1),
+        ("unreadable", 1),
+        ("went_back", 1),
+    ];
+    assert_eq!(
+        failures.counts(),
+        counted.map(|(reason, count)| format!("deployments.apps {reason} {count}"))
+    );
 }
 
 #[tokio::test(start_paused = true)]

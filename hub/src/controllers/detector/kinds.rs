@@ -46,17 +46,11 @@ impl Detector {
     async fn refresh_kinds(&self, stop: &CancellationToken) {
         let context = &self.context;
         let wanted = self.wanted_kinds();
+        let rest = context.writer.objects.rest().clone().counting(context.figures.watch_failures());
         let watched = context
             .known
             .templates
-            .watch_only(
-                &wanted,
-                &context.known.skip,
-                context.writer.objects.rest(),
-                &context.env,
-                &context.tasks,
-                stop,
-            )
+            .watch_only(&wanted, &context.known.skip, &rest, &context.env, &context.tasks, stop)
             .await;
         if let Err((kind, error)) = watched {
             tracing::warn!(%kind, %error, "could not look the kind up");
