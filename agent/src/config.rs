@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use karmada_api::consts::{extension, lease, namespace};
 use karmada_client::{
-    Recorder, Wake,
+    Failures, Recorder, Wake,
     link::Patience,
     rest::{Bounds, STRANGE},
     room::Corner,
@@ -82,6 +82,8 @@ pub struct Feed {
     /// are much the same, and so many Works more than anybody reads. Of warnings each member has its own. None: each agent tells
     /// by itself.
     pub recorder: Option<Recorder>,
+    /// Where watches of members count that have failed, of all members together.
+    pub failures: Failures,
 }
 
 /// How an agent behaves. The figures are Karmada's unless they say otherwise.

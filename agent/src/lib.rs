@@ -225,7 +225,8 @@ impl Agent {
     pub fn new(config: AgentConfig, hub: kube::Client, member: kube::Client, env: Env, state: State) -> Self {
         let (rights, stats) = (Rights::new(env.clone()), Arc::new(Stats::default()));
         let member = Rest::new(member).bounded(config.bounds).within(config.corner.clone());
-        let member = member.counting(&stats.member_watches);
+        let of_all = config.hosted.as_ref().map(|feed| &feed.failures);
+        let member = member.counting(of_all.unwrap_or(&stats.member_watches));
         let ways = Ways::new(hub, &config, &stats, &env);
         let caller = AgentCaller::new(env.clone(), ways.recorder.clone(), config.cluster.clone());
         let interpreter =

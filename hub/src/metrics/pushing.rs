@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use karmada_client::room::Spared;
+use karmada_client::{Failures, room::Spared};
 use karmada_telemetry::metrics::{Counter, Sheet};
 
 /// What is counted of them.
@@ -12,6 +12,8 @@ pub(crate) struct Pushed {
     pub(crate) starts: Counter,
     /// Answers to writes that have found no room beside others.
     pub(crate) spared: Spared,
+    /// Watches of any of them that have failed.
+    pub(crate) failures: Failures,
 }
 
 impl Pushed {
@@ -21,6 +23,11 @@ impl Pushed {
             "karmada_hub_push_starts_total",
             "How often the hub has begun to work on a cluster in push mode.",
             self.starts.get() as f64,
+        )?;
+        self.failures.write(
+            "karmada_hub_push_watch_failures_total",
+            "Watches of members in push mode, and lists that they begin with, that have failed.",
+            sheet,
         )?;
         let rows = [("read", &self.spared.lent), ("unread", &self.spared.unread)];
         sheet.counter(

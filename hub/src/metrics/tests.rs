@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 
 /// Every family of the controllers' part: name, kind, labels. What stands here is what dashboards rely on.
-const DOCUMENTED: [(&str, Kind, &[&str]); 53] = [
+const DOCUMENTED: [(&str, Kind, &[&str]); 54] = [
     ("binding_sync_work_duration_seconds", Kind::Histogram, &["result"]),
     ("cluster_cpu_allocatable_number", Kind::Gauge, &["member_cluster"]),
     ("cluster_cpu_allocated_number", Kind::Gauge, &["member_cluster"]),
@@ -48,6 +48,7 @@ const DOCUMENTED: [(&str, Kind, &[&str]); 53] = [
     ("karmada_hub_propagation_unmeasured", Kind::Counter, &[]),
     ("karmada_hub_push_spared_answers", Kind::Counter, &["result"]),
     ("karmada_hub_push_starts", Kind::Counter, &[]),
+    ("karmada_hub_push_watch_failures", Kind::Counter, &["reason", "resource"]),
     ("karmada_hub_rollouts", Kind::Gauge, &["phase"]),
     ("karmada_hub_sample_age_seconds", Kind::Gauge, &["member_cluster"]),
     ("karmada_hub_samples", Kind::Gauge, &["state"]),
@@ -127,6 +128,7 @@ async fn everything_on_the_page_is_documented_and_the_other_way_round() {
     hub.scaling().pulled("Resource", true, Duration::ZERO);
     hub.scaling().told("m", Duration::ZERO, Duration::ZERO);
     hub.visits("clusters", &Counter::default());
+    hub.pushing().failures.count("/apis/apps/v1/deployments", Reason::Silent);
     hub.watch_failures().count("/api/v1/namespaces", Reason::Refused);
     let page = figures(&hub);
     let shown: BTreeMap<_, _> = page

@@ -300,7 +300,7 @@ impl Instance {
             let rest = || {
                 // Beside the corner of what works on it, so that neither waits for the other.
                 let corner = common.copied.corner(COPIED.answer, common.settings.kept / PART / 2);
-                Rest::new(member.clone()).bounded(COPIED).within(Some(corner))
+                Rest::new(member.clone()).bounded(COPIED).within(Some(corner)).counting(&common.feed.failures)
             };
             let key = Key::cluster_scoped(cluster.as_str());
             let about = || common.known.clusters.get(&key).map(|head| head.cluster.clone());

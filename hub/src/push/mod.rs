@@ -178,6 +178,7 @@ impl Pusher {
             packer: Some(PACKER),
             alike: Alike::default(),
             recorder: Some(recorder),
+            failures: counts.failures.clone(),
         };
         let copied = settings.kept / COPIED;
         let room = Room::new(settings.answers, settings.kept - copied).counting(&counts.spared);

@@ -14,7 +14,7 @@ use karmada_tests::{
 use crate::reference::{cell, page};
 
 /// The families that have labels, and which. All others are one series, but for a histogram's `le`.
-const LABELS: [(&str, &str); 68] = [
+const LABELS: [(&str, &str); 69] = [
     ("apiserver_admission_webhook_request", "name, type, operation, code, rejected"),
     ("apiserver_audit_error", "plugin"),
     ("apiserver_audit_level", "level"),
@@ -68,6 +68,7 @@ const LABELS: [(&str, &str); 68] = [
     ("karmada_hub_member_bytes", "user"),
     ("karmada_hub_propagation_duration_seconds", "operation"),
     ("karmada_hub_push_spared_answers", "result"),
+    ("karmada_hub_push_watch_failures", "resource, reason"),
     ("karmada_hub_rollouts", "phase"),
     ("karmada_hub_sample_age_seconds", "member_cluster"),
     ("karmada_hub_samples", "state"),
