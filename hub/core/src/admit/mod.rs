@@ -39,7 +39,7 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-use crate::{hold::Whose, services};
+use crate::{evict, hold::Whose, services};
 
 pub use self::{
     annotations::offer,
@@ -88,6 +88,9 @@ pub fn admit(
         && let Some(finalizer) = known.finalizer()
     {
         object::add_finalizer(obj, finalizer);
+    }
+    if let (Known::ResourceBinding | Known::ClusterResourceBinding, Some(old)) = (known, old) {
+        evict::remember(old, obj);
     }
     known.default(obj, now);
     let mut errors = shape::check(obj, known.shape());

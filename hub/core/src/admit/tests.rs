@@ -1,4 +1,4 @@
-use karmada_api::consts::annotation;
+use karmada_api::consts::{annotation, extension};
 use serde_json::json;
 
 use super::*;
@@ -552,6 +552,16 @@ fn bindings_are_checked() {
     );
     let errors = create(RB, json!({"metadata": {"name": "b"}, "spec": {}})).unwrap_err();
     assert_eq!(errors, ["spec.resource: Required value"]);
+
+    let mut old = got.clone();
+    old["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "a", "reason": "R", "producer": "P"}]);
+    let mut left = got;
+    admit(RB, Verb::Update, Some(&old), &mut left, &mut || "id".into(), NOW).unwrap();
+    assert_eq!(
+        object::annotation(&left, extension::EVICTED_FROM),
+        Some("a"),
+        "a user has ended its eviction"
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@
 //! Replicas do not go back by themselves: a division by static weights leaves out the clusters in the annotation
 //! [`extension::EVICTED_FROM`](karmada_api::consts::extension::EVICTED_FROM) until somebody asks for another division
 //! (`WorkloadRebalancer`), or placement or replicas change; divisions by room stay where they are anyway. A policy may
-//! ask for it once and for all ([`failback`]).
+//! ask for it once and for all ([`failback`]). It is the same when a user takes the task out ([`remember`]).
 
 mod application;
 mod assess;
@@ -40,8 +40,8 @@ pub use self::{
     replace::{Lack, replace},
     state::{StateError, inherited, preserve},
     task::{
-        Eviction, asks_for_failover, begin, end, evicted_from, give_up, purge_mode, purged, set_evicted_from,
-        withdraw,
+        Eviction, asks_for_failover, begin, end, evicted_from, give_up, purge_mode, purged, remember,
+        set_evicted_from, withdraw,
     },
 };
 

@@ -84,6 +84,28 @@ pub fn end(binding: &mut Value, cluster: &str) -> bool {
     ended
 }
 
+/// Writes down what a binding has left where somebody else takes tasks out of it: whoever does so without giving the cluster
+/// back says that the copy there may go, as [`end`] does.
+pub fn remember(old: &Value, binding: &mut Value) {
+    let names = |binding: &Value, list: &str, field: &str| -> BTreeSet<String> {
+        let entries = binding["spec"][list].as_array().into_iter().flatten();
+        entries.filter_map(|entry| entry[field].as_str()).map(str::to_owned).collect()
+    };
+    let mut ended = names(old, "gracefulEvictionTasks", "fromCluster");
+    let kept = [("gracefulEvictionTasks", "fromCluster"), ("clusters", "name")];
+    for (list, field) in kept {
+        for cluster in names(binding, list, field) {
+            ended.remove(&cluster);
+        }
+    }
+    let mut left = evicted_from(binding);
+    let before = left.len();
+    left.extend(ended);
+    if left.len() > before {
+        set_evicted_from(binding, &left);
+    }
+}
+
 /// Takes a task out of a binding and gives it the cluster back, with so many replicas.
 pub fn withdraw(binding: &mut Value, cluster: &str, replicas: i32) -> bool {
     let mut before = Value::Null;
@@ -260,5 +282,36 @@ mod tests {
         set_evicted_from(&mut live, &BTreeSet::new());
         assert_eq!(object::annotation(&live, EVICTED_FROM), None);
         assert_eq!(purge_mode(None, Cause::NoExecute, false, &Settings::default()), PurgeMode::Gracefully);
+    }
+
+    #[test]
+    fn who_takes_a_task_out_says_that_the_cluster_is_left() {
+        let task = |cluster: &str| json!({"fromCluster": cluster});
+        let on = |cluster: &str| json!({"name": cluster, "replicas": 1});
+        // (tasks before; tasks, clusters and annotation after; what has been left)
+        let rows = [
+            (json!([task("b")]), json!({"clusters": [on("a")]}), None, Some("b")),
+            (
+                json!([task("b")]),
+                json!({"gracefulEvictionTasks": null, "clusters": [on("a")]}),
+                Some("c"),
+                Some("b,c"),
+            ),
+            (json!([task("b")]), json!({"gracefulEvictionTasks": [task("b")]}), None, None),
+            (json!([task("b"), task("c")]), json!({"gracefulEvictionTasks": [task("c")]}), None, Some("b")),
+            (json!([task("b")]), json!({"clusters": [on("a"), on("b")]}), None, None),
+            (json!([task("b")]), json!({"clusters": [on("a")]}), Some("b"), Some("b")),
+            (json!([]), json!({"clusters": [on("a")]}), Some("c"), Some("c")),
+            (json!(null), json!({"gracefulEvictionTasks": [task("b")]}), None, None),
+        ];
+        for (tasks, spec, noted, want) in rows {
+            let old = json!({"metadata": {"name": "b"}, "spec": {"gracefulEvictionTasks": tasks}});
+            let mut new = json!({"metadata": {"name": "b"}, "spec": spec});
+            if let Some(noted) = noted {
+                object::set_annotation(&mut new, EVICTED_FROM, noted);
+            }
+            remember(&old, &mut new);
+            assert_eq!(object::annotation(&new, EVICTED_FROM), want, "{old} {new}");
+        }
     }
 }

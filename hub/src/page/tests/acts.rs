@@ -1,5 +1,7 @@
 //! What the page compares, and what its buttons begin, with clusters that say they are there.
 
+use karmada_api::consts::extension;
+
 use super::*;
 
 const BINDINGS: &str = "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings";
@@ -150,7 +152,22 @@ async fn what_the_buttons_begin_moves() {
     // It has left, and the cluster takes things again: nothing comes back before somebody asks for it.
     press("/ui/api/cordon?cluster=m2&on=false").await;
     let left = json!({"spec": {"gracefulEvictionTasks": null}});
-    world.admin.patch(&format!("{BINDINGS}/{binding}"), Patch::Merge, &left).await.expect("it has left");
+    let path = format!("{BINDINGS}/{binding}");
+    let left = world.admin.patch(&path, Patch::Merge, &left).await.expect("it has left");
+    let noted = &left["metadata"]["annotations"][extension::EVICTED_FROM];
+    assert_eq!(noted, "m2", "whoever ends its eviction: {left}");
+    let looked = async {
+        loop {
+            let live = world.admin.get(&path).await.expect("the binding");
+            let seen = live["status"]["schedulerObservedGeneration"].as_i64();
+            if seen >= left["metadata"]["generation"].as_i64() {
+                return live;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let rests = timeout(LIMIT, looked).await.expect("the scheduler has looked at it");
+    assert_eq!(rests["spec"]["clusters"], json!([{"name": "m1", "replicas": 2}]));
     let rests = world.until(&app, &root, |app| app["leaving"] == 0).await;
     assert_eq!(wanted(&rests), at(2, 0));
     let begun = press("/ui/api/failback?cluster=m2").await;
