@@ -22,7 +22,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use http::{HeaderMap, HeaderValue};
-use karmada_meta::{names, status::Status};
+use karmada_meta::{names, query::percent_decode, status::Status};
 
 use crate::{
     authn::{
@@ -31,7 +31,6 @@ use crate::{
     },
     authz::{self, Attributes, Authorizer, ResourceTarget, Target},
     pki::MASTERS,
-    request::percent_decode,
 };
 
 const USER: &str = "impersonate-user";

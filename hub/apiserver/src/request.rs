@@ -4,11 +4,12 @@
 //! `/namespaces/NAME`, then `/RESOURCE[/NAME[/SUBRESOURCE…]]`), also for paths that turn out to serve nothing:
 //! authorisation looks at it first. It is read once: what is judged is what is done.
 
-use std::{borrow::Cow, net::SocketAddr};
+use std::net::SocketAddr;
 
 use http::Method;
 use karmada_meta::{
     fields::{FieldSelector, InvalidFieldSelector},
+    query::{is_yes, percent_decode},
     status::Status,
 };
 
@@ -154,38 +155,6 @@ impl Query {
     }
 }
 
-/// Decodes `%XX`, and `+` as a space where `plus` (queries). What is not UTF-8 then is replaced.
-pub(crate) fn percent_decode(text: &str, plus: bool) -> Cow<'_, str> {
-    let encoded = |c: char| c == '%' || (plus && c == '+');
-    if !text.contains(encoded) {
-        return Cow::Borrowed(text);
-    }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut i = 0;
-    while i < bytes.len() {
-        let hex = |at: usize| bytes.get(at).and_then(|b| char::from(*b).to_digit(16));
-        match bytes[i] {
-            b'%' => match (hex(i + 1), hex(i + 2)) {
-                (Some(high), Some(low)) => {
-                    out.push((high * 16 + low) as u8);
-                    i += 2;
-                }
-                _ => out.push(b'%'),
-            },
-            b'+' if plus => out.push(b' '),
-            b => out.push(b),
-        }
-        i += 1;
-    }
-    Cow::Owned(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
-}
-
-/// Go's reading of the `watch` parameter and its like: anything but "0" and "false", where it is there.
-pub(crate) fn is_true(value: Option<&str>) -> bool {
-    !matches!(value.map(str::to_ascii_lowercase).as_deref(), None | Some("0" | "false"))
-}
-
 impl RequestInfo {
     /// Reads a request.
     pub(crate) fn parse(method: &Method, path: &str, query: &Query) -> Self {
@@ -247,7 +216,7 @@ impl RequestInfo {
         if let Some(subresource) = parts.get(2) {
             info.subresource = subresource.to_string();
         }
-        let watching = is_true(query.get("watch"));
+        let watching = query.get("watch").is_some_and(is_yes);
         info.verb = match *method {
             // Whatever the method is: only GET is answered there.
             _ if watch_path => "watch",

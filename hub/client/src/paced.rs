@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use karmada_meta::query::watches;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use tokio::{
@@ -113,8 +114,7 @@ enum Lane {
 
 impl Lane {
     fn of(request: &Request<Body>, lease: &str) -> Self {
-        let query = request.uri().query().unwrap_or_default();
-        if query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")) {
+        if watches(request.uri().query()) {
             return Self::Watch;
         }
         match request.uri().path() {

@@ -10,6 +10,7 @@
 //!   renewal                            a Lease renewed in few bytes
 //!   pack                               watches in few bytes
 //!   way                                what was found on the way to a server
+//!   query                              what is asked behind a path
 //! ```
 //!
 //! Objects stay `serde_json::Value` everywhere (a typed struct would drop fields newer than itself), so
@@ -27,6 +28,7 @@ pub mod object;
 pub mod pack;
 pub mod path;
 pub mod quantity;
+pub mod query;
 pub mod renewal;
 pub mod status;
 pub mod sums;

@@ -2,6 +2,7 @@
 
 use http::{Method, StatusCode, Uri};
 use karmada_client::place::goes_down;
+use karmada_meta::query::watches;
 
 /// Subresources whose answers last as long as somebody listens.
 const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
@@ -54,11 +55,7 @@ pub(crate) fn lasts(path: &str, query: Option<&str>) -> bool {
         ["namespaces", _, rest @ ..] if rest.len() > 1 => rest,
         other => other,
     };
-    let watches = query.unwrap_or_default().split('&').any(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        key == "watch" && !matches!(value.to_ascii_lowercase().as_str(), "0" | "false")
-    });
-    watches || object.get(2).is_some_and(|subresource| LONG.contains(subresource))
+    watches(query) || object.get(2).is_some_and(|subresource| LONG.contains(subresource))
 }
 
 #[cfg(test)]
@@ -130,6 +127,8 @@ mod tests {
             // As API servers read it: everything is true but what says that it is not.
             ("/api/v1/pods", Some("a=b&watch"), true),
             ("/api/v1/pods", Some("watch="), true),
+            ("/api/v1/pods", Some("%77atch=1"), true),
+            ("/api/v1/pods", Some("watch=0&watch=1"), false),
             ("/api/v1/watch/pods", None, true),
             ("/api/v1/namespaces/n/pods/p", None, false),
             ("/api/v1/namespaces/n/pods/p/log", None, true),

@@ -1,5 +1,7 @@
 //! What a request asks of the member's API.
 
+use karmada_meta::query::watches;
+
 use super::Refusal;
 
 /// The longest path that is looked at: API servers take no longer ones in practice.
@@ -218,14 +220,6 @@ fn meant(parts: &[&str]) -> Result<(Target, usize), Refusal> {
     Ok((Target::Object(meant), object.len().saturating_sub(3)))
 }
 
-/// As API servers read it: everything is true but what says that it is not.
-fn watches(query: Option<&str>) -> bool {
-    query.unwrap_or_default().split('&').any(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        key == "watch" && value != "0" && !value.eq_ignore_ascii_case("false")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,6 +257,7 @@ mod tests {
             ("GET", "/api/v1/pods", Some("watch=true"), "watch |pods|||"),
             ("GET", "/api/v1/pods", Some("a=b&watch"), "watch |pods|||"),
             ("GET", "/api/v1/pods", Some("watch=False"), "list |pods|||"),
+            ("GET", "/api/v1/pods", Some("%77atch=1"), "watch |pods|||"),
             ("GET", "/api/v1/namespaces/n/pods/p", Some("watch=true"), "get |pods||n|p"),
             ("GET", "/api/v1/namespaces/n/pods/p/log", Some("follow=true"), "get |pods|log|n|p"),
             ("POST", "/api/v1/namespaces/n/pods/p/exec", Some("command=ls"), "create |pods|exec|n|p"),

@@ -14,6 +14,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{body::Incoming, client::conn::http1};
+use karmada_meta::query::watches;
 use kube::client::Body;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -315,8 +316,7 @@ fn unsent(mut error: hyper::client::conn::TrySendError<Request<Body>>) -> (Optio
 
 /// Whether a request asks for a watch, which has no end of its own.
 fn is_watch(uri: &Uri) -> bool {
-    let pairs = uri.query().unwrap_or_default().split('&');
-    pairs.filter_map(|pair| pair.strip_prefix("watch=")).any(|value| matches!(value, "true" | "1"))
+    watches(uri.query())
 }
 
 /// HTTP/1.1 wants the path in its first line and the server in `Host`.

@@ -1,6 +1,7 @@
 //! What is asked of all clusters together.
 
 use http::{HeaderMap, Method, header};
+use karmada_meta::query::watches;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,12 +102,6 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-fn watches(query: Option<&str>) -> bool {
-    pairs(query).any(|(key, value, _)| {
-        key == "watch" && !matches!(value.to_ascii_lowercase().as_str(), "0" | "false")
-    })
-}
-
 /// What of a query goes on to each member: not what speaks of pages and versions, of which each has its own.
 pub(super) fn for_each(query: Option<&str>) -> String {
     const OF_ONE: [&str; 6] = [
@@ -188,6 +183,7 @@ mod tests {
             (Method::GET, "/api/v1/pods", Some("watch"), Err("watch")),
             (Method::GET, "/api/v1/pods", Some("watch=&a=b"), Err("watch")),
             (Method::GET, "/api/v1/pods", Some("watch=False"), Ok(Asked::List)),
+            (Method::GET, "/api/v1/pods", Some("%77atch=1"), Err("watch")),
             (Method::GET, "/api/v1/watch/pods", None, Err("watch")),
             (Method::POST, "/api/v1/namespaces/n/pods", None, Err("create")),
             (Method::DELETE, "/api/v1/namespaces/n/pods", None, Err("deletecollection")),
