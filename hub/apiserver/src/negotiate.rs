@@ -158,7 +158,10 @@ pub(crate) fn accept(
 ) -> Result<Accepted, Status> {
     let agent = headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let for_people = ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix));
-    let pretty = pretty.map_or(for_people, |value| !matches!(value, "0" | "false" | ""));
+    let pretty = match pretty {
+        None | Some("") => for_people,
+        Some(value) => matches!(value, "1" | "t" | "T" | "true" | "True" | "TRUE"),
+    };
     let joined =
         headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",");
     let lean = minimal(headers);
@@ -318,6 +321,27 @@ mod tests {
         let read: usize = clauses(&"a/b;c=d;e=f,".repeat(10_000)).iter().map(|c| c.parameters.len()).sum();
         assert_eq!(read, 2 * MEDIA_TYPES);
         assert_eq!(clauses(&"a/b;c=d".repeat(10_000))[0].parameters.len(), PARAMETERS);
+    }
+
+    #[test]
+    fn people_read_what_is_indented() {
+        for (agent, asked, want) in [
+            ("curl/8.0", None, true),
+            ("kubectl/v1.36.0", None, false),
+            ("curl/8.0", Some(""), true),
+            ("kubectl/v1.36.0", Some(""), false),
+            ("kubectl/v1.36.0", Some("1"), true),
+            ("kubectl/v1.36.0", Some("True"), true),
+            ("kubectl/v1.36.0", Some("yes"), false),
+            ("curl/8.0", Some("no"), false),
+            ("curl/8.0", Some("False"), false),
+            ("curl/8.0", Some("0"), false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::USER_AGENT, agent.parse().unwrap());
+            let accepted = accept(&headers, asked, false, Endpoint::Object).unwrap();
+            assert_eq!(accepted.encoding, Encoding::Json { pretty: want }, "{agent} {asked:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use karmada_meta::{
     fields::FieldSelector,
     labels::{InvalidSelector, Selector},
     path::{FieldError, Path},
+    query::is_yes,
     status::Status,
 };
 use serde_json::Value;
@@ -58,13 +59,14 @@ fn invalid(kind: &str, errors: Vec<FieldError>) -> Status {
     Status::invalid(kind, "meta.k8s.io", "", errors)
 }
 
-/// A boolean parameter as Go's conversion reads it.
+/// A boolean parameter, if it is there.
 fn boolean(query: &Query, key: &str) -> Option<bool> {
-    query.get(key).map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | ""))
+    query.get(key).map(is_yes)
 }
 
 fn dry_run_errors<'a>(values: impl Iterator<Item = &'a str>) -> (bool, Vec<FieldError>) {
-    let values: Vec<&str> = values.filter(|v| !v.is_empty()).collect();
+    // An empty value is none of them: who writes `?dryRun` means to change nothing.
+    let values: Vec<&str> = values.collect();
     if values.iter().all(|v| *v == "All") {
         return (!values.is_empty(), Vec::new());
     }
@@ -186,7 +188,10 @@ impl DeleteOptions {
         };
         let dry_run: Vec<&str> = match &body["dryRun"] {
             Value::Null => Vec::new(),
-            Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+            Value::Array(list) => {
+                let values: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
+                values.ok_or_else(|| wrong("dryRun"))?
+            }
             _ => return Err(wrong("dryRun")),
         };
         let policy = text(&body["propagationPolicy"], "propagationPolicy")?;
@@ -449,6 +454,69 @@ mod tests {
             assert_eq!((error.code, error.message.as_str()), (422, want), "{query}");
         }
         assert!(WriteOptions::parse(&Query::parse("dryRun=All"), Write::Create).unwrap().dry_run);
+    }
+
+    #[test]
+    fn booleans_are_yes_unless_they_say_no() {
+        for (text, want) in [
+            ("", None),
+            ("force", Some(true)),
+            ("force=", Some(true)),
+            ("force=1", Some(true)),
+            ("force=t", Some(true)),
+            ("force=no", Some(true)),
+            ("force=0", Some(false)),
+            ("force=false", Some(false)),
+            ("force=False", Some(false)),
+            ("force=false&force=true", Some(false)),
+            ("force=&force=false", Some(true)),
+        ] {
+            let query = Query::parse(text);
+            assert_eq!(boolean(&query, "force"), want, "{text}");
+            let query = Query::parse(&format!("{text}&fieldManager=m"));
+            let applied = WriteOptions::parse(&query, Write::Patch { apply: true }).unwrap();
+            assert_eq!(applied.force, want == Some(true), "{text}");
+            let patched = WriteOptions::parse(&query, Write::Patch { apply: false });
+            assert_eq!(patched.is_err(), want.is_some(), "{text}: whatever it says");
+            let orphan = DeleteOptions::from_query(&Query::parse(&text.replace("force", "orphanDependents")));
+            let wanted = want.map(|yes| if yes { Propagation::Orphan } else { Propagation::Background });
+            assert_eq!(orphan.unwrap().propagation, wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_dry_run_is_asked_for_in_one_way() {
+        for (text, want) in [
+            ("", Some(false)),
+            ("dryRun=All", Some(true)),
+            ("dryRun=All&dryRun=All", Some(true)),
+            ("dryRun", None),
+            ("dryRun=", None),
+            ("dryRun=all", None),
+            ("dryRun=All&dryRun=", None),
+            ("dryRun=true", None),
+        ] {
+            let query = Query::parse(text);
+            let refused = |error: Status| {
+                let said = "dryRun: Unsupported value";
+                assert!(error.code == 422 && error.message.contains(said), "{text}: {}", error.message);
+            };
+            let written = WriteOptions::parse(&query, Write::Create).map_err(refused);
+            assert_eq!(written.ok().map(|options| options.dry_run), want, "{text}");
+            let deleted = DeleteOptions::from_query(&query).map_err(refused);
+            assert_eq!(deleted.ok().map(|options| options.dry_run), want, "{text}");
+        }
+        for (body, code) in [
+            (serde_json::json!({"dryRun": []}), None),
+            (serde_json::json!({"dryRun": ["All"]}), None),
+            (serde_json::json!({"dryRun": [""]}), Some(422)),
+            (serde_json::json!({"dryRun": [1]}), Some(400)),
+            (serde_json::json!({"dryRun": ["All", null]}), Some(400)),
+            (serde_json::json!({"dryRun": "All"}), Some(400)),
+        ] {
+            let refused = DeleteOptions::from_body(&body).err();
+            assert_eq!(refused.map(|error| error.code), code, "{body}");
+        }
     }
 
     #[test]
