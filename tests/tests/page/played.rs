@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use karmada_core::judge::words::{State, TEMPLATES, Told};
 use karmada_env::Env;
-use karmada_ui::{board::Board, rows::Row};
+use karmada_meta::query;
+use karmada_ui::{
+    board::{Board, News, Since},
+    rows::Row,
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -20,8 +23,10 @@ pub(crate) struct Played(Arc<Mutex<Inner>>);
 
 struct Inner {
     board: Board,
-    /// What has not been told yet.
-    news: Vec<Bytes>,
+    /// What has changed, for whoever has all up to a number: an answer that was given up is asked for once more.
+    news: News,
+    /// The number up to which the last answer told.
+    told: u64,
     /// The values of the label `tier`.
     tiers: BTreeMap<String, String>,
     /// Whether the hub has read everything.
@@ -47,10 +52,11 @@ impl Played {
         let env = Env::system();
         let mut board = Board::new(1 << 40);
         board.update(rows);
-        let began = env.now();
+        let (began, number) = (env.now(), board.number());
         Self(Arc::new(Mutex::new(Inner {
             board,
-            news: Vec::new(),
+            news: News::new(number),
+            told: number,
             tiers: BTreeMap::new(),
             synced: true,
             cluster: None,
@@ -92,13 +98,16 @@ impl Played {
     /// They are so from now on.
     pub(crate) fn update(&self, rows: Vec<Row>) {
         let mut inner = self.0.lock();
-        let line = inner.board.update(rows);
-        inner.news.extend(line);
+        if let Some(line) = inner.board.update(rows) {
+            let number = inner.board.number();
+            inner.news.add(number, line);
+        }
     }
 
-    /// Whether all that has changed was told.
+    /// Whether the last answer told all that has changed.
     pub(crate) fn is_told(&self) -> bool {
-        self.0.lock().news.is_empty()
+        let inner = self.0.lock();
+        inner.told == inner.board.number()
     }
 
     /// What the page asks of all clusters is answered from here.
@@ -117,7 +126,15 @@ impl Played {
                     let beat = json!({"now": now, "synced": inner.synced, "heard": inner.heard});
                     let mut lines = beat.to_string().into_bytes();
                     lines.push(b'\n');
-                    inner.news.drain(..).for_each(|line| lines.extend_from_slice(&line));
+                    let (_, asked) = url.split_once('?').expect("a query");
+                    let since = query::first(asked, "since").expect("what the page has");
+                    match inner.news.since(since.parse().expect("a number")) {
+                        Since::Batches(batches, number) => {
+                            batches.iter().for_each(|line| lines.extend_from_slice(line));
+                            inner.told = number;
+                        }
+                        Since::All => lines.extend_from_slice(b"{\"again\":true}\n"),
+                    }
                     return ("application/x-ndjson", None, lines);
                 }
                 let document = if url.contains("/ui/api/cluster") {
@@ -127,7 +144,7 @@ impl Played {
                 } else if url.contains("/ui/api/labels") {
                     json!({"keys": [["tier", inner.tiers.len()]]}).to_string().into_bytes()
                 } else {
-                    inner.news.clear();
+                    inner.told = inner.board.number();
                     inner.board.whole(json!({"hub": "0.1.0"}))
                 };
                 ("application/json", Some(("x-karmada-now", now.to_string())), document)

@@ -245,6 +245,7 @@ async fn clusters_are_chosen_by_what_they_are() {
             .map(|row| if &*row.name == "b" { of("b", "us-east", "lan", "v1.36.2", "0.2.0") } else { row })
             .collect(),
     );
+    browser.until("that none is so any more", &format!("{TILES} === 0"));
     browser.go(&address);
     browser.until("what is chosen", "document.getElementById('of-kubernetes')?.value === 'v1.35.9' && /No cluster matches/.test(document.getElementById('grid').innerText)");
     assert_eq!(browser.eval("document.getElementById('filters').open"), true);
