@@ -19,6 +19,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{Agent, PATIENCE, PROGRAM, Server, eventually, get, get_from, output, own_address};
 
+/// The Works of the cluster m1.
+const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
+
+/// A Work of the cluster m1 that holds a list of objects.
+fn work(name: &str, manifests: &Value) -> Value {
+    json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": name, "namespace": "karmada-es-m1"},
+        "spec": {"workload": {"manifests": manifests}},
+    })
+}
+
 #[test]
 fn what_is_wrong_is_said_in_one_line_with_exit_code_2() {
     let dir = TempDir::new().unwrap();
@@ -86,14 +97,9 @@ async fn another_clusters_kubeconfig_is_not_followed() {
     let credential = hub.kubeconfig("system:karmada:agent:m1", "system:karmada:agents");
     let to = std::fs::File::create(&log).unwrap();
     let _agent = Agent::telling(&credential, &file, &["--health-probe-bind-address=0"], to);
-    let works = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
     let is_brought = async |name: &str| {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
-        let work = json!({
-            "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": name, "namespace": "karmada-es-m1"},
-            "spec": {"workload": {"manifests": [map]}},
-        });
-        hub.rest.post(works, &work).await.unwrap();
+        hub.rest.post(WORKS, &work(name, &json!([map]))).await.unwrap();
         let path = format!("/api/v1/namespaces/default/configmaps/{name}");
         eventually("it is applied", async || member.rest.get(&path).await.is_ok()).await;
     };
@@ -161,11 +167,7 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
 
     let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"},
                           "data": {"v": "1"}});
-    let work = json!({
-        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w", "namespace": "karmada-es-m1"},
-        "spec": {"workload": {"manifests": [manifest]}},
-    });
-    hub.rest.post("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works", &work).await.unwrap();
+    hub.rest.post(WORKS, &work("w", &json!([manifest]))).await.unwrap();
     eventually("it is applied", async || {
         member.rest.get("/api/v1/namespaces/default/configmaps/c").await.is_ok_and(|c| c["data"]["v"] == "1")
     })
@@ -248,17 +250,13 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
     );
 
     // What Secrets hold gets into no bundle, however they fare.
-    let secrets = [
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"},
-               "stringData": {"k": "planted-good"}}),
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t", "namespace": "default"},
-               "data": {"k": {"planted-bad": "planted-worse"}}}),
-    ];
-    let work = json!({
-        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "secrets", "namespace": "karmada-es-m1"},
-        "spec": {"workload": {"manifests": secrets}},
-    });
-    hub.rest.post("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works", &work).await.unwrap();
+    let secrets = json!([
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"},
+         "stringData": {"k": "planted-good"}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t", "namespace": "default"},
+         "data": {"k": {"planted-bad": "planted-worse"}}},
+    ]);
+    hub.rest.post(WORKS, &work("secrets", &secrets)).await.unwrap();
     eventually("the good one is applied, and the bad one is not", async || {
         let told = get_from(health, "/status.json", "localhost").unwrap_or_default();
         told.contains("the Secret default/t is not as it should be")
@@ -307,10 +305,7 @@ async fn over_sockets_it_works_tells_how_it_is_and_stops_when_told() {
     }
     let again = output(&["support-bundle", bundle.to_str().unwrap(), "--address", &health.to_string()]);
     assert_eq!(again.status.code(), Some(1), "a file that is there is left as it is");
-    hub.rest
-        .delete("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works/secrets", &json!({}))
-        .await
-        .unwrap();
+    hub.rest.delete(&format!("{WORKS}/secrets"), &json!({})).await.unwrap();
     eventually("it is gone", async || {
         get_from(health, "/status.json", "localhost").is_some_and(|told| !told.contains("secrets"))
     })
@@ -439,11 +434,7 @@ async fn what_was_kept_is_gone_on_with_whatever_else_is_damaged() {
     let is_there = async || member.rest.get(path).await.is_ok();
     let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"},
                           "data": {"v": "1"}});
-    let work = json!({
-        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w", "namespace": "karmada-es-m1"},
-        "spec": {"workload": {"manifests": [manifest]}},
-    });
-    hub.rest.post("/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works", &work).await.unwrap();
+    hub.rest.post(WORKS, &work("w", &json!([manifest]))).await.unwrap();
     let mut agent = start();
     eventually("it is applied", is_there).await;
 
