@@ -15,7 +15,8 @@
 //!
 //! An agent's rights are narrower than the roles Karmada makes for one (there, any agent may list all clusters and
 //! rewrite any Lease); what a stock karmada-agent needs for its own cluster is all there. From the same table [`agent::roles`]
-//! writes the roles that it has on a stock kube-apiserver.
+//! writes the roles that it has on a stock kube-apiserver, where it may tell no events about templates: about which ones it
+//! does only admission here can judge.
 //!
 //! [`Coarse`] is for whoever has no store to follow.
 

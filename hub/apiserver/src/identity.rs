@@ -23,6 +23,8 @@ pub const BOOTSTRAPPERS: &str = "system:bootstrappers";
 pub const AGENTS: &str = "system:karmada:agents";
 /// What an agent's user name begins with; the cluster's name follows.
 pub const AGENT_PREFIX: &str = "system:karmada:agent:";
+/// On what an agent has made in a place that is not its own, and on its Cluster: the cluster.
+pub(crate) const REPORTED_BY: &str = "agent.karmada.io/reported-by";
 /// Namespace of cluster leases and credentials.
 pub(crate) const CLUSTER_NAMESPACE: &str = "karmada-cluster";
 /// What the name of an execution namespace begins with; the cluster's name follows.

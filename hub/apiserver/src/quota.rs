@@ -1,10 +1,10 @@
 //! How much may be stored, in all and by whom.
 //!
 //! An account is an agent's: of what stands in its execution namespace, of its Cluster, Lease and Secrets, and apart from
-//! those of its events, also the ones about its Cluster in `default`. What it asks to have certified is a third one, and what
-//! is asked by a bootstrap token one of that token's. It follows from an object's place alone, so that
-//! what is counted is the same after a restart. Only the agent is bound by it: what the platform itself stores there counts,
-//! too, and goes on. [`karmada_store::Terms`] has the rest.
+//! those of its events, also the ones about its Cluster in `default`, and those elsewhere that say that it has told them. What
+//! it asks to have certified is a third one, and what is asked by a bootstrap token one of that token's. It follows from an
+//! object alone, so that what is counted is the same after a restart. Only the agent is bound by it: what the platform itself
+//! stores there counts, too, and goes on. [`karmada_store::Terms`] has the rest.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::{
     pki::MASTERS,
 };
 
-const EVENTS: &str = "core/events";
+/// Where events are stored.
+pub(crate) const EVENTS: &str = "core/events";
 const CLUSTERS: &str = "cluster.karmada.io/clusters";
 const LEASES: &str = "coordination.k8s.io/leases";
 /// Begins the account of an agent's events.
@@ -59,13 +60,13 @@ impl StorageQuota {
         Self { whole, agent: whole / 8, agent_events: whole / 64 }
     }
 
-    /// The account that an object counts for. `about` gives kind and name of what an event is about.
+    /// The account that an object counts for. `event` reads what an event says.
     pub(crate) fn account<'a>(
         &self,
         key: &'a Key,
-        about: impl FnOnce() -> Option<(&'a str, &'a str)>,
+        event: impl FnOnce() -> Option<Said<'a>>,
     ) -> Option<Account> {
-        let (cluster, events) = owner(key, about)?;
+        let (cluster, events) = owner(key, event)?;
         Some(self.named(cluster, events))
     }
 
@@ -98,15 +99,27 @@ impl StorageQuota {
     }
 }
 
+/// What an event says: kind and name of what it is about, and the cluster whose agent has told it, if one has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) by: &'a str,
+}
+
 /// The cluster whose agent an object counts for, and whether it does as an event.
-fn owner<'a>(key: &'a Key, about: impl FnOnce() -> Option<(&'a str, &'a str)>) -> Option<(&'a str, bool)> {
+fn owner<'a>(key: &'a Key, event: impl FnOnce() -> Option<Said<'a>>) -> Option<(&'a str, bool)> {
     let (resource, namespace, name) = (&*key.resource, &*key.namespace, &*key.name);
     let events = resource == EVENTS;
     let cluster = match namespace {
         "" => (resource == CLUSTERS).then_some(name),
         CLUSTER_NAMESPACE => Some(name.strip_suffix("-impersonator").unwrap_or(name)),
-        "default" if events => about().filter(|(kind, _)| *kind == "Cluster").map(|(_, name)| name),
-        namespace => namespace.strip_prefix(EXECUTION_PREFIX),
+        namespace if namespace.starts_with(EXECUTION_PREFIX) => namespace.strip_prefix(EXECUTION_PREFIX),
+        namespace if events => event().map(|said| match said.kind {
+            "Cluster" if namespace == "default" => said.name,
+            _ => said.by,
+        }),
+        _ => None,
     };
     cluster.filter(|cluster| !cluster.is_empty()).map(|cluster| (cluster, events))
 }
@@ -155,10 +168,28 @@ mod tests {
                 EVENTS,
                 "default",
                 "a.1",
-                Some(("Cluster", "a")),
+                Some(("Cluster", "a", "")),
                 Some(("a", true)),
             ),
-            ("about something else", EVENTS, "default", "n.1", Some(("Node", "a")), None),
+            ("about something else", EVENTS, "default", "n.1", Some(("Node", "a", "")), None),
+            (
+                "about its template there",
+                EVENTS,
+                "default",
+                "w.1",
+                Some(("Deployment", "w", "a")),
+                Some(("a", true)),
+            ),
+            ("about its template", EVENTS, "shop", "w.1", Some(("Deployment", "w", "a")), Some(("a", true))),
+            ("somebody else's about it", EVENTS, "shop", "w.2", Some(("Deployment", "w", "")), None),
+            (
+                "about a Cluster that only bears the name",
+                EVENTS,
+                "shop",
+                "a.1",
+                Some(("Cluster", "a", "")),
+                None,
+            ),
             ("no event", "core/configmaps", "default", "a", None, None),
             ("its Cluster", CLUSTERS, "", "a", None, Some(("a", false))),
             ("its Lease", LEASES, "karmada-cluster", "a", None, Some(("a", false))),
@@ -168,7 +199,8 @@ mod tests {
             ("the Namespace itself", "core/namespaces", "", "karmada-es-a", None, None),
         ];
         for (case, resource, namespace, name, about, want) in cases {
-            assert_eq!(owner(&Key::new(resource, namespace, name), || about), want, "{case}");
+            let said = about.map(|(kind, name, by)| Said { kind, name, by });
+            assert_eq!(owner(&Key::new(resource, namespace, name), || said), want, "{case}");
         }
     }
 

@@ -35,10 +35,13 @@ use serde_json::{Map, Value, value::RawValue};
 
 pub use self::{labels::Labels, texts::Texts};
 use crate::{
+    identity::REPORTED_BY,
     kinds::{Kind, rules},
-    quota::StorageQuota,
+    quota::{EVENTS, Said, StorageQuota},
 };
 
+/// Among the fields of an event that are kept: the cluster whose agent has told it.
+const REPORTER: &str = "metadata.annotations[agent.karmada.io/reported-by]";
 /// Where requests for certificates are stored.
 pub(crate) const REQUESTS: &str = "certificates.k8s.io/certificatesigningrequests";
 
@@ -165,8 +168,8 @@ impl Eq for Told {}
 pub struct Projection {
     /// Selectable fields by the resource part of keys.
     selectable: BTreeMap<String, Vec<String>>,
-    /// Where kind and name of what an event is about stand among its fields.
-    about: Option<(usize, usize)>,
+    /// Where kind and name of what an event is about, and by whom it was told, stand among its fields.
+    said: Option<[usize; 3]>,
     quota: StorageQuota,
 }
 
@@ -192,10 +195,14 @@ impl Projection {
         }
         // Last, where no selector looks: whose account they count for.
         selectable.entry(REQUESTS.to_owned()).or_default().push("spec.username".to_owned());
-        let events = selectable.get("core/events");
-        let place = |path: &str| events?.iter().position(|field| field == path);
-        let about = place("involvedObject.kind").zip(place("involvedObject.name"));
-        Self { selectable, about, quota }
+        let events = selectable.entry(EVENTS.to_owned()).or_default();
+        events.push(REPORTER.to_owned());
+        let place = |path: &str| events.iter().position(|field| field == path);
+        let said = match ["involvedObject.kind", "involvedObject.name", REPORTER].map(place) {
+            [Some(kind), Some(name), Some(by)] => Some([kind, name, by]),
+            _ => None,
+        };
+        Self { selectable, said, quota }
     }
 }
 
@@ -274,8 +281,9 @@ impl Project for Projection {
             return StorageQuota::requests(header.fields.iter().last()?);
         }
         self.quota.account(key, || {
-            let (kind, name) = self.about?;
-            Some((header.fields.get(kind)?, header.fields.get(name)?))
+            let [kind, name, by] = self.said?;
+            let fields = &header.fields;
+            Some(Said { kind: fields.get(kind)?, name: fields.get(name)?, by: fields.get(by)? })
         })
     }
 }
@@ -299,6 +307,7 @@ pub fn field(object: &Value, path: &str) -> String {
         "source" => object.pointer("/source/component").or_else(|| object.get("reportingComponent")),
         "reportingComponent" => object.get("reportingComponent"),
         "status.podIPs" => object.pointer("/status/podIPs/0/ip"),
+        REPORTER => object.pointer("/metadata/annotations").and_then(|all| all.get(REPORTED_BY)),
         _ => object.pointer(&pointer),
     };
     match at {

@@ -123,7 +123,7 @@ mod tests {
         for n in 0..1000 {
             failures.count(&format!("/apis/g{n}/v1/things"), Reason::Refused);
         }
-        failures.clone().count("/apis/g1/v1/namespaces/n/things", Reason::Refused);
+        failures.count("/apis/g1/v1/namespaces/n/things", Reason::Refused);
         let page = read(&Page::new().with(Shown(failures)).render()).expect("a page");
         let count = |resource: &str, reason: &str| {
             page.value("watch_failures_total", &[("resource", resource), ("reason", reason)])

@@ -138,6 +138,11 @@ impl KarmadaAdmission {
         Ok(warnings)
     }
 
+    /// Judges what an agent writes, whatever it is, and who makes its roles: see [`agent`].
+    fn by_agent(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
+        by_agent(request, object, |cluster, template| self.templates.has(cluster, template))
+    }
+
     /// One member has one name: a second one for its id is a conflict.
     fn unique_id(&self, request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status> {
         let id = object.pointer("/spec/id").and_then(Value::as_str).unwrap_or_default();
@@ -255,7 +260,7 @@ impl KarmadaAdmission {
 impl Admission for KarmadaAdmission {
     fn admit(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
         // Before anything is filled in: what an agent has not said is not held against it.
-        let mut warnings = by_agent(request, object)?;
+        let mut warnings = self.by_agent(request, object)?;
         epochs_only_grow(request, object)?;
         match request.operation {
             Operation::Delete => refuse_deletion(request, object).map_or(Ok(()), Err)?,
@@ -313,13 +318,25 @@ fn own_taints(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Stat
     }
 }
 
-/// Judges what an agent writes, whatever it is, and who makes its roles: see [`agent`].
-fn by_agent(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
-    if request.user.in_group(subject::MASTERS) {
+/// See [`KarmadaAdmission::by_agent`]; `has` tells of a template whether a cluster has it.
+fn by_agent(
+    request: &AdmissionRequest<'_>,
+    object: &mut Value,
+    has: impl FnOnce(&str, &agent::Template<'_>) -> bool,
+) -> Result<Vec<String>, Status> {
+    let is_event = &*request.kind.storage == "core/events";
+    let (agent, generator) = match request.user.in_group(subject::MASTERS) {
+        true => (None, None),
+        false => (agent_cluster(request.user), generator_cluster(request.user)),
+    };
+    let Some(cluster) = agent.or(generator) else {
+        if is_event && request.operation != Operation::Delete {
+            agent::is_nobodys(request.old, object);
+        }
         return Ok(Vec::new());
-    }
-    let (agent, generator) = (agent_cluster(request.user), generator_cluster(request.user));
-    let Some(cluster) = agent.or(generator) else { return Ok(Vec::new()) };
+    };
+    let has_template = is_event
+        && agent::template(request.namespace, object).is_some_and(|template| has(cluster, &template));
     let snapshot = request.store.snapshot();
     let there = snapshot.find(&storage_name(Cluster::GROUP, Cluster::PLURAL), "", cluster);
     let write = agent::Write {
@@ -334,6 +351,7 @@ fn by_agent(request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<St
         namespace: request.namespace,
         old: request.old,
         uid: Some(there.map_or("", |cluster| &*cluster.header.uid)),
+        has_template,
     };
     if let Some(why) = agent.and_then(|_| agent::too_much(&write, object)) {
         let (kind, name) = (&request.kind.gvk.kind, request.name);

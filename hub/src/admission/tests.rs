@@ -299,6 +299,12 @@ async fn events_secrets_and_leases_are_about_its_own_cluster() {
         .expect("the hub's about the same Cluster");
     let again = world.agent.patch(&format!("{events}/m1.2"), Patch::Merge, &count).await;
     refused(again, "has not reported this event", "the hub's event");
+    let mut marked = event("m1.3", "Cluster", cluster);
+    object::set_annotation(&mut marked, extension::REPORTED_BY, "m1");
+    let made = world.admin.post(events, &marked).await.expect("the hub's");
+    assert_eq!(object::annotation(&made, extension::REPORTED_BY), None, "it does not count for the agent");
+    let again = world.agent.patch(&format!("{events}/m1.3"), Patch::Merge, &count).await;
+    refused(again, "has not reported this event", "what only bears its mark");
 
     let secrets = format!("/api/v1/namespaces/{}/secrets", namespace::CLUSTER);
     let secret = |type_: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "m1", "namespace": namespace::CLUSTER}, "type": type_});

@@ -9,10 +9,11 @@ use std::sync::{Arc, Weak};
 
 use karmada_api::consts::label;
 use karmada_core::{
+    admit::agent,
     select::{self, Claim, Subject},
     skip::Skip,
 };
-use karmada_meta::{gvk::GroupVersionKind, object};
+use karmada_meta::{gvk::GroupVersionKind, object, parse_api_version};
 use karmada_objects::{
     key::{Key, TemplateKey},
     scope::BindingKey,
@@ -39,6 +40,25 @@ impl NewTemplates {
             claim(&known, kind, object);
         }
     }
+
+    /// Whether a template is to be on a cluster, as far as that is known: by its binding, which is found by its name.
+    pub(crate) fn has(&self, cluster: &str, template: &agent::Template<'_>) -> bool {
+        let known = self.0.lock().upgrade();
+        known.is_some_and(|known| has(&known, cluster, template))
+    }
+}
+
+fn has(known: &Known, cluster: &str, template: &agent::Template<'_>) -> bool {
+    let agent::Template { group, kind, namespace, name } = template;
+    let binding = BindingKey::of_template(kind, namespace, name);
+    let head = known.bindings.of(binding.scope).get(&binding.key);
+    head.is_some_and(|head| {
+        let of = &head.resource;
+        // Names of bindings are in small letters.
+        (of.kind.as_str(), of.namespace.as_str(), of.name.as_str()) == (*kind, *namespace, *name)
+            && parse_api_version(&of.api_version).is_some_and(|(of, _)| of == *group)
+            && head.wanted.contains(cluster)
+    })
 }
 
 fn claim(known: &Known, kind: &GroupVersionKind, object: &mut Value) {

@@ -5,10 +5,11 @@ use std::time::Duration;
 use karmada_api::consts::subject;
 use karmada_apiserver::authn::UserInfo;
 use karmada_client::Patch;
+use karmada_core::names;
 use karmada_tests::{
     fleet::{cluster_path, condition},
     inprocess::{PATIENCE, World},
-    samples::{self, condition_of, config_map, deployment, policy_path},
+    samples::{self, condition_of, config_map, deployment, deployment_policy, policy_path},
     wait::{gone, throughout},
 };
 use serde_json::{Value, json};
@@ -292,7 +293,7 @@ async fn an_agent_reaches_its_own_part_of_the_hub_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn a_policy_holds_changes_of_what_it_propagates() {
     let world = World::start(171, 1).await;
-    world.create([deployment("web", 2), samples::deployment_policy("web", &["member1"])]).await;
+    world.create([deployment("web", 2), deployment_policy("web", &["member1"])]).await;
     let path = deployment_path("web");
     world.member_until(0, &path, "there", PATIENCE, |o| o["spec"]["replicas"] == 2).await;
     let policy = policy_path(World::NAMESPACE, "propagationpolicies", "web");
@@ -323,5 +324,40 @@ async fn a_policy_holds_changes_of_what_it_propagates() {
     let free = |w: &Value| condition_of(w, "ChangesHeld").is_none() && !held(w);
     let free = world.hub_until(&work, "free", PATIENCE, free).await;
     assert!(free["metadata"]["annotations"].get("policy.karmada.io/maintenance-windows").is_none());
+    world.stop().await;
+}
+
+/// Karmada's agents tell what becomes of a template beside it, where its owner looks.
+#[tokio::test(start_paused = true)]
+async fn an_agent_tells_of_templates_that_its_cluster_has_and_of_no_others() {
+    let world = World::start(68, 2).await;
+    for (name, cluster) in [("web", "member1"), ("other", "member2")] {
+        world.create([deployment(name, 1), deployment_policy(name, &[cluster])]).await;
+    }
+    for (name, cluster) in [("web", "member1"), ("other", "member2")] {
+        let told =
+            event(&world, World::NAMESPACE, name, "SyncSucceed", &format!("to cluster {cluster}")).await;
+        assert_eq!(told["metadata"]["annotations"]["agent.karmada.io/reported-by"], cluster, "{told}");
+    }
+    let agent = world.api_as(UserInfo::new(names::agent_user("member1"), [subject::AGENTS]));
+    let events = format!("/api/v1/namespaces/{}/events", World::NAMESPACE);
+    let tell = async |kind: &str, name: &str| {
+        let about =
+            json!({"apiVersion": "apps/v1", "kind": kind, "namespace": World::NAMESPACE, "name": name});
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("{name}.{kind}").to_lowercase(), "namespace": World::NAMESPACE},
+            "involvedObject": about, "reason": "SyncSucceed", "message": "told by hand", "type": "Normal",
+            "source": {"component": "execution-controller"},
+        });
+        agent.post(&events, &event).await
+    };
+    tell("Deployment", "web").await.expect("its own");
+    for (kind, name) in [("Deployment", "other"), ("Deployment", "nowhere"), ("StatefulSet", "web")] {
+        let refused = tell(kind, name).await.expect_err("its cluster has none");
+        assert!(
+            refused.is_forbidden() && refused.to_string().contains("templates that its cluster has"),
+            "{refused}"
+        );
+    }
     world.stop().await;
 }

@@ -30,7 +30,7 @@ pub(super) fn authorize(cluster: &str, attributes: &Attributes<'_>) -> Decision 
                 (!is_leaving(attributes.user) || LEAVES.contains(&attributes.verb))
                     && (!attributes.user.extra.contains_key(RETURNING)
                         || target.group == "certificates.k8s.io")
-                    && AGENT_RULES.iter().any(|rule| rule.allows(cluster, attributes.verb, &target))
+                    && rules().any(|rule| rule.allows(cluster, attributes.verb, &target))
             }
         };
     if allowed { Decision::Allow } else { Decision::Deny(refusal(cluster)) }
@@ -39,8 +39,7 @@ pub(super) fn authorize(cluster: &str, attributes: &Attributes<'_>) -> Decision 
 /// Judges the name of what an agent is to create.
 pub(super) fn authorize_name(cluster: &str, attributes: &Attributes<'_>) -> Decision {
     let Target::Resource(target) = attributes.target else { return Decision::Allow };
-    let allowed = AGENT_RULES
-        .iter()
+    let allowed = rules()
         .any(|rule| rule.allows(cluster, attributes.verb, &target) && rule.is_named(cluster, target.name));
     if allowed { Decision::Allow } else { Decision::Deny(refusal(cluster)) }
 }
@@ -90,9 +89,8 @@ pub(super) fn rights(cluster: &str, user: &UserInfo, namespace: &str) -> Rights 
     if !is_leaving(user) {
         rights.untold = "an agent may also create and get CertificateSigningRequests whose names are that of its cluster, a \
                          hyphen and five characters";
-        let here = AGENT_RULES
-            .iter()
-            .filter(|rule| rule.in_place(cluster, namespace) && !matches!(rule.name, Name::Request));
+        let here =
+            rules().filter(|rule| rule.in_place(cluster, namespace) && !matches!(rule.name, Name::Request));
         rights.resources.extend(here.map(|rule| Right {
             verbs: owned(rule.verbs),
             groups: owned(&[rule.group]),
@@ -171,6 +169,8 @@ pub(super) enum Place {
     Clusters,
     /// In `default`, where events of cluster-scoped objects stand.
     Default,
+    /// Wherever else templates may stand, in namespaces that are nobody's own. From those of Kubernetes none goes anywhere.
+    Templates,
     /// Not in a namespace, or (Namespace objects) whatever namespace the path gives.
     Anywhere,
 }
@@ -266,6 +266,17 @@ pub const AGENT_RULES: &[Rule] = &[
     ),
 ];
 
+/// What an agent may do beside that: tell events about templates that its cluster has. Of which ones it does is in what it
+/// writes, which only the hub's own server holds against what it knows; a stock one would let it tell them of all.
+const EVENTS_OF_TEMPLATES: &[Rule] = &[
+    rule("", "events", Place::Templates, Name::Any, &["create", "update", "patch"]),
+    rule("events.k8s.io", "events", Place::Templates, Name::Any, &["create", "update", "patch"]),
+];
+
+fn rules() -> impl Iterator<Item = &'static Rule> {
+    AGENT_RULES.iter().chain(EVENTS_OF_TEMPLATES)
+}
+
 impl Rule {
     fn allows(&self, cluster: &str, verb: &str, target: &ResourceTarget<'_>) -> bool {
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
@@ -282,6 +293,11 @@ impl Rule {
             Place::Execution => namespace.strip_prefix(EXECUTION_PREFIX) == Some(cluster),
             Place::Clusters => namespace == CLUSTER_NAMESPACE,
             Place::Default => namespace == "default",
+            Place::Templates => {
+                !matches!(namespace, "" | "default" | CLUSTER_NAMESPACE)
+                    && !namespace.starts_with(EXECUTION_PREFIX)
+                    && !namespace.starts_with("kube-")
+            }
             Place::Anywhere => true,
         }
     }

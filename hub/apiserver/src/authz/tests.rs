@@ -54,7 +54,12 @@ fn agents_reach_their_own_cluster_only() {
         ("-/events karmada-es-m1/e", "create update patch"),
         ("-/events default/e", "create update patch"),
         ("-/events karmada-es-m2/e", ""),
+        ("-/events shop/e", "create update patch"),
+        ("-/events karmada-cluster/e", ""),
+        ("-/events kube-system/e", ""),
+        ("-/events -/e", ""),
         ("events.k8s.io/events default/e", "create update patch"),
+        ("events.k8s.io/events shop/e", "create update patch"),
         ("-/secrets karmada-cluster/m1", "get create patch"),
         ("-/secrets karmada-cluster/m1-impersonator", "get create patch"),
         ("-/secrets karmada-cluster/m2", ""),
@@ -251,6 +256,7 @@ fn rights_that_are_told_are_rights_that_are_had() {
         (UserInfo::new("u", ["g"]), "default"),
         (agent("m1"), "karmada-es-m1"),
         (agent("m1"), "karmada-cluster"),
+        (agent("m1"), "shop"),
         (UserInfo::new("a", [MASTERS]), "n"),
     ] {
         let rights = Coarse.rights(&user, namespace);
@@ -310,6 +316,7 @@ fn of_the_table() -> BTreeSet<Single> {
             Place::Clusters => CLUSTER_NAMESPACE,
             Place::Default => "default",
             Place::Anywhere => "",
+            Place::Templates => panic!("a stock server knows of no templates"),
         };
         let (names, verbs) = (rule.names("CLUSTER"), owned(rule.verbs));
         ours.extend(singles(namespace, &owned(&[rule.group]), &owned(&[rule.resource]), &names, &verbs));

@@ -13,7 +13,7 @@ use crate::{
         bootstrap::{self, BOOTSTRAPPERS, CLUSTER, USED_AT, USED_BY, USER_PREFIX, USES_LEFT},
         epochs::EPOCH,
     },
-    identity::{AGENT_PREFIX, AGENTS, RBAC_GENERATOR, UserInfo, agent_cluster},
+    identity::{AGENT_PREFIX, AGENTS, RBAC_GENERATOR, REPORTED_BY, UserInfo, agent_cluster},
     pki::MASTERS,
 };
 use karmada_meta::{names::is_cluster_name, object, time::Time};
@@ -341,9 +341,6 @@ pub(crate) fn has_registered(cluster: &Value) -> bool {
     let version = cluster.pointer("/status/kubernetesVersion").and_then(Value::as_str);
     object::annotation(cluster, REPORTED_BY).is_some() || version.is_some_and(|version| !version.is_empty())
 }
-
-/// On a Cluster whose agent has reported: its own words.
-const REPORTED_BY: &str = "agent.karmada.io/reported-by";
 
 /// How long a certificate lasts.
 pub(crate) fn life(whose: Option<Whose<'_>>, spec: &Value, usual: Duration) -> Duration {

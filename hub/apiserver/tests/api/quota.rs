@@ -92,6 +92,19 @@ async fn an_agent_is_bound_and_nobody_else_for_it() {
     let page = server.get("/metrics").await.body.to_string();
     assert!(page.contains("karmada_store_refused_writes_total{quota=\\\"agent\\\"} 3"), "{page}");
     assert!(page.contains("karmada_store_accounts_nearly_full 1"), "{page}");
+    // What it tells about a template beside that counts, too.
+    let shop = json!({"metadata": {"name": "shop"}});
+    assert_eq!(server.call("POST", "/api/v1/namespaces", shop).await.code, 201);
+    for (cluster, code) in [("a", 507), ("b", 201)] {
+        let told = json!({
+            "metadata": {"name": format!("web.{cluster}"), "namespace": "shop",
+                "annotations": {"agent.karmada.io/reported-by": cluster}},
+            "involvedObject": {"kind": "Deployment", "apiVersion": "apps/v1", "name": "web", "namespace": "shop"},
+            "message": "x".repeat(1000), "reason": "R", "source": {"component": "karmada-agent"}, "type": "Normal",
+        });
+        let answer = by(&server, agent(cluster), "POST", "/api/v1/namespaces/shop/events", told).await;
+        assert_eq!(answer.code, code, "{answer:?}");
+    }
 
     // It is the same after a restart, until something goes.
     server.shutdown.cancel();

@@ -276,6 +276,8 @@ fn by_agent(request: &Value, object: &mut Value) -> Result<Vec<String>, Vec<Fiel
         namespace: &text(&request["namespace"]),
         old: update.then(|| &request["oldObject"]),
         uid: None,
+        // There agents have no right to tell events about templates.
+        has_template: false,
     };
     agent::judge(&write, object)
 }

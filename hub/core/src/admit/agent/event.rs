@@ -1,4 +1,4 @@
-//! Events of an agent's: about its own objects, under names of its own.
+//! Events of an agent's: about its own objects, and about templates that its cluster has, under names of its own.
 //!
 //! A new one is marked with who reported it, so that an agent's later counts go to its own events only: the hub reports about
 //! the same Cluster and the same Works.
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use karmada_api::consts::extension;
 use karmada_meta::{
-    object,
+    object, parse_api_version,
     path::{FieldError, Path},
     text::printable,
 };
@@ -23,6 +23,42 @@ const WORD_LIMIT: usize = 128;
 /// Where events of cluster-scoped objects stand.
 const DEFAULT: &str = "default";
 
+/// A template that an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template<'a> {
+    /// Empty for the core group.
+    pub group: String,
+    /// Its kind.
+    pub kind: &'a str,
+    /// Empty at the cluster scope.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// Where an event says what it is about.
+fn about(event: &Value) -> &'static str {
+    if event.get("regarding").is_some() { "regarding" } else { "involvedObject" }
+}
+
+/// What an event that stands in this namespace is about, where it may be a template: events stand beside what they are about.
+pub fn template<'a>(namespace: &str, event: &'a Value) -> Option<Template<'a>> {
+    let of = &event[about(event)];
+    let text = |field: &str| of[field].as_str().unwrap_or_default();
+    let (group, _) = parse_api_version(text("apiVersion"))?;
+    let template = Template { group, kind: text("kind"), namespace: text("namespace"), name: text("name") };
+    let stands = if template.namespace.is_empty() { DEFAULT } else { template.namespace };
+    (stands == namespace && !template.kind.is_empty() && !template.name.is_empty()).then_some(template)
+}
+
+/// Takes from an event what only an agent's bears: it counts for the agent.
+pub fn is_nobodys(old: Option<&Value>, event: &mut Value) {
+    match old.and_then(|old| object::annotation(old, extension::REPORTED_BY)) {
+        Some(cluster) => object::set_annotation(event, extension::REPORTED_BY, cluster),
+        None => drop(object::remove_annotation(event, extension::REPORTED_BY)),
+    }
+}
+
 pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {
     let mut errors: Vec<_> = kept_by(event, write.old, &[]).into_iter().collect();
     if let Some(old) = write.old
@@ -32,7 +68,7 @@ pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden(&Path::new("metadata").child("name"), detail));
         return errors;
     }
-    let about = if event.get("regarding").is_some() { "regarding" } else { "involvedObject" };
+    let about = about(event);
     let text = |field: &str| event[about][field].as_str().unwrap_or_default();
     let own = if write.namespace == DEFAULT {
         text("kind") == "Cluster"
@@ -41,9 +77,16 @@ pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {
     } else {
         is_own_namespace(write) && text("namespace") == write.namespace
     };
-    if !own {
+    if event.get("regarding").is_some() && event.get("involvedObject").is_some() {
+        let path = Path::new("involvedObject");
+        errors.push(FieldError::forbidden(&path, "it is about one object: may not be set with regarding"));
+    }
+    // What was let in once is counted on, also when its cluster has the template no more.
+    let again = write.old.is_some_and(|old| old[about] == event[about]);
+    if !own && !again && !write.has_template {
         let detail = format!(
-            "the agent of cluster {0} reports about the Cluster {0} in default, and about what is in karmada-es-{0} there",
+            "the agent of cluster {0} reports about the Cluster {0} in default, about what is in karmada-es-{0} there, and about \
+             templates that its cluster has",
             write.cluster
         );
         errors.push(FieldError::forbidden(&Path::new(about), detail));

@@ -10,7 +10,7 @@
 //! | Lease | its own |
 //! | Secret | `<cluster>` and `<cluster>-impersonator`, where a stock karmada-agent reports credentials of its member; of no special type |
 //! | CertificateSigningRequest | make them |
-//! | Event | about its own Cluster in `default`, about what is in its own namespace there; only its own ones again |
+//! | Event | about its own Cluster in `default`, about what is in its own namespace there, about templates that its cluster has; only its own ones again |
 //!
 //! None of it may be of any size, or of a size that says little of what it holds: see [`too_much`].
 //!
@@ -36,7 +36,7 @@ use serde_json::Value;
 
 pub use self::{
     cluster::{CLUSTER, HUB_CONDITIONS, May, Otherwise, Row, has_registered},
-    event::MESSAGE_LIMIT,
+    event::{MESSAGE_LIMIT, Template, is_nobodys, template},
 };
 use crate::names;
 
@@ -68,6 +68,8 @@ pub struct Write<'a> {
     pub old: Option<&'a Value>,
     /// The uid of the Cluster, empty if there is none; nothing where nobody has looked.
     pub uid: Option<&'a str>,
+    /// Of an event: whether its [`template`] is to be on that cluster.
+    pub has_template: bool,
 }
 
 /// The cluster whose agent a user is: by the name that certificates bear, or on a stock kube-apiserver by that of the

@@ -210,8 +210,16 @@ mod tests {
         ];
         for (what, kind, subresource, old, new, may) in rows {
             let act = if old.is_some() { Act::Update } else { Act::Create };
-            let write =
-                Write { cluster: "a", act, kind, subresource, namespace: "", old: old.as_ref(), uid: None };
+            let write = Write {
+                cluster: "a",
+                act,
+                kind,
+                subresource,
+                namespace: "",
+                old: old.as_ref(),
+                uid: None,
+                has_template: false,
+            };
             let why = too_much(&write, &new);
             assert_eq!(why.is_none(), may, "{what}: {why:?}");
         }

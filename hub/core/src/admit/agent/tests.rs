@@ -8,7 +8,7 @@ use super::*;
 const CLUSTER_KIND: &str = "cluster.karmada.io/Cluster";
 
 fn write<'a>(kind: &'a str, act: Act, namespace: &'a str, old: Option<&'a Value>) -> Write<'a> {
-    Write { cluster: "m1", act, kind, subresource: "", namespace, old, uid: None }
+    Write { cluster: "m1", act, kind, subresource: "", namespace, old, uid: None, has_template: false }
 }
 
 /// What becomes of a write: `yes`, `kept` (with a warning), or `no`.
@@ -489,6 +489,77 @@ fn events_are_about_its_own_under_names_of_its_own() {
     let mut elsewhere = mine.clone();
     elsewhere["involvedObject"]["name"] = "m2".into();
     assert_eq!(outcome("/Event", Act::Update, "default", Some(&mine), &elsewhere), "no");
+}
+
+#[test]
+fn events_are_about_templates_that_its_cluster_has() {
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"});
+    let disk = json!({"apiVersion": "v1", "kind": "PersistentVolume", "name": "disk"});
+    let event = |name: &str, about: &Value| json!({"metadata": {"name": name}, "involvedObject": about, "message": "m"});
+    let judged = |namespace: &str, old: Option<&Value>, new: &Value, has_template: bool| {
+        let act = if old.is_some() { Act::Update } else { Act::Create };
+        let mut object = new.clone();
+        let write = Write { has_template, ..write("/Event", act, namespace, old) };
+        judge(&write, &mut object).is_ok().then_some(object)
+    };
+    // (namespace, event, whether it is about a template, whether it is let in if the cluster has that)
+    let rows = [
+        ("shop", event("web.1", &web), true, true),
+        ("shop", event("other.1", &web), true, false),
+        ("default", event("web.1", &web), false, false),
+        ("default", event("disk.1", &disk), true, true),
+        ("shop", event("disk.1", &disk), false, false),
+        (
+            "shop",
+            event("web.1", &json!({"apiVersion": "apps/v1", "namespace": "shop", "name": "web"})),
+            false,
+            false,
+        ),
+        (
+            "shop",
+            event("web.1", &json!({"apiVersion": "a/b/c", "kind": "D", "namespace": "shop", "name": "web"})),
+            false,
+            false,
+        ),
+        ("shop", event(".1", &json!({"apiVersion": "v1", "kind": "D", "namespace": "shop"})), false, false),
+        (
+            "shop",
+            json!({"metadata": {"name": "web.1"}, "regarding": web, "involvedObject": disk}),
+            true,
+            false,
+        ),
+    ];
+    for (namespace, new, is_template, lets_in) in rows {
+        let found = template(namespace, &new);
+        assert_eq!(found.is_some(), is_template, "{namespace} {new}");
+        assert_eq!(judged(namespace, None, &new, found.is_some()).is_some(), lets_in, "{namespace} {new}");
+        assert_eq!(judged(namespace, None, &new, false), None, "another cluster's: {namespace} {new}");
+    }
+    let new = event("web.1", &web);
+    let want = Template { group: "apps".into(), kind: "Deployment", namespace: "shop", name: "web" };
+    assert_eq!(template("shop", &new), Some(want));
+
+    // Its own ones are counted on, though the template has left; they become about nothing else.
+    let mine = judged("shop", None, &new, true).expect("a template of its");
+    assert_eq!(object::annotation(&mine, extension::REPORTED_BY), Some("m1"));
+    let mut counted = mine.clone();
+    counted["count"] = 2.into();
+    assert!(judged("shop", Some(&mine), &counted, false).is_some());
+    counted["involvedObject"]["kind"] = "StatefulSet".into();
+    assert_eq!(judged("shop", Some(&mine), &counted, false), None);
+    assert_eq!(judged("shop", Some(&new), &mine, true), None, "somebody else's");
+
+    // Nobody else puts an agent's mark on an event, or takes it off.
+    for (old, marked, want) in [
+        (None, mine.clone(), None),
+        (Some(new.clone()), mine.clone(), None),
+        (Some(mine), new.clone(), Some("m1")),
+        (None, new, None),
+    ] {
+        let mut event = marked;
+        is_nobodys(old.as_ref(), &mut event);
+        assert_eq!(object::annotation(&event, extension::REPORTED_BY), want, "{old:?}");
+    }
 }
 
 #[test]
