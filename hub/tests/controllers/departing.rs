@@ -1,10 +1,10 @@
-//! Clusters whose Works are taken away before them, as `karmadactl unregister` does it, and agents that do not do their part
-//! when their Cluster goes.
+//! Clusters whose Works are taken away before them, as `karmadactl unregister` does it, those that `karmadactl unjoin` takes away
+//! first, and agents that do not do their part when their Cluster goes.
 
 use std::time::Duration;
 
-use crate::common::{Member, World, configmap, configmaps, policy};
-use karmada_client::Patch;
+use crate::common::{Member, World, cluster, configmap, configmaps, policy};
+use karmada_client::{Patch, Rest};
 use karmada_meta::object;
 use karmada_objects::kinds::{CLUSTERS, NAMESPACES, PROPAGATION_POLICIES, WORKS};
 use serde_json::{Value, json};
@@ -44,6 +44,114 @@ async fn unregister(member: &Member) -> Result<(), &'static str> {
         }
     };
     timeout(WAIT, gone).await.map_err(|_| "the Cluster does not go")
+}
+
+/// `karmadactl unjoin`, request by request, as the hub's administrator: the Cluster is deleted, and looked for once a second.
+async fn unjoin(world: &World, name: &str) -> Result<(), &'static str> {
+    let path = CLUSTERS.object(None, name);
+    world.rest.delete(&path, &json!({})).await.expect("it is there");
+    let gone = async {
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            match world.rest.get(&path).await {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => return,
+                Err(error) => panic!("{path}: {error}"),
+            }
+        }
+    };
+    timeout(WAIT, gone).await.map_err(|_| "the Cluster does not go")
+}
+
+/// What it does then with `--force`: the finalizers go from the Works, from the execution namespace and from the Cluster. What it
+/// does not find any more it says to have failed with, and goes on.
+async fn force(world: &World, name: &str) {
+    let namespace = format!("karmada-es-{name}");
+    for mut work in world.list(&WORKS, Some(&namespace)).await {
+        if object::remove_finalizer(&mut work, "karmada.io/execution-controller") {
+            let path = WORKS.object(Some(&namespace), object::name(&work));
+            world.rest.put(&path, &work).await.expect("it lets go");
+            sleep(PACE).await;
+        }
+    }
+    if let Some(found) = world.get(&NAMESPACES, "", &namespace).await {
+        // The one that it looks for stands in the namespace's spec, and not among these.
+        assert!(object::finalizers(&found).is_empty(), "{found}");
+    }
+    sleep(PACE).await;
+    let Some(mut found) = world.get(&CLUSTERS, "", name).await else { return };
+    if object::remove_finalizer(&mut found, "karmada.io/cluster-controller") {
+        match world.rest.put(&CLUSTERS.object(None, name), &found).await {
+            // The hub was at it as well.
+            Err(error) if !error.is_conflict() && !error.is_not_found() => panic!("{name}: {error}"),
+            _ => {}
+        }
+    }
+}
+
+/// A cluster that the hub works on by itself, with so many ConfigMaps. Here nothing does, so a test says what is let go of.
+async fn pushed(world: &World, number: usize) -> Member {
+    let mut made = cluster("m", json!({}));
+    made["spec"] = json!({
+        "syncMode": "Push", "id": "id-of-m", "apiEndpoint": "https://127.0.0.1:1", "insecureSkipTLSVerification": true,
+        "secretRef": {"namespace": "karmada-cluster", "name": "m"},
+    });
+    world.create(&CLUSTERS, made).await;
+    world.post_ready_for("m", "True", "ClusterReady").await;
+    world.until("its namespace", || world.get(&NAMESPACES, "", "karmada-es-m")).await;
+    let member = Member { rest: Rest::new(world.embedded.client()), name: "m".to_owned() };
+    world.create(&PROPAGATION_POLICIES, policy("p", "v1", "ConfigMap", "", json!({}))).await;
+    for number in 0..number {
+        let name = format!("c{number}");
+        world.create(&configmaps(), configmap("default", &name)).await;
+        world.until("it is placed", || member.work("ConfigMap", &name)).await;
+    }
+    member.act().await;
+    world.settle().await;
+    member
+}
+
+/// What the hub does for a cluster in push mode, so often: it takes down what is to go.
+async fn lets_go(member: &Member, pause: Duration) {
+    loop {
+        sleep(pause).await;
+        member.act().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_in_push_mode_unjoins_when_what_it_has_is_taken_down() {
+    for pause in [Duration::from_millis(20), Duration::from_secs(7)] {
+        let world = World::start().await;
+        let member = pushed(&world, 20).await;
+        let done = tokio::select! {
+            done = unjoin(&world, "m") => done,
+            () = lets_go(&member, pause) => unreachable!("it works for ever"),
+        };
+        assert_eq!(done, Ok(()), "what takes {pause:?}");
+        world.gone(&NAMESPACES, "", "karmada-es-m").await;
+        assert_eq!(world.list(&configmaps(), Some("default")).await.len(), 20, "templates stay");
+        world.stop().await;
+    }
+}
+
+/// The hub itself would wait for ten minutes.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_lets_go_of_nothing_unjoins_by_force() {
+    let world = World::start().await;
+    let member = pushed(&world, 3).await;
+    let begun = Instant::now();
+    assert_eq!(unjoin(&world, "m").await, Err("the Cluster does not go"));
+    let works = member.works().await;
+    let goes = |work: &Value| object::deletion_timestamp(work).is_some();
+    assert!(works.len() >= 3 && works.iter().all(goes), "{works:?}");
+    force(&world, "m").await;
+    world.gone(&CLUSTERS, "", "m").await;
+    world.gone(&NAMESPACES, "", "karmada-es-m").await;
+    let waited = begun.elapsed();
+    assert!(waited < 2 * WAIT, "{waited:?}");
+    assert_eq!(world.list(&configmaps(), Some("default")).await.len(), 3, "templates stay");
+    world.stop().await;
 }
 
 /// A cluster with so many ConfigMaps in a Namespace of their own, all of them applied.
