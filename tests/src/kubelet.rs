@@ -1,8 +1,13 @@
 //! What a stand-in member lacks: somebody who runs commands, has logs and ports. Requests for anything else go on to the
 //! stand-in.
 //!
-//! `exec` runs programs of this machine, over WebSocket as kubectl ≥ 1.31 speaks it (`v5.channel.k8s.io`); `attach` says back
-//! the bytes that it gets; `portforward` reaches ports of this machine, as kube's clients ask for them; `log` has lines without end if it is followed, and else `limitBytes` of them, or a few.
+//! `exec` runs programs of this machine, over WebSocket as kubectl ≥ 1.31 speaks it (`v5.channel.k8s.io`), or over SPDY; `attach`
+//! says back the bytes that it gets; `portforward` reaches ports of this machine, as kube's clients ask for them, or as kubectl does,
+//! by SPDY; `log` has lines without end if it is followed, and else `limitBytes` of them, or a few.
+//!
+//! A Pod called `old` has a kubelet that knows no WebSockets.
+
+mod spdy;
 
 use std::{
     io::{self, Read, Write},
@@ -16,7 +21,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{HeaderValue, header};
-use http_body_util::{BodyExt as _, Empty, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     Request, Response, StatusCode,
     body::{Frame, Incoming},
@@ -27,15 +32,22 @@ use karmada_client::Rest;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream},
     net::{TcpListener, TcpStream},
     sync::mpsc,
+    task::JoinHandle,
 };
 
 type Body = UnsyncBoxBody<Bytes, kube::Error>;
 
 /// The channels that both ends speak.
 const PROTOCOL: &str = "v5.channel.k8s.io";
+/// What they speak without WebSockets, and what kubectl asks for to speak it within one.
+const SPDY: &str = "SPDY/3.1";
+const TUNNELLED: &str = "SPDY/3.1+portforward.k8s.io";
+/// The versions of sessions, and of ports, by SPDY: each the best first.
+const SESSIONS: &[&str] = &["v5.channel.k8s.io", "v4.channel.k8s.io"];
+const PORTS: &[&str] = &["portforward.k8s.io"];
 /// Channels of a session.
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -90,45 +102,119 @@ pub fn running(command: &str) -> bool {
 
 static RUNNING: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-async fn answer(client: kube::Client, mut request: Request<Incoming>) -> Result<Response<Body>, kube::Error> {
+async fn answer(client: kube::Client, request: Request<Incoming>) -> Result<Response<Body>, kube::Error> {
     let path = request.uri().path().to_owned();
     let query: Vec<(String, String)> = pairs(request.uri().query().unwrap_or_default());
-    if path.ends_with("/log") {
-        return Ok(Response::new(log(&query)));
-    }
-    if path.ends_with("/portforward") {
-        let key = request.headers().get("sec-websocket-key").cloned();
-        let port = query.iter().find(|(name, _)| name == "ports").and_then(|(_, port)| port.parse().ok());
-        let upgrade = hyper::upgrade::on(&mut request);
-        tokio::spawn(async move {
-            if let (Ok(io), Some(port)) = (upgrade.await, port) {
-                let _ = forward(TokioIo::new(io), port).await;
-            }
-        });
-        return Ok(agreed(key.as_ref()));
-    }
-    if path.ends_with("/attach") || path.ends_with("/exec") {
-        let key = request.headers().get("sec-websocket-key").cloned();
-        let upgrade = hyper::upgrade::on(&mut request);
-        tokio::spawn(async move {
-            let Ok(io) = upgrade.await else { return };
-            let io = TokioIo::new(io);
-            if path.ends_with("/attach") {
-                let (mut from, mut to) = tokio::io::split(io);
-                let _ = tokio::io::copy(&mut from, &mut to).await;
-                let _ = to.shutdown().await;
-                return;
-            }
-            let command = query.into_iter().filter(|(name, _)| name == "command").map(|(_, word)| word);
-            exec(io, command.collect()).await;
-        });
-        return Ok(agreed(key.as_ref()));
+    let what = match path.rsplit('/').next() {
+        Some("log") => return Ok(Response::new(log(&query))),
+        Some("exec") => Some(What::Exec),
+        Some("attach") => Some(What::Attach),
+        Some("portforward") => Some(What::Ports),
+        _ => None,
+    };
+    if let Some(what) = what {
+        return Ok(session(request, what, path.contains("/pods/old/"), query));
     }
     let (mut head, body) = request.into_parts();
     head.headers.remove("host");
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let answer = client.send(Request::from_parts(head, kube::client::Body::from(body.to_vec()))).await?;
     Ok(answer.map(|body| body.boxed_unsync()))
+}
+
+/// What connections change their protocol for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Exec,
+    Attach,
+    Ports,
+}
+
+/// Agrees to a session, and has it; or says why not. `old`: its kubelet knows no WebSockets.
+fn session(
+    mut request: Request<Incoming>,
+    what: What,
+    old: bool,
+    query: Vec<(String, String)>,
+) -> Response<Body> {
+    let lines = |name: &str| -> Vec<String> {
+        let all = request.headers().get_all(name).iter();
+        all.filter_map(|line| line.to_str().ok().map(str::to_owned)).collect()
+    };
+    let is_spdy = lines("upgrade").iter().any(|one| one.eq_ignore_ascii_case(SPDY));
+    let is_tunnelled = lines("sec-websocket-protocol").iter().any(|one| one == TUNNELLED);
+    let versions = lines("x-stream-protocol-version");
+    let key = request.headers().get("sec-websocket-key").cloned();
+    let answer = if is_spdy {
+        let known = if what == What::Ports { PORTS } else { SESSIONS };
+        match known.iter().copied().find(|known| versions.iter().any(|one| one == known)) {
+            Some(version) => agreed_to(SPDY, "x-stream-protocol-version", version),
+            None => return unknown(known, &versions),
+        }
+    } else if old {
+        return refused("this kubelet knows no WebSockets".to_owned());
+    } else {
+        agreed(key.as_ref(), if is_tunnelled { TUNNELLED } else { PROTOCOL })
+    };
+    let is = |name: &str| query.iter().any(|(one, value)| one == name && value == "true");
+    let streams = 1 + ["stdin", "stdout", "stderr", "tty"].into_iter().filter(|name| is(name)).count();
+    let port = query.iter().find(|(name, _)| name == "ports").and_then(|(_, port)| port.parse::<u16>().ok());
+    let command: Vec<String> =
+        query.into_iter().filter(|(name, _)| name == "command").map(|(_, word)| word).collect();
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let Ok(io) = upgrade.await else { return };
+        let io = TokioIo::new(io);
+        match what {
+            What::Attach => echo(io).await,
+            What::Exec if is_spdy => drop(spdy::exec(io, streams, command).await),
+            What::Exec => exec(io, command).await,
+            What::Ports if is_spdy => drop(spdy::ports(io).await),
+            What::Ports if is_tunnelled => drop(spdy::ports(within(io)).await),
+            What::Ports => {
+                if let Some(port) = port {
+                    let _ = forward(io, port).await;
+                }
+            }
+        }
+    });
+    answer
+}
+
+/// Says back what it hears.
+async fn echo(io: impl AsyncRead + AsyncWrite) {
+    let (mut from, mut to) = tokio::io::split(io);
+    let _ = tokio::io::copy(&mut from, &mut to).await;
+    let _ = to.shutdown().await;
+}
+
+/// The bytes within a WebSocket's messages, as if there were none.
+fn within(io: impl AsyncRead + AsyncWrite + Send + 'static) -> DuplexStream {
+    let (near, far) = tokio::io::duplex(64 << 10);
+    tokio::spawn(async move {
+        let (mut from, mut to) = tokio::io::split(io);
+        let (mut read, mut write) = tokio::io::split(far);
+        let hears = async {
+            while let Ok((kind, bytes)) = message(&mut from).await {
+                if kind == GOODBYE || kind == BINARY && write.write_all(&bytes).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let speaks = async {
+            let mut chunk = vec![0; 16 << 10];
+            while let Ok(length @ 1..) = read.read(&mut chunk).await {
+                if frame(&mut to, BINARY, &chunk[..length]).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = hears => {}
+            () = speaks => {}
+        }
+    });
+    near
 }
 
 fn pairs(query: &str) -> Vec<(String, String)> {
@@ -151,18 +237,43 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn agreed(key: Option<&HeaderValue>) -> Response<Body> {
-    let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+fn agreed(key: Option<&HeaderValue>, protocol: &'static str) -> Response<Body> {
     let mut key = key.map_or_else(Vec::new, |key| key.as_bytes().to_vec());
     key.extend_from_slice(b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     let accept = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &key);
     let accept = HeaderValue::from_str(&BASE64_STANDARD.encode(accept)).expect("base64 is a header's value");
+    let mut response = agreed_to("websocket", "sec-websocket-protocol", protocol);
+    response.headers_mut().insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    response
+}
+
+/// Agrees to change to a protocol, of which this header says the version.
+fn agreed_to(protocol: &'static str, name: &'static str, version: &'static str) -> Response<Body> {
+    let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
-    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    headers.insert(header::UPGRADE, HeaderValue::from_static(protocol));
+    headers.insert(name, HeaderValue::from_static(version));
+    response
+}
+
+fn refused(why: String) -> Response<Body> {
+    let body = Full::new(Bytes::from(why)).map_err(|never| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    response
+}
+
+/// Refuses a session that the client wants in no version that is known here, as kubelets do.
+fn unknown(known: &'static [&'static str], wanted: &[String]) -> Response<Body> {
+    let mut response = refused(format!(
+        "unable to upgrade: unable to negotiate protocol: client supports {wanted:?}, server accepts {known:?}"
+    ));
+    for version in known {
+        let version = HeaderValue::from_static(version);
+        response.headers_mut().append("x-accepted-stream-protocol-versions", version);
+    }
     response
 }
 
@@ -252,53 +363,89 @@ static SIZES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// What goes to the client: a frame of this kind.
 type Said = (u8, Vec<u8>);
 
-async fn exec(io: impl AsyncRead + AsyncWrite + Send + 'static, command: Vec<String>) {
-    let (mut from, mut to) = tokio::io::split(io);
-    let (say, mut said) = mpsc::channel::<Said>(4);
+/// Whoever has a command run.
+struct Client {
+    say: mpsc::Sender<Said>,
+    input: Option<mpsc::Sender<Vec<u8>>>,
+}
+
+impl Client {
+    /// It says something on a channel.
+    async fn says(&mut self, channel: u8, bytes: &[u8]) {
+        match channel {
+            STDIN if !bytes.is_empty() => {
+                if let Some(input) = &self.input {
+                    let _ = input.send(bytes.to_vec()).await;
+                }
+            }
+            RESIZE => SIZES.lock().push(String::from_utf8_lossy(bytes).trim_end().to_owned()),
+            _ => {}
+        }
+    }
+
+    /// It has no more input.
+    fn ends(&mut self) {
+        self.input = None;
+    }
+}
+
+/// A command that runs for a client.
+struct Running {
+    killer: Arc<Mutex<Option<u32>>>,
+    runs: JoinHandle<()>,
+}
+
+impl Running {
+    /// Nobody is there any more: nothing runs on. What it says is to be read by nobody by then.
+    async fn ends(self) {
+        let kill = self.killer.lock().take();
+        if let Some(pid) = kill {
+            let _ = Command::new("kill").args(["-9", &format!("{pid}")]).status();
+        }
+        let _ = self.runs.await;
+    }
+}
+
+fn start(command: Vec<String>) -> (Client, mpsc::Receiver<Said>, Running) {
+    let (say, said) = mpsc::channel::<Said>(4);
     let (input, stdin) = mpsc::channel::<Vec<u8>>(4);
     let killer = Arc::new(Mutex::new(None));
     let runs = tokio::task::spawn_blocking({
         let (say, killer) = (say.clone(), killer.clone());
         move || run(&command, stdin, &say, &killer)
     });
-    let hears = async {
-        let mut input = Some(input);
-        while let Ok((kind, message)) = message(&mut from).await {
-            match (kind, message.split_first()) {
-                (PING, _) => drop(say.send((PONG, message)).await),
-                (GOODBYE, _) => break,
-                (BINARY, Some((&STDIN, rest))) if !rest.is_empty() => {
-                    if let Some(input) = &input {
-                        let _ = input.send(rest.to_vec()).await;
-                    }
-                }
-                (BINARY, Some((&CLOSE, [STDIN]))) => input = None,
-                (BINARY, Some((&RESIZE, rest))) => {
-                    SIZES.lock().push(String::from_utf8_lossy(rest).into_owned());
-                }
-                _ => {}
-            }
-        }
-    };
-    let speaks = async {
-        while let Some((kind, message)) = said.recv().await {
-            if frame(&mut to, kind, &message).await.is_err() || kind == GOODBYE {
-                break;
-            }
-        }
-    };
+    (Client { say, input: Some(input) }, said, Running { killer, runs })
+}
+
+async fn exec(io: impl AsyncRead + AsyncWrite, command: Vec<String>) {
+    let (from, to) = tokio::io::split(io);
+    let (client, said, running) = start(command);
     tokio::select! {
-        () = speaks => {}
-        () = hears => {}
+        () = speak(to, said) => {}
+        () = hear(from, client) => {}
     }
-    // Nobody is there any more: nothing runs on.
-    let kill = killer.lock().take();
-    if let Some(pid) = kill {
-        let _ = Command::new("kill").args(["-9", &format!("{pid}")]).status();
+    running.ends().await;
+}
+
+async fn hear(mut from: impl AsyncRead + Unpin, mut client: Client) {
+    while let Ok((kind, message)) = message(&mut from).await {
+        match (kind, message.split_first()) {
+            (PING, _) => drop(client.say.send((PONG, message)).await),
+            (GOODBYE, _) => return,
+            (BINARY, Some((&CLOSE, [STDIN]))) => client.ends(),
+            (BINARY, Some((&channel, bytes))) => client.says(channel, bytes).await,
+            _ => {}
+        }
     }
-    drop((said, say));
+}
+
+async fn speak(mut to: impl AsyncWrite + Unpin, mut said: mpsc::Receiver<Said>) {
+    while let Some((kind, message)) = said.recv().await {
+        if frame(&mut to, kind, &message).await.is_err() || kind == GOODBYE {
+            break;
+        }
+    }
     let _ = to.shutdown().await;
-    let _ = runs.await;
 }
 
 /// Runs a program to its end, and says how that was.
