@@ -1,8 +1,9 @@
 //! The requests that an unmodified karmadactl issues, command by command, in their order: as its source has them, and as
 //! kubectl's libraries make them. `P` is `clusters/m/proxy`. `register` and `unregister` are played where certificates are
-//! signed, with the embedded API.
+//! signed, with the embedded API, and how long `unjoin` waits, and what it does by force, where time is paused.
 
 use http::Request;
+use http_body_util::BodyExt as _;
 use karmada_client::{kubeconfig::Kubeconfig, link::direct};
 use karmada_tests::{
     fleet::{self, Binaries},
@@ -25,14 +26,22 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const POLICIES: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies";
 const CUSTOMIZATIONS: &str = "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations";
+const HOOKS: &str = "/apis/config.karmada.io/v1alpha1/resourceinterpreterwebhookconfigurations";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// Of a session by SPDY, in this order.
+const VERSIONS: &str =
+    "v5.channel.k8s.io,v4.channel.k8s.io,v3.channel.k8s.io,v2.channel.k8s.io,channel.k8s.io";
 
 /// One request, and what has to come of it.
 struct Step {
+    /// A method and a path, in which `{rv}` is the revision of the last list of that server. SESSION asks for a WebSocket and SPDY
+    /// for what there was before; WATCH reads of what goes on only what is waited for.
     line: String,
-    /// Accept, or Content-Type where there is a body.
+    /// Accept, or Content-Type where there is a body; the versions of SPDY.
     form: &'static str,
     body: Value,
     code: u16,
+    /// All that is to be read there, with `|` between.
     says: &'static str,
 }
 
@@ -52,6 +61,114 @@ impl Step {
     fn is(self, code: u16) -> Self {
         Self { code, ..self }
     }
+
+    fn parts(&self) -> (&str, &str) {
+        self.line.split_once(' ').unwrap()
+    }
+
+    /// Whether it is the member that answers.
+    fn is_members(&self) -> bool {
+        self.parts().1.starts_with('P')
+    }
+
+    fn is_said(&self, text: &str) -> bool {
+        self.says.split('|').all(|part| text.contains(part))
+    }
+
+    fn request(&self, revision: &str) -> Request<Body> {
+        let (method, path) = self.parts();
+        let path = match path.strip_prefix('P') {
+            Some(behind) => format!("{CLUSTERS}/m/proxy{behind}"),
+            None => path.to_owned(),
+        };
+        let mut request = Request::builder().uri(path.replace("{rv}", revision)).method(match method {
+            "SESSION" | "WATCH" => "GET",
+            "SPDY" => "POST",
+            other => other,
+        });
+        request = match (method, self.body.is_null()) {
+            ("SPDY", _) => self
+                .form
+                .split(',')
+                .fold(request, |request, version| request.header("x-stream-protocol-version", version)),
+            (_, true) => request.header("accept", self.form),
+            (_, false) => request.header("content-type", self.form).header("accept", "application/json"),
+        };
+        let upgrade: &[(&str, &str)] = match method {
+            "SESSION" => &[
+                ("connection", "Upgrade"),
+                ("upgrade", "websocket"),
+                ("sec-websocket-version", "13"),
+                ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+                ("sec-websocket-protocol", "v5.channel.k8s.io"),
+            ],
+            "SPDY" => &[("connection", "Upgrade"), ("upgrade", "SPDY/3.1")],
+            _ => &[],
+        };
+        request = upgrade.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let body = if self.body.is_null() { Vec::new() } else { self.body.to_string().into_bytes() };
+        request.body(Body::from(body)).unwrap()
+    }
+
+    /// What is answered: the code, and what is said of protocols before what is said else.
+    async fn answer(&self, client: &kube::Client, revision: &str) -> (u16, String) {
+        let answer = client.send(self.request(revision)).await.unwrap();
+        let code = answer.status().as_u16();
+        let mut text = String::new();
+        for name in ["upgrade", "x-stream-protocol-version", "x-accepted-stream-protocol-versions"] {
+            for value in answer.headers().get_all(name) {
+                text.push_str(&format!("{name}: {}\n", value.to_str().unwrap()));
+            }
+        }
+        if code == 101 {
+            return (code, text);
+        }
+        if self.parts().0 != "WATCH" {
+            let body = answer.into_body().collect_bytes().await.unwrap();
+            text.push_str(&String::from_utf8_lossy(&body));
+            return (code, text);
+        }
+        let mut body = Box::pin(answer.into_body());
+        while !self.is_said(&text) {
+            let Ok(Some(Ok(frame))) = tokio::time::timeout(PATIENCE, body.frame()).await else { break };
+            if let Ok(data) = frame.into_data() {
+                text.push_str(&String::from_utf8_lossy(&data));
+            }
+        }
+        (code, text)
+    }
+}
+
+/// Of a list.
+fn revision(text: &str) -> Option<String> {
+    let list: Value = serde_json::from_str(text).ok()?;
+    let is_list = list["items"].is_array() || list["rows"].is_array();
+    list["metadata"]["resourceVersion"].as_str().filter(|_| is_list).map(str::to_owned)
+}
+
+/// How a change is followed that somebody makes behind a list.
+fn follow(path: &str) -> Step {
+    let says = "MODIFIED|\"kind\":\"Table\"|\"seen\":\"yes\"";
+    ask(format!("WATCH {path}?resourceVersion={{rv}}&watch=true"), says).form(TABLE)
+}
+
+/// Behind a list.
+fn change(path: &str) -> Step {
+    give(format!("PATCH {path}"), json!({"metadata": {"labels": {"seen": "yes"}}}), 200).form(MERGE)
+}
+
+/// What an informer asks for, that goes on for as long as it is needed.
+fn inform(path: &str, list: &'static str) -> [Step; 2] {
+    let watch =
+        format!("WATCH {path}?allowWatchBookmarks=true&resourceVersion={{rv}}&timeoutSeconds=431&watch=true");
+    [ask(format!("GET {path}?limit=500&resourceVersion=0"), list), ask(watch, "")]
+}
+
+fn config_map(annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},
+        "metadata": {"name": "settings", "namespace": "default", "annotations": annotations},
+    })
 }
 
 fn deployment(name: &str, annotations: &Value) -> Value {
@@ -107,6 +224,25 @@ fn commands() -> Vec<(&'static str, Vec<Step>)> {
     let m = || ask(format!("GET {CLUSTERS}/m"), "\"syncMode\":\"Push\"");
     let all = || ask(format!("GET {CLUSTERS}"), "ClusterList");
     let pod = || ask("GET P/api/v1/namespaces/default/pods/web", "\"name\":\"web\"");
+    let old = |line: &str| {
+        format!("{line}&container=c&stdout=true").replace("OLD", "P/api/v1/namespaces/default/pods/old")
+    };
+    let overwrite = json!({"work.karmada.io/conflict-resolution": "overwrite"});
+    let mut with_dependencies = policy("deep", "deep");
+    with_dependencies["spec"]["propagateDeps"] = json!(true);
+    let mut promoted_with = vec![m(), ask(format!("GET P{DEPLOYMENTS}/deep"), "\"name\":\"deep\"")];
+    promoted_with.extend(inform("/api/v1/services", "ServiceList"));
+    promoted_with.extend(inform(CUSTOMIZATIONS, "ResourceInterpreterCustomizationList"));
+    promoted_with.extend(inform(HOOKS, "ResourceInterpreterWebhookConfigurationList"));
+    promoted_with.extend([
+        ask(format!("GET P{CONFIG_MAPS}/settings"), "\"name\":\"settings\""),
+        ask(format!("GET {CONFIG_MAPS}/settings"), "not found").is(404),
+        give(format!("POST {CONFIG_MAPS}"), config_map(&overwrite), 201),
+        ask(format!("GET {DEPLOYMENTS}/deep"), "not found").is(404),
+        give(format!("POST {DEPLOYMENTS}"), deployment("deep", &overwrite), 201),
+        ask(format!("GET {POLICIES}/deep"), "not found").is(404),
+        give(format!("POST {POLICIES}"), with_dependencies, 201),
+    ]);
     let secrets = "/api/v1/namespaces/kube-system/secrets";
     vec![
         (
@@ -148,6 +284,54 @@ fn commands() -> Vec<(&'static str, Vec<Step>)> {
                 pod(),
                 ask("SESSION P/api/v1/namespaces/default/pods/web/exec?command=true&stdout=true", "").is(101),
                 ask("SESSION P/api/v1/namespaces/default/pods/web/attach?stdout=true", "").is(101),
+            ],
+        ),
+        (
+            "logs -f web -C m",
+            vec![
+                m(),
+                pod(),
+                ask(
+                    "WATCH P/api/v1/namespaces/default/pods/web/log?container=c&follow=true",
+                    "line\nline\nline\nline\nline\n",
+                ),
+            ],
+        ),
+        (
+            "exec and attach old -C m, where there are no WebSockets",
+            vec![
+                ask("GET P/api/v1/namespaces/default/pods/old", "\"name\":\"old\""),
+                ask(old("SESSION OLD/exec?command=true"), "knows no WebSockets").is(403),
+                ask(
+                    old("SPDY OLD/exec?command=true"),
+                    "upgrade: SPDY/3.1|x-stream-protocol-version: v5.channel.k8s.io",
+                )
+                .form(VERSIONS)
+                .is(101),
+                ask(old("SESSION OLD/attach?stdin=true"), "knows no WebSockets").is(403),
+                ask(
+                    old("SPDY OLD/attach?stdin=true"),
+                    "upgrade: SPDY/3.1|x-stream-protocol-version: v5.channel.k8s.io",
+                )
+                .form(VERSIONS)
+                .is(101),
+                ask(
+                    old("SPDY OLD/exec?command=true"),
+                    "x-accepted-stream-protocol-versions: v5.channel.k8s.io|client supports",
+                )
+                .form("v2.channel.k8s.io,channel.k8s.io")
+                .is(403),
+            ],
+        ),
+        (
+            "get deployments -w --operation-scope members",
+            vec![
+                all(),
+                m(),
+                ask("GET P/api", "versions"),
+                ask(format!("GET P{DEPLOYMENTS}?limit=500"), "columnDefinitions").form(TABLE),
+                change(&format!("P{DEPLOYMENTS}/web")),
+                follow(&format!("P{DEPLOYMENTS}")),
             ],
         ),
         (
@@ -201,6 +385,20 @@ fn commands() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         (
+            "get deployments -w --operation-scope all",
+            vec![
+                all(),
+                m(),
+                ask(format!("GET {DEPLOYMENTS}?limit=500"), "columnDefinitions").form(TABLE),
+                ask("GET P/api", "versions"),
+                ask(format!("GET P{DEPLOYMENTS}?limit=500"), "columnDefinitions").form(TABLE),
+                change(&format!("{DEPLOYMENTS}/shop")),
+                change(&format!("P{DEPLOYMENTS}/other")),
+                follow(DEPLOYMENTS),
+                follow(&format!("P{DEPLOYMENTS}")),
+            ],
+        ),
+        (
             "create, edit, patch, label, annotate, delete",
             vec![
                 give(
@@ -241,15 +439,12 @@ fn commands() -> Vec<(&'static str, Vec<Step>)> {
                 m(),
                 ask(format!("GET P{DEPLOYMENTS}/web"), "\"name\":\"web\""),
                 ask(format!("GET {DEPLOYMENTS}/web"), "not found").is(404),
-                give(
-                    format!("POST {DEPLOYMENTS}"),
-                    deployment("web", &json!({"work.karmada.io/conflict-resolution": "overwrite"})),
-                    201,
-                ),
+                give(format!("POST {DEPLOYMENTS}"), deployment("web", &overwrite), 201),
                 ask(format!("GET {POLICIES}/web"), "not found").is(404),
                 give(format!("POST {POLICIES}"), policy("web", "web"), 201),
             ],
         ),
+        ("promote deployment deep -d -C m", promoted_with),
         (
             "cordon m, uncordon m",
             vec![
@@ -323,10 +518,15 @@ async fn what_karmadactl_asks_for_is_answered() {
         member.get("/version").await.map(drop).map_err(|e| e.to_string())
     })
     .await;
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}},
-                     "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    member.post("/api/v1/namespaces/default/pods", &pod).await.unwrap();
-    member.post(DEPLOYMENTS, &deployment("web", &json!({}))).await.unwrap();
+    for name in ["web", "old"] {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
+                         "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        member.post("/api/v1/namespaces/default/pods", &pod).await.unwrap();
+    }
+    for name in ["web", "other", "deep"] {
+        member.post(DEPLOYMENTS, &deployment(name, &json!({}))).await.unwrap();
+    }
+    member.post(CONFIG_MAPS, &config_map(&json!({}))).await.unwrap();
     metrics::install(&member).await.unwrap();
     eventually("its metrics", PATIENCE, || async {
         member.get("/apis/metrics.k8s.io/v1beta1/nodes").await.map(drop).map_err(|e| e.to_string())
@@ -339,40 +539,15 @@ async fn what_karmadactl_asks_for_is_answered() {
     let client = direct::client(&endpoint, "", "karmadactl");
 
     let mut wrong = Vec::new();
+    let (mut of_hub, mut of_member) = (String::new(), String::new());
     for (command, steps) in commands() {
         for step in steps {
-            let (method, path) = step.line.split_once(' ').unwrap();
-            let path = match path.strip_prefix('P') {
-                Some(behind) => format!("{CLUSTERS}/m/proxy{behind}"),
-                None => path.to_owned(),
-            };
-            let session = method == "SESSION";
-            let mut request = Request::builder().method(if session { "GET" } else { method }).uri(path);
-            request = match step.body.is_null() {
-                true => request.header("accept", step.form),
-                false => request.header("content-type", step.form).header("accept", "application/json"),
-            };
-            if session {
-                for (name, value) in [
-                    ("connection", "Upgrade"),
-                    ("upgrade", "websocket"),
-                    ("sec-websocket-version", "13"),
-                    ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
-                    ("sec-websocket-protocol", "v5.channel.k8s.io"),
-                ] {
-                    request = request.header(name, value);
-                }
+            let known = if step.is_members() { &mut of_member } else { &mut of_hub };
+            let (code, text) = step.answer(&client, known).await;
+            if let Some(revision) = revision(&text) {
+                *known = revision;
             }
-            let body = if step.body.is_null() { Vec::new() } else { step.body.to_string().into_bytes() };
-            let answer = client.send(request.body(Body::from(body)).unwrap()).await.unwrap();
-            let code = answer.status().as_u16();
-            let text = match session {
-                true => String::new(),
-                false => {
-                    String::from_utf8_lossy(&answer.into_body().collect_bytes().await.unwrap()).into_owned()
-                }
-            };
-            if code != step.code || !text.contains(step.says) {
+            if code != step.code || !step.is_said(&text) {
                 let text: String = text.chars().take(300).collect();
                 wrong.push(format!(
                     "karmadactl {command}: {}: {code}, not {} {:?}: {text}",
