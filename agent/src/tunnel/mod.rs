@@ -250,7 +250,10 @@ impl Tunnel {
                 }
                 Ok(Agreed::Refused(mut head, body)) => {
                     measured.record.code = head.status.as_u16();
-                    head.headers = only(&head.headers, &BACK);
+                    let mut kept = only(&head.headers, &BACK);
+                    // What it would have agreed to.
+                    session::copy(&head.headers, &mut kept);
+                    head.headers = kept;
                     Response::from_parts(head, measured.over(body))
                 }
                 Err(status) => failed(status, measured),

@@ -140,7 +140,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Headers of the session itself, all lines in their order.
-fn copy(from: &HeaderMap, to: &mut HeaderMap) {
+pub(super) fn copy(from: &HeaderMap, to: &mut HeaderMap) {
     for name in BOTH_WAYS {
         for line in from.get_all(name) {
             to.append(HeaderName::from_static(name), line.clone());

@@ -77,6 +77,16 @@ async fn member(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
         });
         return Ok(agreed);
     }
+    if path.ends_with("/portforward") {
+        let mut refused = Response::new(Full::new(Bytes::from_static(b"unable to upgrade")).boxed_unsync());
+        *refused.status_mut() = StatusCode::FORBIDDEN;
+        for (name, value) in
+            [("x-accepted-stream-protocol-versions", "portforward.k8s.io"), ("set-cookie", "a=b")]
+        {
+            refused.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        return Ok(refused);
+    }
     if path == "/k8s/version" {
         std::future::pending::<()>().await;
     }
@@ -465,6 +475,13 @@ async fn a_session_that_is_refused_leaves_no_connection() {
         assert_eq!(answer, code, "{told}: {body}");
         assert!(body.contains(word) && !headers.contains_key("karmada-status"), "{body}");
     }
+    // Who is refused for the version hears which there are.
+    let ports = session("POST", "SPDY/3.1", "/api/v1/namespaces/n/pods/p/portforward");
+    let (answer, headers, body) = full.ask(ports).await;
+    assert_eq!((answer, body.as_str()), (403, "unable to upgrade"));
+    let versions = headers.get("x-accepted-stream-protocol-versions").map(HeaderValue::as_bytes);
+    assert_eq!(versions, Some(&b"portforward.k8s.io"[..]));
+    assert!(!headers.contains_key("set-cookie"), "{headers:?}");
     assert!(reads.seen.heads.lock().is_empty());
     let mut open = full.seen.open.subscribe();
     open.wait_for(|open| *open == 0).await.unwrap();
