@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
 
+mod kubectl;
+
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Command, ExitStatus, Stdio},
@@ -39,7 +41,7 @@ async fn fleet(test: &str, flags: &[&str]) -> Option<Fleet> {
     let binaries = Binaries::in_one(env!("CARGO_BIN_EXE_fleet"));
     let agent = flags.iter().map(|&flag| flag.to_owned()).collect();
     let fleet = Fleet::start(test, 1, &binaries, Options { agent, ..Options::impatient() }).await?;
-    let manifest = include_str!("../../manifests/agent/tunnel.yaml");
+    let manifest = include_str!("../../../manifests/agent/tunnel.yaml");
     let member = &fleet.members[0].api;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
     let _ = member.post("/api/v1/namespaces", &namespace).await;
@@ -657,16 +659,8 @@ async fn sessions_on_a_thin_link_lose_nothing_and_end_when_it_brings_nothing_one
     tokio::time::timeout(PATIENCE, reading).await.expect("the log has ended").unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn many_connections_to_a_port_of_a_member_bring_what_was_sent() {
-    let Some(fleet) = fleet("ports", &["--tunnel=full", "--tunnel-masters"]).await else { return };
-    told(&fleet, "full").await;
-    with_kubelet(&fleet).await;
-    let member = &fleet.members[0];
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
-                     "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    member.api.post("/api/v1/namespaces/default/pods", &pod).await.unwrap();
-    // A port of the Pod, which is one of this machine's, says back what it hears.
+/// A port of the Pods, which is one of this machine's, that says back what it hears; and how many connections are open there.
+async fn echoing() -> (u16, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let open = Arc::new(AtomicU64::new(0));
@@ -682,6 +676,19 @@ async fn many_connections_to_a_port_of_a_member_bring_what_was_sent() {
             });
         }
     });
+    (port, open)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_connections_to_a_port_of_a_member_bring_what_was_sent() {
+    let Some(fleet) = fleet("ports", &["--tunnel=full", "--tunnel-masters"]).await else { return };
+    told(&fleet, "full").await;
+    with_kubelet(&fleet).await;
+    let member = &fleet.members[0];
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+                     "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    member.api.post("/api/v1/namespaces/default/pods", &pod).await.unwrap();
+    let (port, open) = echoing().await;
     let mut forwarding = Command::new(env!("CARGO_BIN_EXE_fleet"))
         .args(["karmada-hub", "port-forward", "--kubeconfig"])
         .arg(&fleet.kubeconfig)
