@@ -9,6 +9,7 @@ use karmada_core::{
         Report, Version, Way, next_step,
         request::{self, Request},
         with_hub,
+        words::is_refusal,
     },
 };
 use karmada_env::Env;
@@ -257,6 +258,10 @@ fn stands(live: &Value, state: Option<&State>, requested: &str) -> Stands {
         return Stands::Stopped(format!("a newer request, for {version}, took the place of this one"));
     }
     let first = data(request::STATUS).lines().next().unwrap_or_default();
+    if is_refusal(first) {
+        // Whatever is kept: the hub does nothing, and takes no command, until somebody mends that.
+        return Stands::Stopped(first.to_owned());
+    }
     let seed = requested.parse::<Time>().map_or_else(|_| requested.to_owned(), |time| time.to_string());
     // What is kept may still be of the request before.
     let Some(state) = state.filter(|state| state.revision == version && state.seed == seed) else {
@@ -301,6 +306,7 @@ async fn follow(server: &Server, requested: Option<&str>, told: Told, env: &Env)
                         progress.clear();
                         let next = state
                             .as_ref()
+                            .filter(|_| !is_refusal(&why))
                             .and_then(waves::next)
                             .unwrap_or_else(|| "karmada-hub upgrade status says more".to_owned());
                         return Err(Failure::failed(format!("the upgrade has stopped: {why} ({next})")));
@@ -335,7 +341,10 @@ fn tell(live: &Value, state: Option<&State>, told: Told) -> Result<(), Failure> 
         "version": live["data"][request::VERSION], "phase": phase, "waves": waves, "counts": counts,
         "status": text.lines().collect::<Vec<_>>(),
     });
-    let next = state.and_then(waves::next).map_or_else(String::new, |next| format!("\n{next}"));
+    let next = state
+        .filter(|_| !is_refusal(text))
+        .and_then(waves::next)
+        .map_or_else(String::new, |next| format!("\n{next}"));
     told.say(&format!("{text}{next}"), &value)
 }
 
@@ -485,7 +494,13 @@ mod tests {
         assert_eq!(stands(&fresh, Some(&before), AT), waits);
         let refused = live("0.6.0", "Refused: it is newer than the hub", "");
         let why = Stands::Stopped("Refused: it is newer than the hub".into());
-        assert_eq!(stands(&refused, Some(&before), AT), why);
+        // Nor does it go on where it was under way before, or somebody has left a word.
+        let running = state(Phase::Running, "0.6.0");
+        let mut asked = refused.clone();
+        object::set_annotation(&mut asked, extension::ROLLOUT_COMMAND, "resume 0.6.0");
+        for (live, kept) in [(&refused, &before), (&refused, &running), (&asked, &paused)] {
+            assert_eq!(stands(live, Some(kept), AT), why, "{:?}", kept.phase);
+        }
         let newer = stands(&goes, Some(&before), "2026-11-25T01:00:00Z");
         assert!(matches!(newer, Stands::Stopped(why) if why.contains("newer request, for 0.6.0")));
     }

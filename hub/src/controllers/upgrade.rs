@@ -9,8 +9,9 @@
 //! The ConfigMap is the one object of an upgrade: what is asked for, how far it is, and a status that people read. It is one of
 //! a kind that every API server has; only who may write in `karmada-system` may ask for anything. What an agent reads is an
 //! annotation of its own Cluster: it watches that anyway, and gets it when its link is back. Admission lets the hub alone write it;
-//! what somebody writes past that is taken away, or put right, and an event says so. The
-//! state is written before the offers that follow from it, and they are brought in step with it again after a restart.
+//! what somebody writes past that is taken away, or put right, and an event says so. The state is written before the offers that
+//! follow from it, and they are brought in step with it again after a restart. Where the request or the state is none to go by,
+//! nobody watches the gate, so all offers are taken back; who has begun finishes.
 //!
 //! All clusters are passed over when a request is new, and when a wave, a phase or a command judges all of them anew. Otherwise what
 //! is looked at are the clusters that have changed, and those of a wave that are not done yet.
@@ -36,7 +37,7 @@ use karmada_core::{
         request::{self, Request},
         table::{Row, Table},
         with_hub,
-        words::status,
+        words::{REFUSED, STATE_UNREADABLE, UNREADABLE, status},
     },
 };
 use karmada_meta::{object, time::Time};
@@ -91,7 +92,7 @@ struct Desk {
     clocks: Option<(Option<Time>, Clocks)>,
     /// When the status was written.
     shown: Option<Time>,
-    /// Nothing is asked for, and nothing is offered.
+    /// Nothing is offered, since nothing is asked for that could be.
     empty: bool,
 }
 
@@ -184,34 +185,18 @@ impl Upgrades {
         let mut desk = self.desk.lock().await;
         let Some(live) = live.filter(|live| object::deletion_timestamp(live).is_none()) else {
             self.figure(None);
-            let changed = mem::take(&mut *self.changed.lock());
-            let empty = desk.empty;
-            *desk = Desk::default();
-            match empty {
-                true => self.take_away(changed).await?,
-                false => self.clear().await?,
-            }
-            desk.empty = true;
+            self.offer_nothing(&mut desk).await?;
             return Ok(Next::Done);
         };
-        desk.empty = false;
-        let request = match Request::read(|key| live["data"][key].as_str()) {
-            Ok(request) => request,
-            Err(why) => return self.refuse(live, "Unreadable", &why).await,
-        };
-        if let Ok(ours) = OURS.parse::<Version>()
-            && let Some(why) = with_hub(&request.version, &ours)
-        {
-            return self.refuse(live, "Refused", &why).await;
-        }
-        match State::read(&live) {
-            Ok(before) => self.go_on(live, before, &request, &mut desk).await,
-            Err(why) => {
-                let why = format!(
-                    "the annotation {} cannot be read, so no agent is offered anything else: {why}. Take it off to begin anew",
-                    rollout::STATE
-                );
-                self.refuse(live, "StateUnreadable", &why).await
+        match read(&live) {
+            Ok((request, before)) => {
+                desk.empty = false;
+                self.go_on(live, before, &request, &mut desk).await
+            }
+            Err((reason, why)) => {
+                self.refuse(live, reason, &why).await?;
+                self.offer_nothing(&mut desk).await?;
+                Ok(Next::Done)
             }
         }
     }
@@ -335,9 +320,9 @@ impl Upgrades {
         Ok(None)
     }
 
-    /// Nothing is done, and people are told why.
-    async fn refuse(&self, live: Value, reason: &'static str, why: &str) -> Result<Next, Error> {
-        self.figure(Some("StateUnreadable").filter(|known| *known == reason));
+    /// Tells people why nothing is offered.
+    async fn refuse(&self, live: Value, reason: &'static str, why: &str) -> Result<(), Error> {
+        self.figure(Some(STATE_UNREADABLE).filter(|known| *known == reason));
         let text = format!("{reason}: {why}");
         if live["data"][request::STATUS].as_str() != Some(&text) {
             let mut object = live;
@@ -347,7 +332,20 @@ impl Upgrades {
             self.context.writer.objects.replace(&CONFIG_MAPS, &object).await?;
             self.tell(&object, event::ROLLOUT_STOPPED, &format!("Upgrade of agents: {why}."));
         }
-        Ok(Next::Done)
+        Ok(())
+    }
+
+    /// Nobody is offered anything: what was is taken back, and later what others write.
+    async fn offer_nothing(&self, desk: &mut Desk) -> Result<(), Error> {
+        let changed = mem::take(&mut *self.changed.lock());
+        let empty = desk.empty;
+        *desk = Desk::default();
+        match empty {
+            true => self.take_away(changed).await?,
+            false => self.clear().await?,
+        }
+        desk.empty = true;
+        Ok(())
     }
 
     /// Takes all offers back.
@@ -484,6 +482,24 @@ async fn put(
             Err(error)
         }
     }
+}
+
+/// What is asked for, and how far it is; under which word, and why, nothing can be offered.
+fn read(live: &Value) -> Result<(Request, Option<State>), (&'static str, String)> {
+    let request = Request::read(|key| live["data"][key].as_str()).map_err(|why| (UNREADABLE, why))?;
+    if let Ok(ours) = OURS.parse::<Version>()
+        && let Some(why) = with_hub(&request.version, &ours)
+    {
+        return Err((REFUSED, why));
+    }
+    let state = State::read(live).map_err(|why| {
+        let key = rollout::STATE;
+        let why = format!(
+            "the annotation {key} cannot be read, so no agent is offered anything: {why}. Take it off to begin anew"
+        );
+        (STATE_UNREADABLE, why)
+    })?;
+    Ok((request, state))
 }
 
 /// Judges what has changed, and lets others have their turn.

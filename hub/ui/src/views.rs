@@ -8,7 +8,7 @@ use karmada_core::{
     names,
     rollout::{self, Phase, State, Wave, words},
     stage::{self, Stage},
-    upgrade::request,
+    upgrade::{self, request},
 };
 use karmada_meta::{object, quantity::Quantity, text, time::Time};
 use serde_json::{Map, Value, json};
@@ -324,7 +324,7 @@ pub fn upgrade(object: &Value) -> Value {
     // A request that is refused leaves the state of the one before as it is.
     if state.as_ref().is_none_or(|state| words::reason(state) != reason) {
         (told["underWay"], told["waits"], told["failed"]) = (false.into(), false.into(), false.into());
-        told["refused"] = ["Refused", "Unreadable", "StateUnreadable"].contains(&reason.as_str()).into();
+        told["refused"] = upgrade::words::is_refusal(&reason).into();
     }
     (told["reason"], told["message"], told["beside"]) = (json!(reason), json!(message), json!(beside));
     told["version"] = json!(text::line(object["data"][request::VERSION].as_str().unwrap_or_default(), WORDS));

@@ -8,6 +8,19 @@ use crate::rollout::{State, Step, words};
 /// So many clusters are named.
 const NAMED: usize = 10;
 
+/// The version does not go with this hub.
+pub const REFUSED: &str = "Refused";
+/// The request cannot be read.
+pub const UNREADABLE: &str = "Unreadable";
+/// What the hub has kept of the upgrade cannot be read.
+pub const STATE_UNREADABLE: &str = "StateUnreadable";
+
+/// Whether a status says that the hub offers nothing, whatever it has kept of the upgrade.
+pub fn is_refusal(status: &str) -> bool {
+    let word = status.split_once(": ").map_or(status, |(word, _)| word);
+    [REFUSED, UNREADABLE, STATE_UNREADABLE].contains(&word)
+}
+
 /// What there is beside the sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
