@@ -6,7 +6,7 @@ use karmada_meta::time::Time;
 
 use super::{facts::Copies, state::Place};
 
-/// Since when clusters are not well, and which were evicted after they were given the change.
+/// Since when clusters are not well, and what else [`State`](super::State) does not keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     pub(super) running: BTreeMap<String, Clock>,
@@ -19,7 +19,7 @@ pub struct Clocks {
     /// Those that were given the change lately, or are silent since. Kept for waves of which only so many may be changing at once:
     /// what others are given they are given when their wave begins.
     pub(super) given: BTreeMap<String, Given>,
-    /// With their waves: they count as failed also when they are gone.
+    /// Those that were evicted, with their waves, for which the state has no room.
     pub(super) evicted: BTreeMap<String, usize>,
 }
 

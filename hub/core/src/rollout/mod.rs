@@ -35,6 +35,7 @@
 
 pub mod asked;
 mod clocks;
+mod evicted;
 mod facts;
 mod mark;
 pub mod revision;

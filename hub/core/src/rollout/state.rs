@@ -14,6 +14,8 @@ use super::{
 
 /// So many revisions that were stopped are remembered.
 const STOPPED: usize = 8;
+/// So many clusters that were evicted with the change are kept: an annotation has room for no endless list.
+pub(super) const EVICTED: usize = 500;
 
 /// How a rollout stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,6 +189,9 @@ pub struct State {
     /// How many of the last wave held it back when a person let that go on.
     #[serde(skip_serializing_if = "is_zero")]
     pub accepted_held: usize,
+    /// Those that were evicted after they were given the change, with their waves: they count as failed also when they are gone.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub evicted: BTreeMap<String, usize>,
     /// What was stopped, and is not begun again by itself: the last ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<String>,

@@ -1,15 +1,13 @@
 //! One look at a rollout: what the clusters say, and what follows.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use karmada_meta::time::Time;
 
 use super::{
     asked::{Allowed, Gate},
     clocks::{Clocks, Given, Late, Stood},
+    evicted::evicted,
     facts::{Fact, Member, Seen},
     state::{Command, Phase, Place, State, Wave},
     sums::{Stage, Step, Sums, Told},
@@ -82,7 +80,14 @@ pub fn step(state: &mut State, gate: &Gate, members: &[Member<'_>], now: Time, c
 }
 
 /// Counts, and runs the clocks of those that are not well.
-fn look(state: &State, gate: &Gate, members: &[Member<'_>], now: Time, clocks: &mut Clocks, step: &mut Step) {
+fn look(
+    state: &mut State,
+    gate: &Gate,
+    members: &[Member<'_>],
+    now: Time,
+    clocks: &mut Clocks,
+    step: &mut Step,
+) {
     (step.sums, step.wave, step.again) = (Sums::default(), Sums::default(), None);
     (step.changing, step.at_once) = (0, 0);
     let (mut running, mut stood, mut given) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -222,25 +227,6 @@ fn may_be_scaled(member: &Member<'_>, stage: Stage, was: Stood) -> bool {
         Stage::Offered => true,
         Stage::Applied => member.copies.zip(was.copies).is_some_and(|(is, was)| is.are_scaled(was)),
         _ => false,
-    }
-}
-
-/// Counts those that were evicted with the change and are gone by now.
-fn evicted(state: &State, members: &[Member<'_>], clocks: &mut Clocks, step: &mut Step) {
-    let named = || members.iter().filter_map(|member| Some((member.name()?, member)));
-    for (name, member) in named() {
-        match (member.fact, member.leaving) {
-            (Fact::New(_), true) => drop(clocks.evicted.insert(name.to_owned(), member.wave)),
-            _ => drop(clocks.evicted.remove(name)),
-        }
-    }
-    let there: BTreeSet<&str> = named().map(|(name, _)| name).collect();
-    for (_, wave) in clocks.evicted.iter().filter(|(name, _)| !there.contains(name.as_str())) {
-        step.sums.add(Stage::Failed, 1);
-        step.at_once += 1;
-        if wave + 1 == state.open {
-            step.wave.add(Stage::Failed, 1);
-        }
     }
 }
 
@@ -544,6 +530,7 @@ fn widen(state: &mut State, members: &[Member<'_>], now: Time, step: &Step) -> b
 fn end(state: &mut State, silent: usize) {
     state.phase = Phase::Complete;
     state.well = None;
+    state.evicted.clear();
     state.base.clone_from(&state.revision);
     state.kept = vec![state.revision.clone()];
     state.digests.retain(|name, _| *name == state.revision);
@@ -597,6 +584,7 @@ pub fn command(
             state.waves.iter_mut().for_each(|wave| (wave.opened, wave.reach) = (None, None));
             (state.open, state.approved, state.began) = (0, 0, None);
             (state.accepted_failures, state.accepted_silent, state.accepted_held) = (0, 0, 0);
+            state.evicted.clear();
             state.stopped.retain(|stopped| *stopped != state.revision);
             state.phase = Phase::Running;
             state.why.clear();

@@ -1,6 +1,7 @@
 //! What a gate counts as well, late and failed.
 
 use super::*;
+use crate::rollout::state::EVICTED;
 
 #[test]
 fn what_is_not_well_in_time_stops_it_and_is_not_begun_again_by_itself() {
@@ -146,4 +147,52 @@ fn a_cluster_that_is_evicted_with_the_change_has_failed() {
     fleet.change("two");
     fleet.run(10, 60, well);
     assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Complete, 19), "{}", fleet.said());
+}
+
+#[test]
+fn a_restart_forgets_no_cluster_that_was_evicted_with_the_change() {
+    let mut fleet = Fleet::new(20, "tier=pilot soak=1h; 100%", "maxFailures=1");
+    fleet.change("two");
+    fleet.run(2, 10, well);
+    fleet.clusters[0].leaving = true;
+    fleet.run(1, 10, well);
+    fleet.clusters.remove(0);
+    fleet.clocks = Clocks::default();
+    fleet.run(1, 10, well);
+    assert_eq!((fleet.state.phase, fleet.last.sums.of(Stage::Failed)), (Phase::Running, 1));
+    fleet.clusters[0].leaving = true;
+    fleet.run(1, 10, well);
+    assert_eq!(fleet.state.phase, Phase::Breached, "{}", fleet.said());
+    // So many as a person lets go on, and as the gate does, and not as many more as were forgotten.
+    fleet.command(Command::Resume).unwrap();
+    fleet.clocks = Clocks::default();
+    fleet.run(1, 10, well);
+    assert_eq!((fleet.state.phase, fleet.last.sums.of(Stage::Failed)), (Phase::Running, 2));
+    // One that is back, and stays, has not failed.
+    fleet.clusters[0].leaving = false;
+    fleet.run(1, 10, well);
+    assert_eq!((fleet.last.sums.of(Stage::Failed), fleet.state.evicted.len()), (1, 1));
+    // What begins anew, or is another change, knows nothing of them.
+    let mut anew = fleet.state.clone();
+    command(&mut anew, Command::Abort, &fleet.last, true).unwrap();
+    assert_eq!(anew.evicted.len(), 1);
+    command(&mut anew, Command::Resume, &fleet.last, true).unwrap();
+    fleet.change("three");
+    assert_eq!((anew.evicted.len(), fleet.state.evicted.len()), (0, 0));
+}
+
+#[test]
+fn no_more_evicted_clusters_are_kept_than_there_is_room_for() {
+    let mut fleet = Fleet::new(EVICTED + 20, "100% soak=10h", "maxFailures=100%");
+    fleet.change("two");
+    fleet.run(3, 10, well);
+    fleet.clusters.iter_mut().take(EVICTED + 5).for_each(|cluster| cluster.leaving = true);
+    fleet.run(1, 10, well);
+    fleet.clusters.drain(..EVICTED + 5);
+    fleet.run(1, 10, well);
+    let failed = |fleet: &Fleet| fleet.last.sums.of(Stage::Failed);
+    assert_eq!((failed(&fleet), fleet.state.evicted.len()), (EVICTED + 5, EVICTED));
+    fleet.clocks = Clocks::default();
+    fleet.run(1, 10, well);
+    assert_eq!((failed(&fleet), fleet.state.phase), (EVICTED, Phase::Running));
 }
