@@ -36,6 +36,24 @@ fn links_and_anchors_lead_somewhere() {
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
+/// What the service reads nobody else finds at its own paths.
+#[test]
+fn leaving_names_the_files_that_the_unit_reads() {
+    let unit = fs::read_to_string(root().join("manifests/systemd/karmada-agent@.service")).unwrap();
+    let value = |key: &str| {
+        let found = unit.lines().find_map(|line| line.strip_prefix(key));
+        found.unwrap_or_else(|| panic!("the unit has no {key}")).replace("%i", "shop-17")
+    };
+    let page = fs::read_to_string(docs().join("leave.md")).unwrap();
+    for argument in [
+        format!("--karmada-kubeconfig {}", value("LoadCredential=karmada-kubeconfig:")),
+        format!("--kubeconfig {}", value("LoadCredential=kubeconfig:")),
+        format!("--state-dir /var/lib/{}", value("StateDirectory=")),
+    ] {
+        assert!(page.contains(&argument), "{argument}");
+    }
+}
+
 #[test]
 fn every_page_is_in_the_summary() {
     let all = pages::all();
