@@ -38,7 +38,7 @@ fn links_and_anchors_lead_somewhere() {
 
 /// What the service reads nobody else finds at its own paths.
 #[test]
-fn leaving_names_the_files_that_the_unit_reads() {
+fn leaving_and_holding_name_the_files_that_the_unit_reads() {
     let unit = fs::read_to_string(root().join("manifests/systemd/karmada-agent@.service")).unwrap();
     let value = |key: &str| {
         let found = unit.lines().find_map(|line| line.strip_prefix(key));
@@ -52,6 +52,9 @@ fn leaving_names_the_files_that_the_unit_reads() {
     ] {
         assert!(page.contains(&argument), "{argument}");
     }
+    let page = fs::read_to_string(docs().join("at-the-site.md")).unwrap();
+    let kubeconfig = value("LoadCredential=kubeconfig:").replace("shop-17", "NAME");
+    assert!(page.contains(&format!("--cluster-name NAME --kubeconfig {kubeconfig}")), "{kubeconfig}");
 }
 
 #[test]
