@@ -141,6 +141,8 @@ if [ -n "$upgrade_from" ]; then
     [ "$upgrade" != off ] || bad "--upgrade-image-from wants --upgrade=windows or --upgrade=on"
 fi
 [[ $wait =~ ^[0-9]{1,5}$ ]] || bad "--wait wants a number of seconds, not \"$wait\""
+# To the shell, what begins with 0 is octal.
+wait=$((10#$wait))
 if [ -n "$cluster" ]; then check_cluster_name "$cluster" --cluster-name; else
     cluster=$member_context
     check_cluster_name "$cluster" "the context"

@@ -25,7 +25,8 @@ async fn what_is_deployed_runs_and_goes_again() {
 
     let mut agent = world.run_agent().await;
     world.fleet.ready(CLUSTER).await;
-    let ready = world.deploy(&["--wait=180"]);
+    // This many seconds also with a zero before them.
+    let ready = world.deploy(&["--wait=0180"]);
     assert!(ready.contains("cluster member1 is Ready"), "{ready}");
     world.settings_at_odds_are_named().await;
 
