@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that a release consists of: static programs, archives, .deb, .rpm, OCI images, charts, SBOM, checksums.
-# The same sources give the same bytes: no time, path or owner of this machine is in them.
+# The same programs and sources are packed to the same bytes: no time, path or owner of this machine is in them. That a program that
+# is built twice is the same is neither promised nor tested.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/.." && pwd)
@@ -167,6 +168,9 @@ done
 
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
+# What lies there of another release is none of this one's: it is in no checksums, and what fails half-way leaves it as it is.
+fresh=$(mktemp -d "$out/.release.XXXXXX")
+trap 'rm -rf "$work" "$fresh"' EXIT
 
 # Completions and manual pages, of a program that runs here.
 if [ -z "$host_hub" ]; then
@@ -256,7 +260,7 @@ SCRIPT
     chmod 0755 "$to/DEBIAN/postinst" "$to/DEBIAN/prerm" "$to/DEBIAN/postrm"
     (cd "$to" && find . -type f ! -path './DEBIAN/*' -printf '%P\n' | sort | xargs md5sum >DEBIAN/md5sums)
     find "$to" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-    dpkg-deb --root-owner-group -Zgzip -z9 --build "$to" "$out/${program}_${version}_$arch.deb" >/dev/null
+    dpkg-deb --root-owner-group -Zgzip -z9 --build "$to" "$fresh/${program}_${version}_$arch.deb" >/dev/null
 }
 
 rpm() { # PROGRAM ARCH
@@ -300,7 +304,7 @@ SPEC
         --define "__os_install_post %{nil}" --define "_buildhost reproducible" --define "use_source_date_epoch_as_buildtime 1" \
         --define "clamp_mtime_to_source_date_epoch 1" --define "_binary_payload w9.gzdio" --define "_tmppath $tree" \
         "$tree/$program.spec" >"$work/rpm.log" 2>&1 || { cat "$work/rpm.log" >&2; fail "rpmbuild failed"; }
-    mv "$tree/out/$machine/$program-$version-1.$machine.rpm" "$out/"
+    mv "$tree/out/$machine/$program-$version-1.$machine.rpm" "$fresh/"
 }
 
 # --- formats -------------------------------------------------------------------------------------------------------
@@ -309,7 +313,7 @@ if wants tar; then
     say "archives"
     for arch in "${arches[@]}"; do
         name=karmada-$version-linux-$arch
-        package tar "$out/$name.tar.gz" "$name/bin/karmada-hub=${programs[$arch]}/karmada-hub" \
+        package tar "$fresh/$name.tar.gz" "$name/bin/karmada-hub=${programs[$arch]}/karmada-hub" \
             "$name/bin/karmada-agent=${programs[$arch]}/karmada-agent" "$name/LICENSE=$root/LICENSE" \
             "$name/hub/docs=$root/hub/docs" "$name/systemd=$root/manifests/systemd" "$name/man=$texts/man" "$name/completions/bash=$texts/bash" \
             "$name/completions/zsh=$texts/zsh" "$name/completions/fish=$texts/fish"
@@ -317,7 +321,7 @@ if wants tar; then
     # The scripts look for ../manifests and ../VERSION.
     name=karmada-$version-manifests
     printf '%s\n' "$version" >"$work/VERSION"
-    package tar "$out/$name.tar.gz" "$name/VERSION=$work/VERSION" "$name/LICENSE=$root/LICENSE" "$name/hub/docs=$root/hub/docs" \
+    package tar "$fresh/$name.tar.gz" "$name/VERSION=$work/VERSION" "$name/LICENSE=$root/LICENSE" "$name/hub/docs=$root/hub/docs" \
         "$name/manifests=$root/manifests" "$name/scripts/deploy-agent.sh=$here/deploy-agent.sh" \
         "$name/scripts/remove-agent.sh=$here/remove-agent.sh" "$name/scripts/agent-common.sh=$here/agent-common.sh"
 fi
@@ -335,24 +339,25 @@ if wants image; then
     for arch in "${arches[@]}"; do
         hubs+=("$arch=${programs[$arch]}/karmada-hub") agents+=("$arch=${programs[$arch]}/karmada-agent")
     done
-    package image "$out/karmada-hub-$version.oci.tar" "${hubs[@]}" --name karmada-hub --version "$version" --revision "$revision" \
+    package image "$fresh/karmada-hub-$version.oci.tar" "${hubs[@]}" --name karmada-hub --version "$version" --revision "$revision" \
         --ca-bundle "$ca_bundle" --port 6443 --volume var/lib/karmada --cmd "serve --data-dir /var/lib/karmada/data"
-    package image "$out/karmada-agent-$version.oci.tar" "${agents[@]}" --name karmada-agent --version "$version" --revision "$revision" \
+    package image "$fresh/karmada-agent-$version.oci.tar" "${agents[@]}" --name karmada-agent --version "$version" --revision "$revision" \
         --ca-bundle "$ca_bundle" --port 10357 --port 8080 --volume var/lib/karmada-agent
 fi
 if wants charts; then
     say "charts"
     for chart in karmada-hub karmada-agent; do
         # As helm package would: what the links point to is in it.
-        package tar "$out/$chart-$version.tgz" "$chart=$root/manifests/helm/$chart"
+        package tar "$fresh/$chart-$version.tgz" "$chart=$root/manifests/helm/$chart"
     done
 fi
 if wants sbom; then
     say "SBOM"
     (cd "$root" && cargo metadata --locked --offline --format-version 1 --filter-platform x86_64-unknown-linux-gnu) >"$work/metadata.json" ||
         fail "cargo metadata failed: cargo fetch --locked first"
-    package sbom "$out/karmada-$version.cdx.json" --metadata "$work/metadata.json" --version "$version"
+    package sbom "$fresh/karmada-$version.cdx.json" --metadata "$work/metadata.json" --version "$version"
 fi
-package sums "$out"
+package sums "$fresh"
+mv -f "$fresh"/* "$out/"
 [ ! -t 1 ] || printf 'in %s:\n' "$out"
 (cd "$out" && cat SHA256SUMS)

@@ -77,7 +77,11 @@ fn a_release_is_the_same_bytes_and_can_be_installed() {
     let made = ["a", "b/c"].map(|name| {
         let dir = tempfile::tempdir().unwrap();
         let (programs, hub) = programs(dir.path());
-        let out = dir.path().join(name).display().to_string();
+        let out = dir.path().join(name);
+        // What another release has left there.
+        fs::create_dir_all(&out).unwrap();
+        fs::write(out.join("karmada-hub-0.0.1.tgz"), name).unwrap();
+        let out = out.display().to_string();
         let args = [
             &format!("--programs=amd64={programs}"),
             "--allow-dynamic",
@@ -94,6 +98,15 @@ fn a_release_is_the_same_bytes_and_can_be_installed() {
     let [(_first, out, sums), (_second, _, other)] = &made;
     assert_eq!(sums, other, "another folder, another time, the same bytes");
     run("sha256sum", &["--check", "--quiet", "SHA256SUMS"], out);
+    let summed: BTreeSet<&str> = sums.lines().filter_map(|line| Some(line.split_once("  ")?.1)).collect();
+    let there: BTreeSet<String> =
+        fs::read_dir(out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let others: Vec<_> = there.iter().filter(|name| !summed.contains(name.as_str())).collect();
+    assert_eq!(
+        others,
+        ["SHA256SUMS", "karmada-hub-0.0.1.tgz"],
+        "what this run has made is summed, and nothing else"
+    );
     let version = env!("CARGO_PKG_VERSION");
     let held = |names: &str| {
         names.lines().map(|name| name.trim_start_matches("./").to_owned()).collect::<BTreeSet<_>>()
