@@ -1,4 +1,4 @@
-//! `karmada-hub logs`, `exec`, `top` and `port-forward`, as people run them who have no kubectl.
+//! `karmada-hub logs`, `exec`, `top`, `port-forward` and `apply`, as people run them who have no kubectl.
 
 use std::{
     future::ready,
@@ -49,6 +49,14 @@ fn begun(kubeconfig: &Path, line: &[&str], lines: usize) -> (Child, impl Sized +
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = out.by_ref().take(lines).map(Result::unwrap).collect();
     (child, out, first)
+}
+
+/// Begins a shell's command on a terminal; nothing where there is no script(1) to give it one.
+fn on_terminal(shell: &str) -> Option<Child> {
+    let mut script = Command::new("script");
+    script.args(["-qec", shell, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let begun = script.spawn();
+    begun.inspect_err(|error| eprintln!("skipped: there is no script(1) to give a terminal: {error}")).ok()
 }
 
 /// How one ends that is not waited for.
@@ -138,24 +146,36 @@ async fn people_without_kubectl_reach_into_members() {
     forwarding.kill().unwrap();
     forwarding.wait().unwrap();
 
+    // How far a long command is stands on a terminal, and nowhere else.
+    let binary = env!("CARGO_BIN_EXE_fleet");
+    let objects = dir.path().join("objects.yaml");
+    let config_map = |name: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n");
+    std::fs::write(&objects, ["first", "second"].map(config_map).join("---\n")).unwrap();
+    let (code, said) = run(config, &["apply", "-f", &objects.display().to_string()], "");
+    assert!(code == 0 && said.contains("configmap/second created"), "{code}: {said}");
+    assert!(!said.contains("apply: ") && !said.contains('\x1b'), "{said:?}");
+    let shell =
+        format!("{binary} karmada-hub apply --kubeconfig {} -f {}", config.display(), objects.display());
+    if let Some(applying) = on_terminal(&shell) {
+        let output = applying.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("configmap/second "), "{said:?}");
+        for line in ["apply: 0%, 2 left  ConfigMap/first", "apply: 50%, 1 left", "apply: 100%, 0 left"] {
+            assert!(said.contains(&format!("\r\x1b[K{line}")), "{line}: {said:?}");
+        }
+        // What follows begins on an empty line.
+        assert!(said.rsplit("apply: ").next().unwrap().contains("\r\x1b[K"), "{said:?}");
+    }
+
     // A terminal's size goes along. What runs there goes on until it has come.
     let come = dir.path().join("the-size-has-come");
-    let binary = env!("CARGO_BIN_EXE_fleet");
     let shell = format!(
         "stty cols 101 rows 37; {binary} karmada-hub exec m web -it --kubeconfig {} -- \
          timeout 120 sh -c 'until [ -e {} ]; do sleep 0.05; done; echo done'",
         config.display(),
         come.display()
     );
-    let script = Command::new("script")
-        .args(["-qec", &shell, "/dev/null"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(script) = script else {
-        eprintln!("skipped: there is no script(1) to give a terminal: {script:?}");
-        return;
-    };
+    let Some(script) = on_terminal(&shell) else { return };
     let size = json!({"Width": 101, "Height": 37}).to_string();
     eventually("the terminal's size to come", PATIENCE, || {
         let sizes = kubelet::sizes();
