@@ -28,31 +28,6 @@ impl Spending {
         budget.lock().take(AROUND + body as u64, matter, env.now())
     }
 
-    /// Takes bytes that have crossed the link, whether or not they were there to take.
-    pub(crate) fn spend(&self, bytes: usize) {
-        if let Some((budget, env)) = &self.0
-            && bytes > 0
-        {
-            budget.lock().spend(bytes as u64, env.now());
-        }
-    }
-
-    /// If nothing is left: what there is in an hour, and when something is there again.
-    pub(crate) fn is_spent(&self) -> Option<(u64, Duration)> {
-        let (budget, env) = self.0.as_ref()?;
-        let mut budget = budget.lock();
-        let wait = budget.owed(env.now()).1;
-        (!wait.is_zero()).then(|| (budget.hourly(), wait))
-    }
-
-    /// Whether as much is owed as there is in an hour.
-    pub(crate) fn is_overdrawn(&self) -> bool {
-        self.0.as_ref().is_some_and(|(budget, env)| {
-            let mut budget = budget.lock();
-            budget.owed(env.now()).0 >= budget.hourly()
-        })
-    }
-
     /// What is left, and what there is in an hour, if there is a bound.
     pub fn left(&self) -> Option<(u64, u64)> {
         let (budget, env) = self.0.as_ref()?;

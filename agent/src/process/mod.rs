@@ -59,7 +59,7 @@ use self::{
 use crate::{
     Agent, AgentConfig, Guard, Installed, Outcome, Place, Spending, State, Troubles,
     hub::credential::{Credential, Keep, keep::remove, renew::Renewer, standing::Standing},
-    tunnel::{Dials, Record},
+    tunnel::{Dials, Record, Toll},
 };
 
 /// What the hub's and the member's logs call us.
@@ -326,7 +326,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         let tunnel = args.tunnel.map(|settings| {
             let (hub, member) = (hub_identity, member_identity.clone());
             let bytes = settings.budget.or_else(|| terms.tunnels()).filter(|bytes| *bytes > 0);
-            let budget = bytes.map(|bytes| Spending::hourly(bytes, env.clone())).unwrap_or_default();
+            let budget = bytes.map(|bytes| Toll::hourly(bytes, env.clone())).unwrap_or_default();
             Dials { settings, hub, member, budget, told: Record::log }
         });
         let mut beside = JoinSet::new();

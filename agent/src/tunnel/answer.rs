@@ -15,13 +15,15 @@ use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::{Open, Record};
+use super::{Open, Record, toll::Share};
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// What is known of a request. It is told when this is dropped, whatever has ended it.
 pub(super) struct Measured {
     pub(super) record: Record,
+    /// Who pays for it.
+    pub(super) share: Share,
     told: fn(&Record),
     due: Option<Instant>,
     /// Bytes of the request's body.
@@ -31,7 +33,7 @@ pub(super) struct Measured {
 
 impl Measured {
     pub(super) fn new(record: Record, told: fn(&Record), open: Open) -> Self {
-        Self { record, told, due: None, sent: Arc::default(), _open: open }
+        Self { record, share: Share::default(), told, due: None, sent: Arc::default(), _open: open }
     }
 
     /// Counts what is sent of the request's body.
@@ -125,9 +127,15 @@ impl Body for Answer {
         }
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         let ended = self.body.is_end_stream();
-        if let Some(Measured { record, .. }) = &mut self.measured {
+        if let Some(Measured { record, share, .. }) = &mut self.measured {
             match &frame {
-                Some(Ok(frame)) => record.bytes += frame.data_ref().map_or(0, |data| data.remaining() as u64),
+                Some(Ok(frame)) => {
+                    let bytes = frame.data_ref().map_or(0, |data| data.remaining());
+                    if let Err(why) = share.pay(bytes) {
+                        return Poll::Ready(Some(Err(why.into())));
+                    }
+                    record.bytes += bytes as u64;
+                }
                 Some(Err(_)) => {}
                 None => record.whole = true,
             }

@@ -37,8 +37,8 @@ use super::{
     door::{Member, Tokens},
     pace,
     paid::Paid,
+    toll::Toll,
 };
-use crate::hub::spending::Spending;
 
 /// What the connection changes to.
 const PROTOCOL: &str = "karmada-tunnel";
@@ -119,7 +119,7 @@ pub struct Dials {
     /// The way to the member.
     pub member: Identity,
     /// What may cross tunnels, where each byte is paid for.
-    pub budget: Spending,
+    pub budget: Toll,
     /// Hears of each request when it has ended.
     pub told: fn(&Record),
 }
@@ -238,10 +238,12 @@ impl Dialer {
             };
             let attempt = || async {
                 let budget = &self.dials.budget;
-                if budget.is_overdrawn() {
-                    return Err(Why::last(
-                        "its link is paid for by the byte, and tunnels owe more than an hour's budget (--tunnel-budget)",
-                    ));
+                if let Some(wait) = budget.overdrawn() {
+                    return Err(Why::last(format!(
+                        "its link is paid for by the byte, and tunnels owed an hour's budget (--tunnel-budget): half of that is \
+                         made up for in {} min",
+                        wait.as_secs().div_ceil(60)
+                    )));
                 }
                 // Before the hub may ask for anything.
                 let own = self.own.get_or_try_init(|| self.own()).await?;

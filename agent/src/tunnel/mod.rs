@@ -18,6 +18,7 @@ mod door;
 mod pace;
 mod paid;
 mod session;
+mod toll;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -33,18 +34,19 @@ use karmada_client::{
     link::{Bound, Io},
     place::goes_down,
 };
+use karmada_core::shares::Short;
 use karmada_member::tunnel::{Asked, Guests, Refusal, Target, Verb, Who};
-use karmada_meta::status::Status;
+use karmada_meta::status::{Status, StatusDetails};
 use serde::Deserialize;
 use tokio::time::Instant;
 
 pub use dial::{Dials, Server, Settings};
 pub use karmada_member::tunnel::{Limits, Mode};
+pub use toll::Toll;
 
 use answer::{Answer, Measured};
 use session::Agreed;
-
-use crate::hub::spending::Spending;
+use toll::Counted;
 
 /// Who asks, as the hub says it: base64url of JSON, so that a name is what it is, whatever signs it has.
 pub const USER: &str = "karmada-user";
@@ -145,7 +147,7 @@ pub struct Tunnel {
     /// The member.
     pub door: Arc<dyn Door>,
     /// What may cross, where each byte is paid for.
-    pub budget: Spending,
+    pub budget: Toll,
     /// Hears of each request when it has ended.
     pub told: fn(&Record),
 }
@@ -279,13 +281,13 @@ impl Tunnel {
     ) -> Result<(Who, Asked), Status> {
         let refused =
             |refusal: Refusal| on_the_way(refusal.code(), reason(refusal.code()), refusal.message());
-        let who = self.who(&head.headers, &mut measured.record.user).map_err(refused)?;
+        let who = self.who(&head.headers, &mut measured.record.user);
+        measured.share = self.budget.share(&measured.record.user);
+        let who = who.map_err(refused)?;
         let asked = Asked::of(method, head.uri.path(), head.uri.query(), upgrades).map_err(refused)?;
         asked.verb().name().clone_into(&mut measured.record.verb);
         self.limits.judge(&asked).map_err(refused)?;
-        if let Some((hourly, wait)) = self.budget.is_spent() {
-            return Err(on_the_way(429, "TooManyRequests", &spent(hourly, wait)));
-        }
+        measured.share.ask().map_err(|(hourly, short)| spent(hourly, short))?;
         Ok((who, asked))
     }
 
@@ -326,9 +328,10 @@ impl Tunnel {
         measured: &mut Measured,
     ) -> Result<(http::response::Parts, Incoming), Status> {
         let (head, body) = request.into_parts();
-        let (who, asked) = self.judged(&head, head.method.as_str(), false, measured)?;
+        let judged = self.judged(&head, head.method.as_str(), false, measured);
+        let (who, asked) = judged.inspect_err(|_| measured.share.charge_unread(&body))?;
+        let body = Counted::new(measured.sending(body), measured.share.clone());
         let due = (!lasts(&asked)).then(|| Instant::now() + WHOLE);
-        let body = measured.sending(body);
         let asking = async {
             let sent = self.request(&head.headers, &head.method, &who, &asked).await?.map(|()| body);
             let io = self.door.dial().await.map_err(wrong)?;
@@ -442,22 +445,36 @@ fn headers(of: &HeaderMap, who: &Who, token: &str, host: &str) -> Result<HeaderM
 /// A failure as it is answered.
 fn failed(status: Status, mut measured: Measured) -> Response<Answer> {
     measured.record.code = status.code;
+    let wait = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     let text = serde_json::to_vec(&status).unwrap_or_else(|_| status.message.into_bytes());
+    // Who owes too much hears why: this is charged, and never cut off.
+    std::mem::take(&mut measured.share).charge(text.len());
     let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
     let mut response = Response::new(measured.over(body));
     *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if wait > 0 {
+        response.headers_mut().insert(header::RETRY_AFTER, wait.into());
+    }
     response
 }
 
-/// Why nothing is asked for now. Without a Retry-After: clients would ask again by themselves, and that is paid for as well.
-fn spent(hourly: u64, wait: Duration) -> String {
-    let minutes = wait.as_secs().div_ceil(60).max(1);
-    format!(
-        "the link of this member is paid for by the byte, and requests by its tunnel have used up their budget ({} KiB in an hour): \
-         try again in {minutes} min. The member's owner raises it by karmada-agent --tunnel-budget",
+/// Why a user is refused for now. The hub hears for how long, so that it need not ask again until then: each time is paid for.
+fn spent(hourly: u64, short: Short) -> Status {
+    let seconds = short.wait().as_secs().saturating_add(1);
+    let minutes = seconds.div_ceil(60);
+    let whose = match short {
+        Short::Share(_) => "you have used up your share of their budget, which is half of it",
+        Short::All(_) => "requests by its tunnel have used up their budget",
+    };
+    let why = format!(
+        "the link of this member is paid for by the byte, and {whose} ({} KiB in an hour): try again in {minutes} min. The \
+         member's owner raises it by karmada-agent --tunnel-budget",
         hourly >> 10
-    )
+    );
+    let retry_after_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+    let details = StatusDetails { retry_after_seconds, ..StatusDetails::default() };
+    Status { details: Some(details), ..on_the_way(429, "TooManyRequests", &why) }
 }
 
 /// The member has not answered as it should.

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{Measured, Tunnel, WHOLE, on_the_way, wrong};
+use super::{Measured, Tunnel, WHOLE, on_the_way, toll::Share, wrong};
 
 /// The method of the request that is to change its protocol.
 const METHOD: &str = "karmada-method";
@@ -161,9 +161,11 @@ impl Pipe {
         };
         let (mut from_hub, mut to_hub) = tokio::io::split(hub);
         let (mut from_member, mut to_member) = tokio::io::split(TokioIo::new(self.member));
+        let share = count.measured.share.clone();
         let whole = {
-            let mut there = Box::pin(half(&mut from_hub, &mut to_member, &count.bytes));
-            let mut back = Box::pin(half(&mut from_member, &mut to_hub, &count.bytes));
+            let counts = (&count.bytes, &share);
+            let mut there = Box::pin(half(&mut from_hub, &mut to_member, counts));
+            let mut back = Box::pin(half(&mut from_member, &mut to_hub, counts));
             // A direction that breaks ends both.
             tokio::select! {
                 ended = &mut there => ended.is_ok() && is_done(&timeout(REST, back).await),
@@ -193,7 +195,7 @@ fn is_done<E>(ended: &Result<io::Result<()>, E>) -> bool {
 async fn half(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
-    count: &AtomicU64,
+    (count, share): (&AtomicU64, &Share),
 ) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -202,6 +204,7 @@ async fn half(
             return to.shutdown().await;
         }
         count.fetch_add(read as u64, Ordering::Relaxed);
+        share.pay(read).map_err(io::Error::other)?;
         let taken = async {
             to.write_all(&chunk[..read]).await?;
             to.flush().await

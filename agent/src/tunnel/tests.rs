@@ -142,11 +142,11 @@ struct Set {
 }
 
 async fn set(mode: &str) -> Set {
-    set_of(mode, Spending::default(), Duration::ZERO).await
+    set_of(mode, Toll::default(), Duration::ZERO).await
 }
 
 /// Over a link on which what the agent sends takes so long.
-async fn set_of(mode: &str, budget: Spending, delay: Duration) -> Set {
+async fn set_of(mode: &str, budget: Toll, delay: Duration) -> Set {
     let seen = Arc::new(Seen::default());
     let limits = Limits { mode: mode.parse().unwrap(), ..Limits::default() };
     let own = vec!["system:serviceaccount:karmada-system:karmada-agent".to_owned()];
@@ -509,7 +509,7 @@ async fn nobody_keeps_what_nobody_uses() {
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_while_it_ends_goes_on() {
     let delay = Duration::from_secs(2);
-    let mut set = set_of("read-only", Spending::default(), delay).await;
+    let mut set = set_of("read-only", Toll::default(), delay).await;
     assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
     // The agent has had enough for a second, which the hub hears of a second later.
     tokio::time::sleep(IDLE - delay + delay / 2).await;
@@ -524,24 +524,82 @@ async fn what_is_asked_while_it_ends_goes_on() {
     assert!(start.elapsed() < GOODBYE + 2 * delay, "{:?}", start.elapsed());
 }
 
+/// The same as somebody else.
+fn of_john(mut asked: Request<Lines>) -> Request<Lines> {
+    asked.headers_mut().insert(USER, user("john", &["dev"]).parse().unwrap());
+    asked
+}
+
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_when_its_budget_is_spent() {
-    let budget = Spending::hourly(4 << 20, karmada_env::Env::system());
+async fn whoever_has_used_up_their_share_asks_nothing_and_others_do() {
+    let budget = Toll::hourly(4 << 20, karmada_env::Env::system());
     let mut set = set_of("full", budget.clone(), Duration::ZERO).await;
     assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
-    budget.spend(2 << 20);
+    budget.spend(1 << 20);
+    budget.share("jane").charge(1 << 20);
     let asked = set.seen.heads.lock().len();
     for asked in [request("GET", "/api/v1/pods", ""), session("GET", "websocket", EXEC)] {
         let (code, headers, body) = set.ask(asked).await;
         assert_eq!(code, 429, "{body}");
-        assert!(body.contains("--tunnel-budget") && body.contains("4096 KiB in an hour"), "{body}");
-        // Clients would ask again, and pay for it.
-        assert!(!headers.contains_key("retry-after"));
+        for word in ["--tunnel-budget", "4096 KiB in an hour", "your share"] {
+            assert!(body.contains(word), "{body}");
+        }
+        // 512 KiB and a little more are owed, and 1536 KiB come in an hour.
+        let wait: u64 = headers["retry-after"].to_str().unwrap().parse().unwrap();
+        assert!((1200..1215).contains(&wait), "{wait}");
+        let told: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(told["details"]["retryAfterSeconds"], wait);
     }
     assert_eq!(set.seen.heads.lock().len(), asked);
+    assert_eq!(set.ask(of_john(request("GET", "/api/v1/pods", ""))).await.0, 200);
     // Who may not is told so.
     let (code, ..) = set.ask(request("GET", "/api/v1//pods", "")).await;
     assert_eq!(code, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_to_be_refused_is_paid_for_by_whoever_sends_it() {
+    let budget = Toll::hourly(4 << 20, karmada_env::Env::system());
+    let mut set = set_of("read-only", budget, Duration::ZERO).await;
+    let open = latest::Sender::new(0_usize);
+    // 512 KiB may go at once, and of each upload what crosses before anybody can say no.
+    for n in 0..(512 << 10) / WINDOW {
+        let mut asked = request("POST", "/api/v1/namespaces/n/configmaps", "");
+        let upload = Open::new(&open);
+        let parts = futures::stream::repeat_with(move || {
+            let _ = &upload;
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b' '; 1024])))
+        });
+        *asked.body_mut() = StreamBody::new(parts).boxed_unsync();
+        let (code, _, body) = set.ask(asked).await;
+        assert_eq!(code, 403, "{n}: {body}");
+        // The rest is not sent.
+        let mut uploads = open.subscribe();
+        let ended = tokio::time::timeout(GOODBYE, uploads.wait_for(|open| *open == 0)).await;
+        assert!(ended.is_ok_and(|ended| ended.is_ok()), "{n}: the upload goes on");
+    }
+    assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 429);
+    assert_eq!(set.ask(of_john(request("GET", "/api/v1/pods", ""))).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_begun_goes_on_until_a_share_of_an_hour_is_owed() {
+    let budget = Toll::hourly(4 << 20, karmada_env::Env::system());
+    let mut set = set_of("read-only", budget.clone(), Duration::ZERO).await;
+    let logs = "/api/v1/namespaces/n/pods/p/log";
+    let hers = set.hub.send_request(request("GET", logs, "")).await.unwrap();
+    let his = set.hub.send_request(of_john(request("GET", logs, ""))).await.unwrap();
+    let (mut hers, mut his) = (hers.into_body().into_data_stream(), his.into_body().into_data_stream());
+    assert!(hers.next().await.unwrap().is_ok() && his.next().await.unwrap().is_ok());
+    // A quarter of her share of an hour may go at once, and all of it may be owed.
+    budget.share("jane").charge(1 << 20);
+    for _ in 0..10 {
+        assert!(hers.next().await.unwrap().is_ok() && his.next().await.unwrap().is_ok());
+    }
+    budget.share("jane").charge(3 << 19);
+    let ended = async { while hers.next().await.is_some_and(|line| line.is_ok()) {} };
+    assert!(tokio::time::timeout(GOODBYE, ended).await.is_ok(), "it goes on");
+    assert!(his.next().await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -558,7 +616,7 @@ async fn an_agent_that_stops_ends_it() {
 fn who_is_sent_elsewhere_stays_on_the_member() {
     let door = Arc::new(Stand(Arc::default()));
     let limits = Limits::default();
-    let (own, guests, budget) = (Vec::new(), Guests::default(), Spending::default());
+    let (own, guests, budget) = (Vec::new(), Guests::default(), Toll::default());
     let tunnel = Tunnel { limits, own, guests, door, budget, told: Record::log };
     for (to, want) in [
         ("/k8s/api/v1/", Some("/api/v1/")),

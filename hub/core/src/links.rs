@@ -304,6 +304,11 @@ impl Budget {
     pub fn hourly(&self) -> u64 {
         self.hourly
     }
+
+    /// In how long so many bytes are there again.
+    pub fn takes(&self, bytes: u64) -> Duration {
+        Duration::try_from_secs_f64(bytes as f64 / self.per_second()).unwrap_or(Duration::MAX)
+    }
 }
 
 #[cfg(test)]

@@ -50,9 +50,10 @@ pub(super) struct TunnelFlags {
     /// File with the CA certificates (PEM) to believe at --tunnel-server. Without it: those of the machine.
     #[arg(long, value_name = "FILE", requires = "tunnel_server")]
     tunnel_ca: Option<PathBuf>,
-    /// How many bytes may cross tunnels in an hour, in both directions together, such as 4Mi. When they are used up, the agent
-    /// answers requests with 429 until there are some again; what has begun goes on until as much again is used. 0: no limit. Without
-    /// it: 16 times --link-budget, or what --link sets for that, and no limit where reports have none.
+    /// How many bytes may cross tunnels in an hour, in both directions together, such as 4Mi. Each user has at most half of that. When
+    /// a user's half is used up, the agent answers this user's requests with 429 until there are some again; what has begun goes on
+    /// until as much again is used. 0: no limit. Without it: 16 times --link-budget, or what --link sets for that, and no limit where
+    /// reports have none.
     #[arg(long, value_name = "BYTES", value_parser = super::link::bytes)]
     tunnel_budget: Option<u64>,
 }

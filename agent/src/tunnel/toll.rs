@@ -1,0 +1,146 @@
+//! What may cross tunnels on a link whose bytes are paid for, and whose it is.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Buf as _, Bytes};
+use hyper::body::{Body, Frame, SizeHint};
+use karmada_core::shares::{Shares, Short};
+use karmada_env::Env;
+use parking_lot::Mutex;
+
+use super::WINDOW;
+
+/// What a request costs beside its bodies, about: headers and frames, there and back.
+const AROUND: usize = 400;
+
+/// All tunnels of an agent. Without a bound on links that cost nothing. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Toll(Option<Arc<Meter>>);
+
+#[derive(Debug)]
+struct Meter {
+    shares: Mutex<Shares>,
+    env: Env,
+}
+
+impl Toll {
+    /// So many bytes in an hour.
+    pub fn hourly(bytes: u64, env: Env) -> Self {
+        let shares = Mutex::new(Shares::new(bytes, env.now()));
+        Self(Some(Arc::new(Meter { shares, env })))
+    }
+
+    /// Takes bytes that have crossed.
+    pub(super) fn spend(&self, bytes: usize) {
+        if let Some(meter) = self.0.as_ref().filter(|_| bytes > 0) {
+            meter.shares.lock().spend(bytes as u64, meter.env.now());
+        }
+    }
+
+    /// For how long there is no tunnel.
+    pub(super) fn overdrawn(&self) -> Option<Duration> {
+        self.0.as_ref().and_then(|meter| meter.shares.lock().overdrawn(meter.env.now()))
+    }
+
+    /// What is this user's, of whom there is a request now.
+    pub(super) fn share(&self, user: &str) -> Share {
+        let share = Share(self.0.clone().map(|meter| (meter, user.into())));
+        share.charge(AROUND);
+        share
+    }
+}
+
+/// A user's part.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Share(Option<(Arc<Meter>, Arc<str>)>);
+
+impl Share {
+    /// Whether they may ask for something.
+    ///
+    /// # Errors
+    /// What there is in an hour, and what lacks of that.
+    pub(super) fn ask(&self) -> Result<(), (u64, Short)> {
+        let Some((meter, user)) = &self.0 else { return Ok(()) };
+        let mut shares = meter.shares.lock();
+        let hourly = shares.hourly();
+        shares.ask(user, meter.env.now()).map_err(|short| (hourly, short))
+    }
+
+    /// Says of bytes that they are theirs.
+    pub(super) fn charge(&self, bytes: usize) {
+        if let Some((meter, user)) = &self.0 {
+            meter.shares.lock().charge(user, bytes as u64, meter.env.now());
+        }
+    }
+
+    /// The same of what is under way of the body of a request that was refused: so much is sent before anybody can say that it is
+    /// not wanted.
+    pub(super) fn charge_unread(&self, body: &impl Body) {
+        let length = body.size_hint().upper().unwrap_or(u64::MAX).min(WINDOW.into());
+        self.charge(usize::try_from(length).unwrap_or(WINDOW as usize));
+    }
+
+    /// The same of what has come or goes now.
+    ///
+    /// # Errors
+    /// They have used so much that what they have begun ends.
+    pub(super) fn pay(&self, bytes: usize) -> Result<(), &'static str> {
+        let Some((meter, user)) = &self.0 else { return Ok(()) };
+        let (mut shares, now) = (meter.shares.lock(), meter.env.now());
+        shares.charge(user, bytes as u64, now);
+        if shares.is_cut(user, now) {
+            return Err("the user owes more than their share of the budget for tunnels (--tunnel-budget)");
+        }
+        Ok(())
+    }
+}
+
+/// A body that the hub sends, and for which its user pays.
+#[derive(Debug)]
+pub(super) struct Counted<B> {
+    body: B,
+    share: Share,
+}
+
+impl<B> Counted<B> {
+    pub(super) fn new(body: B, share: Share) -> Self {
+        Self { body, share }
+    }
+}
+
+impl<B> Body for Counted<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        let bytes = match &frame {
+            Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.remaining()),
+            _ => 0,
+        };
+        if let Err(why) = self.share.pay(bytes) {
+            return Poll::Ready(Some(Err(why.into())));
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
