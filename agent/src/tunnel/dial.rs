@@ -2,7 +2,9 @@
 //!
 //! A number is answered once, and by the agent that speaks for the cluster alone. Whoever may write Clusters can forge one:
 //! then the agent asks the hub, which sends it away, and nothing has changed. So the tunnel of before goes only when the hub
-//! has taken the new one. Where it dials is never read there: a credential is shown where the member's owner has said. What stood in the Cluster when this process first saw it was meant for another.
+//! has taken the new one, and one that says goodbye goes when what was asked by it has ended. Where it dials is never read there:
+//! a credential is shown where the member's owner has said. What stood in the Cluster when this process first saw it was meant for
+//! another.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,13 +30,13 @@ use karmada_meta::object;
 use serde_json::{Value, json};
 use tokio::{
     sync::OnceCell,
-    task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
 
 use super::{
     Record, Tunnel,
     door::{Member, Tokens},
+    heed::{Serving, heed},
     pace,
     paid::Paid,
     toll::Toll,
@@ -47,9 +49,9 @@ const NUMBER: &str = "karmada-tunnel";
 /// The account that acts in others' names, beside the agent's own.
 const ACCOUNT: &str = "karmada-agent-tunnel";
 /// How long the hub may take to let it in, from the first packet on: the number is good for no longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts, whatever numbers come; by the same number twice as long each time.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// What it costs to dial, about: a handshake, and what both ends say of themselves.
 const DIALLED: usize = 6 << 10;
 /// What is read of a refusal.
@@ -127,7 +129,7 @@ pub struct Dials {
 /// What the Cluster says of tunnels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Call {
-    number: Option<String>,
+    pub(super) number: Option<String>,
     /// What its users want there; nothing if they have not said so, or not in words that are known.
     wanted: Option<Mode>,
 }
@@ -147,7 +149,7 @@ impl Call {
     }
 
     /// How much of a tunnel there is to be, where the agent's owner gives so much.
-    fn mode(&self, given: Mode) -> Mode {
+    pub(super) fn mode(&self, given: Mode) -> Mode {
         given.min(self.wanted.unwrap_or(Mode::Off))
     }
 }
@@ -174,8 +176,8 @@ impl fmt::Debug for Dialer {
 
 /// Why there is no tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Why {
-    text: String,
+pub(super) struct Why {
+    pub(super) text: String,
     /// Another attempt would bring nothing else.
     is_last: bool,
 }
@@ -192,13 +194,6 @@ impl From<String> for Why {
     }
 }
 
-/// A tunnel at work.
-struct Serving {
-    mode: Mode,
-    /// Ends with this.
-    _task: JoinSet<()>,
-}
-
 impl Dialer {
     pub(crate) fn new(dials: Dials, (rest, hub): (Rest, Rest), rights: Rights, namespace: String) -> Self {
         let tokens = Arc::new(Tokens::new(rest.clone(), namespace.clone(), ACCOUNT));
@@ -207,59 +202,32 @@ impl Dialer {
     }
 
     /// Dials whenever it is asked to, until dropped.
-    pub(crate) async fn run(self, mut calls: latest::Receiver<Option<Call>>) {
-        let given = self.dials.settings.limits.mode;
-        let mut serving: Option<Serving> = None;
-        let mut answered: Option<Option<String>> = None;
-        let mut not_before = Instant::now();
-        loop {
-            if calls.changed().await.is_err() {
-                return;
-            }
-            sleep_until(not_before).await;
-            let Some(call) = calls.borrow_and_update().clone() else { continue };
-            let mode = call.mode(given);
-            // Whoever wants less of it is not kept waiting.
-            if serving.as_ref().is_some_and(|serving| serving.mode != mode) {
-                serving = None;
-            }
-            let news = answered.as_ref().is_some_and(|answered| *answered != call.number);
-            answered = Some(call.number.clone());
-            let Some(number) = call.number.filter(|_| news) else { continue };
-            if mode == Mode::Off || !self.rights.may_report() {
-                continue;
-            }
-            not_before = Instant::now() + PAUSE;
-            let until = Instant::now() + PATIENCE;
-            let is_wanted = || {
-                let now = calls.borrow();
-                now.as_ref()
-                    .is_some_and(|now| now.number.as_ref() == Some(&number) && now.mode(given) == mode)
-            };
-            let attempt = || async {
-                let budget = &self.dials.budget;
-                if let Some(wait) = budget.overdrawn() {
-                    return Err(Why::last(format!(
-                        "its link is paid for by the byte, and tunnels owed an hour's budget (--tunnel-budget): half of that is \
-                         made up for in {} min",
-                        wait.as_secs().div_ceil(60)
-                    )));
-                }
-                // Before the hub may ask for anything.
-                let own = self.own.get_or_try_init(|| self.own()).await?;
-                budget.spend(DIALLED);
-                self.dial(&number).await.map(|upgraded| (upgraded, own.clone()))
-            };
-            match Box::pin(again(until, is_wanted, attempt)).await {
-                Ok((upgraded, own)) => serving = Some(self.serve(upgraded, own, mode)),
-                Err(why) => tracing::warn!(why = why.text, "the hub asked for a tunnel, and there is none"),
-            }
+    pub(crate) async fn run(self, calls: latest::Receiver<Option<Call>>) {
+        let this = &self;
+        let given = this.dials.settings.limits.mode;
+        let attempt = |number: String| async move { this.attempt(&number).await };
+        let serve = |(upgraded, own): (Upgraded, Vec<String>), mode: Mode| this.serve(upgraded, own, mode);
+        heed(calls, given, || this.rights.may_report(), attempt, serve).await;
+    }
+
+    async fn attempt(&self, number: &str) -> Result<(Upgraded, Vec<String>), Why> {
+        let budget = &self.dials.budget;
+        if let Some(wait) = budget.overdrawn() {
+            return Err(Why::last(format!(
+                "its link is paid for by the byte, and tunnels owed an hour's budget (--tunnel-budget): half of that is \
+                 made up for in {} min",
+                wait.as_secs().div_ceil(60)
+            )));
         }
+        // Before the hub may ask for anything.
+        let own = self.own.get_or_try_init(|| self.own()).await?;
+        budget.spend(DIALLED);
+        Ok((self.dial(number).await?, own.clone()))
     }
 
     fn serve(&self, upgraded: Upgraded, own: Vec<String>, mode: Mode) -> Serving {
-        let mut task = JoinSet::new();
-        let Some(endpoint) = self.dials.member.endpoint() else { return Serving { mode, _task: task } };
+        let mut serving = Serving::new(mode);
+        let Some(endpoint) = self.dials.member.endpoint() else { return serving };
         let tunnel = Arc::new(Tunnel {
             limits: Limits { mode, ..self.dials.settings.limits.clone() },
             own,
@@ -275,14 +243,15 @@ impl Dialer {
             let hub = hub.clone();
             async move { drop(hub.get_text("/livez").await) }
         };
-        task.spawn(async move {
+        let goodbye = serving.goodbye.clone();
+        serving.task.spawn(async move {
             tokio::select! {
-                () = tunnel.serve(io) => {}
+                () = tunnel.serve(io, goodbye) => {}
                 () = pacer.run(ask) => {}
             }
             tracing::info!("the tunnel has ended");
         });
-        Serving { mode, _task: task }
+        serving
     }
 
     /// The agent's own accounts, in whose names nobody else acts.
@@ -421,7 +390,7 @@ async fn first<T>(attempts: impl Iterator<Item = impl Future<Output = Result<T, 
 
 /// Attempts until one has brought something, or time is up, or nobody wants it any more: one packet that is lost, or a member that
 /// does not answer just then, is not to cost whoever asks all the time that the hub waits.
-async fn again<T, F: Future<Output = Result<T, Why>>>(
+pub(super) async fn again<T, F: Future<Output = Result<T, Why>>>(
     until: Instant,
     is_wanted: impl Fn() -> bool,
     attempt: impl Fn() -> F,

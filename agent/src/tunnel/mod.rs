@@ -15,12 +15,20 @@
 mod answer;
 pub(crate) mod dial;
 mod door;
+mod heed;
 mod pace;
 mod paid;
 mod session;
 mod toll;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -158,6 +166,20 @@ impl fmt::Debug for Tunnel {
     }
 }
 
+/// Whether a tunnel has said goodbye: the hub is to ask for nothing more by it, and what it has asked for goes on.
+#[derive(Clone, Debug, Default)]
+pub struct Goodbye(Arc<AtomicBool>);
+
+impl Goodbye {
+    fn say(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_said(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// One request is under way.
 struct Open(latest::Sender<usize>);
 
@@ -177,7 +199,7 @@ impl Drop for Open {
 impl Tunnel {
     /// Serves the hub on this connection, until it ends or nothing has been asked for [`IDLE`]. What runs for it ends with this,
     /// dropped or not.
-    pub async fn serve(self: Arc<Self>, io: impl Io) {
+    pub async fn serve(self: Arc<Self>, io: impl Io, goodbye: Goodbye) {
         let (bound, _ends) = Bound::new();
         let count = latest::Sender::new(0_usize);
         let mut counted = count.subscribe();
@@ -217,6 +239,7 @@ impl Tunnel {
             }
             () = idle => {}
         }
+        goodbye.say();
         connection.as_mut().graceful_shutdown();
         // The hub hears of that a moment later. What it has asked meanwhile goes on for as long as it takes.
         let unused = async {

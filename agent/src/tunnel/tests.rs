@@ -138,6 +138,7 @@ struct Set {
     hub: Sender,
     seen: Arc<Seen>,
     serving: JoinHandle<()>,
+    goodbye: Goodbye,
     link: JoinHandle<()>,
 }
 
@@ -162,11 +163,12 @@ async fn set_of(mode: &str, budget: Toll, delay: Duration) -> Set {
             () = late(from_agent, to_hub, delay) => {}
         }
     });
-    let serving = tokio::spawn(tunnel.serve(far));
+    let goodbye = Goodbye::default();
+    let serving = tokio::spawn(tunnel.serve(far, goodbye.clone()));
     let (hub, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(near)).await.unwrap();
     tokio::spawn(connection);
-    Set { hub, seen, serving, link }
+    Set { hub, seen, serving, goodbye, link }
 }
 
 /// Carries bytes, each so much later than it came.
@@ -511,6 +513,7 @@ async fn what_is_asked_while_it_ends_goes_on() {
     let delay = Duration::from_secs(2);
     let mut set = set_of("read-only", Toll::default(), delay).await;
     assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
+    assert!(!set.goodbye.is_said());
     // The agent has had enough for a second, which the hub hears of a second later.
     tokio::time::sleep(IDLE - delay + delay / 2).await;
     let logs = set.hub.send_request(request("GET", "/api/v1/namespaces/n/pods/p/log", "")).await.unwrap();
@@ -518,6 +521,7 @@ async fn what_is_asked_while_it_ends_goes_on() {
     for n in 0..5 * GOODBYE.as_secs() {
         assert!(lines.next().await.is_some_and(|line| line.is_ok()), "it is cut after {n} s");
     }
+    assert!(set.goodbye.is_said(), "another tunnel does not end this one");
     let start = Instant::now();
     drop(lines);
     set.serving.await.unwrap();
