@@ -52,7 +52,9 @@ const ACCOUNT: &str = "karmada-agent-tunnel";
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts, whatever numbers come; by the same number twice as long each time.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
-/// What it costs to dial, about: a handshake, and what both ends say of themselves.
+/// What it costs to dial an address, about: its name, and packets that nobody answers or that are refused.
+const KNOCKED: usize = 400;
+/// And, where somebody is there, a handshake, and what both ends say of themselves.
 const DIALLED: usize = 6 << 10;
 /// What is read of a refusal.
 const REFUSAL: usize = 16 << 10;
@@ -221,7 +223,6 @@ impl Dialer {
         }
         // Before the hub may ask for anything.
         let own = self.own.get_or_try_init(|| self.own()).await?;
-        budget.spend(DIALLED);
         Ok((self.dial(number).await?, own.clone()))
     }
 
@@ -238,8 +239,9 @@ impl Dialer {
         });
         tracing::info!(%mode, "the hub reaches this member by a tunnel");
         let (io, pacer) = pace::paced(Paid::new(TokioIo::new(upgraded), self.dials.budget.clone()));
-        let hub = self.hub.clone();
+        let (hub, budget) = (self.hub.clone(), self.dials.budget.clone());
         let ask = move || {
+            budget.question();
             let hub = hub.clone();
             async move { drop(hub.get_text("/livez").await) }
         };
@@ -306,9 +308,13 @@ impl Dialer {
 
     async fn dial_at(&self, endpoint: &Endpoint, number: &str) -> Result<Upgraded, Why> {
         let is_named = self.dials.settings.server.is_some();
-        let io = direct::connect(endpoint, |_| None)
-            .await
-            .map_err(|why| format!("{why}{}", advice(&why, None, is_named)))?;
+        let budget = &self.dials.budget;
+        budget.spend(KNOCKED);
+        let connected = direct::connect(endpoint, |_| None).await;
+        if is_there(&connected) {
+            budget.spend(DIALLED);
+        }
+        let io = connected.map_err(|why| format!("{why}{}", advice(&why, None, is_named)))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
             .await
             .map_err(|error| error.to_string())?;
@@ -348,6 +354,11 @@ impl Dialer {
         }
         hyper::upgrade::on(answer).await.map_err(|error| Why::from(error.to_string()))
     }
+}
+
+/// Whether somebody has answered at an address, by what has come of dialling it: a handshake that has failed was begun.
+fn is_there<T>(connected: &Result<T, String>) -> bool {
+    connected.as_ref().err().is_none_or(|why| why.starts_with("TLS with "))
 }
 
 /// What its owner may do about an answer of this code, or a connection that there is not. `is_named`: whether the address is that
@@ -538,6 +549,29 @@ mod tests {
                 "{why} {code:?}: {advised}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn an_address_is_paid_for_by_what_has_come_of_it() {
+        let failed = |why: &str| Err::<(), _>(why.to_owned());
+        for (connected, is) in [
+            (Ok(()), true),
+            (failed("TLS with 10.0.0.1:6443: invalid peer certificate: UnknownIssuer"), true),
+            (failed("cannot connect: connection refused"), false),
+            (failed("no connection to https://hub:6443 within 10 s"), false),
+        ] {
+            assert_eq!(is_there(&connected), is, "{connected:?}");
+        }
+        // As they are told where that is decided.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("https://{}", listener.local_addr().unwrap());
+        let endpoint = Endpoint::of_server(&address, None, true, None).unwrap();
+        let hangs_up = async { drop(listener.accept().await) };
+        let (connected, ()) = tokio::join!(direct::connect(&endpoint, |_| None), hangs_up);
+        assert!(connected.is_err() && is_there(&connected), "{:?}", connected.err());
+        drop(listener);
+        let connected = direct::connect(&endpoint, |_| None).await;
+        assert!(!is_there(&connected), "{:?}", connected.err());
     }
 
     #[test]

@@ -536,7 +536,7 @@ fn of_john(mut asked: Request<Lines>) -> Request<Lines> {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_has_used_up_their_share_asks_nothing_and_others_do() {
-    let budget = Toll::hourly(4 << 20, karmada_env::Env::system());
+    let budget = Toll::full(4 << 20, karmada_env::Env::system());
     let mut set = set_of("full", budget.clone(), Duration::ZERO).await;
     assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
     budget.spend(1 << 20);
@@ -563,7 +563,7 @@ async fn whoever_has_used_up_their_share_asks_nothing_and_others_do() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_to_be_refused_is_paid_for_by_whoever_sends_it() {
-    let budget = Toll::hourly(4 << 20, karmada_env::Env::system());
+    let budget = Toll::full(4 << 20, karmada_env::Env::system());
     let mut set = set_of("read-only", budget, Duration::ZERO).await;
     let open = latest::Sender::new(0_usize);
     // 512 KiB may go at once, and of each upload what crosses before anybody can say no.
@@ -588,7 +588,7 @@ async fn what_is_sent_to_be_refused_is_paid_for_by_whoever_sends_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_has_begun_goes_on_until_a_share_of_an_hour_is_owed() {
-    let budget = Toll::hourly(4 << 20, karmada_env::Env::system());
+    let budget = Toll::full(4 << 20, karmada_env::Env::system());
     let mut set = set_of("read-only", budget.clone(), Duration::ZERO).await;
     let logs = "/api/v1/namespaces/n/pods/p/log";
     let hers = set.hub.send_request(request("GET", logs, "")).await.unwrap();

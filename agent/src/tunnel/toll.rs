@@ -18,6 +18,17 @@ use super::WINDOW;
 /// What a request costs beside its bodies, about: headers and frames, there and back.
 const AROUND: usize = 400;
 
+/// What is around bytes that are read or written at once, about: a record of TLS, the headers of TCP and IP, and the packet that
+/// answers.
+const BELOW: usize = 90;
+/// So many bytes go in one packet.
+const PACKET: usize = 1400;
+
+/// What crosses the link for so many bytes of a connection, read or written at once.
+fn on_the_wire(bytes: usize) -> usize {
+    bytes + BELOW * bytes.div_ceil(PACKET)
+}
+
 /// All tunnels of an agent. Without a bound on links that cost nothing. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Toll(Option<Arc<Meter>>);
@@ -29,13 +40,30 @@ struct Meter {
 }
 
 impl Toll {
-    /// So many bytes in an hour.
+    /// So many bytes in an hour, of which none are there yet.
     pub fn hourly(bytes: u64, env: Env) -> Self {
+        let shares = Mutex::new(Shares::begun(bytes, env.now()));
+        Self(Some(Arc::new(Meter { shares, env })))
+    }
+
+    /// The same of an agent that has run for long.
+    #[cfg(test)]
+    pub(super) fn full(bytes: u64, env: Env) -> Self {
         let shares = Mutex::new(Shares::new(bytes, env.now()));
         Self(Some(Arc::new(Meter { shares, env })))
     }
 
-    /// Takes bytes that have crossed.
+    /// Takes what it costs that so many bytes of a tunnel were read or written at once.
+    pub(super) fn cross(&self, bytes: usize) {
+        self.spend(on_the_wire(bytes));
+    }
+
+    /// Takes what it costs to ask something small by another connection for the sake of a tunnel.
+    pub(super) fn question(&self) {
+        self.spend(AROUND);
+    }
+
+    /// Takes bytes of the link.
     pub(super) fn spend(&self, bytes: usize) {
         if let Some(meter) = self.0.as_ref().filter(|_| bytes > 0) {
             meter.shares.lock().spend(bytes as u64, meter.env.now());
@@ -92,7 +120,7 @@ impl Share {
     pub(super) fn pay(&self, bytes: usize) -> Result<(), &'static str> {
         let Some((meter, user)) = &self.0 else { return Ok(()) };
         let (mut shares, now) = (meter.shares.lock(), meter.env.now());
-        shares.charge(user, bytes as u64, now);
+        shares.charge(user, on_the_wire(bytes) as u64, now);
         if shares.is_cut(user, now) {
             return Err("the user owes more than their share of the budget for tunnels (--tunnel-budget)");
         }
@@ -142,5 +170,40 @@ where
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_small_costs_what_is_around_it() {
+        for (bytes, costs) in [
+            (0, 0),
+            (1, 91),
+            (17, 107),
+            (PACKET, PACKET + 90),
+            (PACKET + 1, PACKET + 181),
+            (64 << 10, 69_766),
+        ] {
+            assert_eq!(on_the_wire(bytes), costs, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn whoever_types_pays_for_packets() {
+        let budget = Toll::full(64 << 10, Env::system());
+        let share = budget.share("jane");
+        // 8 KiB may go at once.
+        for key in 0..80 {
+            assert!(share.ask().is_ok(), "{key}");
+            share.pay(1).unwrap();
+        }
+        for _ in 0..10 {
+            share.pay(1).unwrap();
+        }
+        assert!(share.ask().is_err());
+        assert!(budget.share("john").ask().is_ok());
     }
 }

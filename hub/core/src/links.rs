@@ -232,6 +232,11 @@ impl Budget {
         Self { hourly, left: Self::most(hourly), at: now }
     }
 
+    /// One in which nothing is there yet.
+    pub fn empty(hourly: u64, now: Duration) -> Self {
+        Self { left: 0.0, ..Self::new(hourly, now) }
+    }
+
     fn most(hourly: u64) -> f64 {
         hourly as f64 * AT_ONCE
     }

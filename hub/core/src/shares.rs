@@ -54,6 +54,13 @@ impl Shares {
         }
     }
 
+    /// The same for an agent that has just started: nothing is there yet. What was used before is not
+    /// known, and whoever can have the agent restarted is not to get what may go at once by that.
+    pub fn begun(hourly: u64, now: Duration) -> Self {
+        let (all, unused) = (Budget::empty(hourly, now), Budget::empty(hourly / SHARE, now));
+        Self { all, unused, ..Self::new(hourly, now) }
+    }
+
     /// Takes bytes that have crossed, for whomever.
     pub fn spend(&mut self, bytes: u64, now: Duration) {
         self.all.spend(bytes, now);
@@ -190,6 +197,19 @@ mod tests {
         // Dialling does not bring it back.
         shares.spend(64 * KIB, then);
         assert_eq!((shares.overdrawn(then), shares.ask("john", then)), (None, Ok(())));
+    }
+
+    #[test]
+    fn a_restart_gives_nothing() {
+        let mut shares = Shares::begun(4096 * KIB, START);
+        let after = |seconds| START + Duration::from_secs(seconds);
+        assert!(shares.ask("jane", START).is_err());
+        // Whoever has not been heard of saves up as well.
+        assert_eq!(shares.ask("jane", after(1)), Ok(()));
+        cross(&mut shares, "jane", 255 * KIB, after(600));
+        assert_eq!((shares.ask("jane", after(600)), shares.ask("john", after(600))), (Ok(()), Ok(())));
+        cross(&mut shares, "jane", 2 * KIB, after(600));
+        assert!(shares.ask("jane", after(600)).is_err(), "256 KiB have come in ten minutes");
     }
 
     #[test]
