@@ -1,6 +1,6 @@
 //! What the owner of an agent has given it for new versions: plain data.
 
-use karmada_core::upgrade::Mode;
+use karmada_core::upgrade::{Mode, Version};
 use tokio_util::sync::CancellationToken;
 
 use super::programs::Programs;
@@ -14,6 +14,8 @@ pub struct Upgrade {
     pub installed: Installed,
     /// What images begin with that an agent may run that is a Pod; nothing for the repository of its present one.
     pub images: Vec<String>,
+    /// It takes no version below this one.
+    pub not_below: Option<Version>,
     /// Cancelled when another version is to act: this process looks after it, or ends.
     pub aside: CancellationToken,
 }

@@ -131,6 +131,7 @@ impl Live {
 pub(crate) struct Upgrader {
     site: Site,
     mode: Mode,
+    not_below: Option<Version>,
     aside: CancellationToken,
     version: String,
     env: Env,
@@ -253,6 +254,7 @@ impl Upgrader {
         Self {
             site,
             mode: upgrade.mode,
+            not_below: upgrade.not_below,
             aside: upgrade.aside,
             version,
             env,
@@ -339,6 +341,8 @@ impl Upgrader {
             held: held.as_deref(),
             windows: self.has_windows(),
             way: self.site.way(),
+            floor: self.not_below.as_ref(),
+            now: Time::now(&self.env),
         };
         if let Some(known) = &seen.trial
             && known.as_ref().is_none_or(|trial| !trial.is_open())

@@ -40,7 +40,8 @@ async fn installed(world: &World, image: &str, annotations: Value, spec: Value) 
 
 fn config(world: &World, version: &str) -> AgentConfig {
     let installed = Installed::Deployment("karmada-system".to_owned(), "karmada-agent".to_owned());
-    let upgrade = Upgrade { mode: Mode::On, installed, images: Vec::new(), aside: CancellationToken::new() };
+    let (mode, images, aside) = (Mode::On, Vec::new(), CancellationToken::new());
+    let upgrade = Upgrade { mode, installed, images, not_below: None, aside };
     AgentConfig { version: version.to_owned(), upgrade: Some(upgrade), ..world.config() }
 }
 
@@ -284,6 +285,7 @@ fn program(world: &World, state: &Path, version: &str) -> (AgentConfig, Cancella
         mode: Mode::On,
         installed: Installed::Program(programs),
         images: Vec::new(),
+        not_below: None,
         aside: aside.clone(),
     };
     (AgentConfig { version: version.to_owned(), upgrade: Some(upgrade), ..world.config() }, aside)

@@ -53,9 +53,11 @@ impl Pod {
     fn start(world: &World, member: &Member, image: &str, fate: Fate) -> Self {
         let aside = CancellationToken::new();
         let installed = Installed::Deployment("karmada-system".to_owned(), "karmada-agent".to_owned());
+        let (mode, images) = (Mode::On, Vec::new());
+        let upgrade = Upgrade { mode, installed, images, not_below: None, aside: aside.clone() };
         let config = AgentConfig {
             version: image.rsplit(':').next().unwrap().to_owned(),
-            upgrade: Some(Upgrade { mode: Mode::On, installed, images: Vec::new(), aside: aside.clone() }),
+            upgrade: Some(upgrade),
             ..world.config_of(&member.name)
         };
         let state = State::fresh(member.machine.env());

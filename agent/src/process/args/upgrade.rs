@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use karmada_core::upgrade::{Mode, image_prefix, prefix};
+use karmada_core::upgrade::{Mode, Version, image_prefix, prefix};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Folder, Installed, Programs, Upgrade};
@@ -38,6 +38,11 @@ pub(super) struct UpgradeFlags {
     /// The authorities of that server, as a PEM file, which is read when something is fetched. Without it: those of the system.
     #[arg(long, value_name = "FILE")]
     upgrade_ca: Option<PathBuf>,
+    /// Take no version below this one, such as 0.6.0, whatever the hub offers, and do not go back to one because the hub asks for it.
+    /// An agent whose new version does not work goes back all the same. Nothing is signed: if the hub names an old program as a new
+    /// version, it is tried, and does not prove itself.
+    #[arg(long, value_name = "VERSION")]
+    upgrade_not_below: Option<Version>,
 }
 
 impl UpgradeFlags {
@@ -62,8 +67,12 @@ impl UpgradeFlags {
                 .to_owned());
         }
         if self.upgrade == Mode::Off {
-            if self.upgrade_namespace.is_some() {
-                return Err("--upgrade-namespace wants --upgrade=windows or --upgrade=on".to_owned());
+            let given = [
+                ("--upgrade-namespace", self.upgrade_namespace.is_some()),
+                ("--upgrade-not-below", self.upgrade_not_below.is_some()),
+            ];
+            if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+                return Err(format!("{flag} wants --upgrade=windows or --upgrade=on"));
             }
             if self.upgrade_from.is_none() {
                 return match self.upgrade_ca {
@@ -95,8 +104,13 @@ impl UpgradeFlags {
         if self.upgrade == Mode::Off {
             return Ok(None);
         }
-        let (mode, images) = (self.upgrade, self.upgrade_image_from);
-        Ok(Some(Upgrade { mode, installed, images, aside: CancellationToken::new() }))
+        Ok(Some(Upgrade {
+            mode: self.upgrade,
+            installed,
+            images: self.upgrade_image_from,
+            not_below: self.upgrade_not_below,
+            aside: CancellationToken::new(),
+        }))
     }
 }
 
@@ -139,6 +153,7 @@ mod tests {
         assert_eq!(check("--upgrade=on", true), Ok(Some((Mode::On, "own/karmada-agent".to_owned()))));
         let images = "--upgrade=on --upgrade-image-from=host/x/ --upgrade-image-from=host/y";
         assert!(check(images, true).is_ok());
+        assert!(check("--upgrade=on --upgrade-not-below=v0.6.0", true).is_ok());
         let named = check("--upgrade=windows --upgrade-namespace=a --upgrade-deployment=b", true);
         assert_eq!(named, Ok(Some((Mode::Windows, "a/b".to_owned()))));
         let program = check("--upgrade=windows --upgrade-from=https://h.example/a/", false);
@@ -159,6 +174,8 @@ mod tests {
             ),
             ("--upgrade=always", true, "none of off, windows and on"),
             ("--upgrade-namespace=a", true, "wants --upgrade="),
+            ("--upgrade-not-below=0.6.0", true, "--upgrade-not-below wants --upgrade="),
+            ("--upgrade=on --upgrade-not-below=0.6", true, "is no version like 0.6.0"),
             ("--upgrade=on", false, "without --kubeconfig"),
         ] {
             assert!(check(line, in_pod).unwrap_err().contains(wrong), "{line}");

@@ -1,9 +1,16 @@
 //! What an agent does about an offer.
 
+use std::time::Duration;
+
+use karmada_meta::time::Time;
+
 use super::{
     About, Mode, Offer, Stands, Version, Way, next_step,
     trial::{Ended, Part, Trial},
 };
+
+/// Clocks that work do not differ by more.
+const AHEAD: Duration = Duration::from_secs(24 * 3600);
 
 /// What an agent knows of itself.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +25,10 @@ pub struct Own<'a> {
     pub windows: bool,
     /// How it is installed.
     pub way: Way,
+    /// Its owner wants no version below this one.
+    pub floor: Option<&'a Version>,
+    /// The time by its clock.
+    pub now: Time,
 }
 
 /// What it does.
@@ -70,6 +81,10 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
         if wanted != *own.version {
             return say(Stands::Returned, "another version runs already");
         }
+        let was = tried.and_then(|trial| trial.was.parse::<Version>().ok());
+        if let Some(why) = was.and_then(|was| below(&was, own.floor)) {
+            return Act::Say(Stands::Refused, why);
+        }
         return match (tried, wait(own)) {
             (None, _) => say(Stands::Refused, "what ran before is not known here"),
             (Some(_), Some(why)) => Act::Say(Stands::Waiting, why),
@@ -96,8 +111,11 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
     if let Some(why) = why {
         return say(Stands::Refused, why);
     }
-    if let Some(why) = next_step(own.version, &wanted).or_else(|| older(offer, (&wanted, own.version), trial))
-    {
+    let why = next_step(own.version, &wanted)
+        .or_else(|| below(&wanted, own.floor))
+        .or_else(|| ahead(offer.begun, own.now))
+        .or_else(|| older(offer, &wanted, own, trial));
+    if let Some(why) = why {
         return Act::Say(Stands::Refused, why);
     }
     match wait(own) {
@@ -108,23 +126,43 @@ pub fn decide(offer: Option<&Offer>, own: Own<'_>, trial: Option<&Trial>) -> Act
 
 /// Why a version is not taken that is older than what runs; nothing if a person wants that. The hub leaves newer agents alone, by what
 /// it knows of them: one that was restored from a backup knows what they were then, and goes on with what it was asked then.
-fn older(offer: &Offer, (wanted, own): (&Version, &Version), trial: Option<&Trial>) -> Option<String> {
-    if wanted >= own {
+fn older(offer: &Offer, wanted: &Version, own: Own<'_>, trial: Option<&Trial>) -> Option<String> {
+    let Own { version: runs, now, .. } = own;
+    if wanted >= runs {
         return None;
     }
     let ask = format!("karmada-hub upgrade agents --to {wanted} --allow-downgrade");
     match trial {
         _ if !offer.downgrade => Some(format!(
-            "{wanted} is older than {own}, which runs, and nobody has asked for an older version: the hub may have been restored \
+            "{wanted} is older than {runs}, which runs, and nobody has asked for an older version: the hub may have been restored \
              from a backup. To go back all the same: {ask}"
         )),
-        Some(trial) if trial.begun >= offer.begun => Some(format!(
-            "{wanted} is older than {own}, which runs, and was asked for before {}: the hub may have been restored from a backup. \
+        // A time that has not come yet says nothing of what was asked for before it.
+        Some(trial) if trial.begun >= offer.begun && ahead(trial.begun, now).is_none() => Some(format!(
+            "{wanted} is older than {runs}, which runs, and was asked for before {}: the hub may have been restored from a backup. \
              To go back all the same, ask again: {ask}",
             trial.version
         )),
         _ => None,
     }
+}
+
+/// Why a version is not taken that the owner of the agent has ruled out.
+fn below(version: &Version, floor: Option<&Version>) -> Option<String> {
+    let floor = floor.filter(|floor| version < *floor)?;
+    Some(format!(
+        "the agent's owner lets it run no version below {floor} (--upgrade-not-below), and {version} is one"
+    ))
+}
+
+/// Why an offer is not believed that comes from a time far ahead: after it, any that a person asks for would look like an old one.
+fn ahead(begun: Time, now: Time) -> Option<String> {
+    (now.elapsed(begun.timestamp().into()) > AHEAD).then(|| {
+        format!(
+            "it was asked for at {begun}, and here it is {now}: set the clock of the hub or of this machine, and ask again: \
+             karmada-hub upgrade agents"
+        )
+    })
 }
 
 /// What an agent does that could end for another go of what is on trial.
@@ -204,12 +242,23 @@ fn wait(own: Own<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use karmada_meta::time::Time;
-
     use super::{
         super::{Program, trial::tests::trial},
         *,
     };
+
+    /// An agent that takes whatever is offered, a day after that.
+    fn own(version: &Version) -> Own<'_> {
+        Own {
+            version,
+            mode: Mode::On,
+            held: None,
+            windows: false,
+            way: Way::Deployment,
+            floor: None,
+            now: "2026-11-27T01:00:00Z".parse().unwrap(),
+        }
+    }
 
     #[test]
     fn an_agent_does_what_its_owner_and_the_time_allow() {
@@ -353,13 +402,8 @@ mod tests {
         ];
         for (offer, version, mode, is_held, windows, trial, want) in rows {
             let version: Version = version.parse().unwrap();
-            let own = Own {
-                version: &version,
-                mode,
-                held: is_held.then_some("held: fair"),
-                windows,
-                way: Way::Deployment,
-            };
+            let held = is_held.then_some("held: fair");
+            let own = Own { mode, held, windows, ..own(&version) };
             assert_eq!(decide(offer, own, trial), want, "{offer:?} {version} {mode} {trial:?}");
         }
         for (version, trial, want) in [
@@ -407,7 +451,7 @@ mod tests {
         ] {
             let version = "0.5.0".parse().unwrap();
             let held = is_held.then_some("held: fair");
-            let own = Own { version: &version, mode, held, windows, way: Way::Program };
+            let own = Own { mode, held, windows, way: Way::Program, ..own(&version) };
             assert_eq!(another_go(offer, own, &open), want, "{offer:?} {mode}");
         }
         // It is said that it gave way while the version is offered, and not there.
@@ -423,7 +467,7 @@ mod tests {
         }
         let version: Version = "0.5.0".parse().unwrap();
         for (mode, want) in [(Mode::Off, "--upgrade=off"), (Mode::Windows, "the Cluster has none")] {
-            let own = Own { version: &version, mode, held: None, windows: false, way: Way::Deployment };
+            let own = Own { mode, ..own(&version) };
             let Act::Say(Stands::Waiting, why) = decide(Some(&new), own, None) else { panic!("{mode}") };
             assert!(why.contains(want), "{why}");
         }
@@ -444,6 +488,10 @@ mod tests {
         let came = Trial { ended: Some(Ended::Committed), ..trial() };
         let (then, later) = (came.begun, came.begun.next());
         let before: Time = "2025-01-01T00:00:00Z".parse().unwrap();
+        let (soon, far): (Time, Time) =
+            ("2026-11-28T01:00:00Z".parse().unwrap(), "9999-01-01T00:00:00Z".parse().unwrap());
+        let (came_soon, came_far) =
+            (Trial { begun: soon, ..came.clone() }, Trial { begun: far, ..came.clone() });
         let rows = [
             // The offer, whether a person wants an older version, and what was taken last.
             ("0.5.0", later, false, Some(&came), Some("nobody has asked for an older version")),
@@ -455,6 +503,12 @@ mod tests {
             ("0.5.0", then, true, Some(&came), Some("was asked for before 0.6.0")),
             ("0.5.0", before, true, Some(&came), Some("ask again: karmada-hub upgrade agents --to 0.5.0")),
             ("0.5.0", before, false, Some(&came), Some("restored from a backup")),
+            // Clocks differ by a day at most; by what is further ahead nothing is judged, and it is not taken.
+            ("0.5.0", later, true, Some(&came_soon), Some("was asked for before 0.6.0")),
+            ("0.5.0", later, true, Some(&came_far), None),
+            ("0.5.0", soon, true, Some(&came), None),
+            ("0.5.0", soon.next(), true, Some(&came), Some("set the clock of the hub")),
+            ("0.6.1", far, false, Some(&came), Some("9999-01-01T00:00:00Z")),
             // Newer ones need no word of anybody's.
             ("0.6.1", before, false, Some(&came), None),
             ("0.7.0", later, false, None, None),
@@ -462,9 +516,7 @@ mod tests {
         ];
         let version: Version = "0.6.0".parse().unwrap();
         for (wanted, begun, downgrade, trial, want) in rows {
-            let own =
-                Own { version: &version, mode: Mode::On, held: None, windows: false, way: Way::Deployment };
-            match (decide(Some(&of(wanted, begun, downgrade)), own, trial), want) {
+            match (decide(Some(&of(wanted, begun, downgrade)), own(&version), trial), want) {
                 (Act::Begin, None) => {}
                 (Act::Say(Stands::Refused, why), Some(want)) => assert!(why.contains(want), "{why}"),
                 (act, _) => panic!("{wanted} {begun} {downgrade}: {act:?}"),
@@ -472,8 +524,49 @@ mod tests {
         }
         // What is put back because the new version fails is no offer, nor is what the hub takes back.
         let back = Offer { returns: true, ..of("0.6.0", then, false) };
-        let own = Own { version: &version, mode: Mode::On, held: None, windows: false, way: Way::Deployment };
-        assert_eq!(decide(Some(&back), own, Some(&came)), Act::GoBack);
+        assert_eq!(decide(Some(&back), own(&version), Some(&came)), Act::GoBack);
+    }
+
+    #[test]
+    fn the_owner_says_how_low_it_goes() {
+        let of = |version: &str, returns| Offer {
+            version: version.to_owned(),
+            begun: trial().begun.next(),
+            image: String::new(),
+            programs: Vec::new(),
+            returns,
+            downgrade: true,
+            spread: 0,
+        };
+        let floor: Version = "0.6.0".parse().unwrap();
+        for (runs, wanted, taken) in [
+            ("0.7.0", "0.5.9", false),
+            ("0.7.0", "0.6.0-rc.1", false),
+            ("0.7.0", "0.6.0", true),
+            ("0.7.0", "0.8.0", true),
+            // One that runs something older still gets nearer only by what its owner wants.
+            ("0.5.0", "0.5.1", false),
+            ("0.5.0", "0.6.0", true),
+        ] {
+            let version: Version = runs.parse().unwrap();
+            let own = Own { floor: Some(&floor), ..own(&version) };
+            match decide(Some(&of(wanted, false)), own, None) {
+                Act::Begin if taken => {}
+                Act::Say(Stands::Refused, why) if !taken => {
+                    assert!(why.contains("no version below 0.6.0 (--upgrade-not-below)"), "{why}");
+                }
+                act => panic!("{runs} {wanted}: {act:?}"),
+            }
+        }
+        // Nor does it go back there because the hub asks for it.
+        let version: Version = "0.6.0".parse().unwrap();
+        let back = Offer { begun: trial().begun, ..of("0.6.0", true) };
+        let came = Trial { ended: Some(Ended::Committed), ..trial() };
+        let at = Own { floor: Some(&floor), ..own(&version) };
+        let Act::Say(Stands::Refused, why) = decide(Some(&back), at, Some(&came)) else {
+            panic!("it goes back")
+        };
+        assert!(why.contains("0.5.0 is one"), "{why}");
     }
 
     #[test]
@@ -496,7 +589,7 @@ mod tests {
             (Way::Deployment, &programs, Some("is a Pod, and was offered a program")),
             (Way::Program, &bare, Some("and was offered none (--program)")),
         ] {
-            let own = Own { version: &version, mode: Mode::On, held: None, windows: false, way };
+            let own = Own { way, ..own(&version) };
             match (decide(Some(offer), own, None), want) {
                 (Act::Begin, None) => {}
                 (Act::Say(Stands::Refused, why), Some(want)) => assert!(why.contains(want), "{why}"),
