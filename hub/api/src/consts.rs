@@ -224,7 +224,8 @@ pub mod extension {
     /// On a Cluster, by its agent: how much of a tunnel it serves, `read-only` or `full`. Without it there is no tunnel.
     pub const TUNNEL: &str = "agent.karmada.io/tunnel";
     /// On a Cluster, by users: how much of the tunnel may be used, `off`, `read-only` or `full`. The agent's flag is the
-    /// limit.
+    /// limit. If the Cluster also names an address that the hub can dial, the hub uses the tunnel only with `read-only` or
+    /// `full` here.
     pub const TUNNEL_WANTED: &str = "cluster.karmada.io/tunnel";
     /// On a Cluster, by the hub: asks its agent to dial. Each number is good for one connection, at once.
     pub const TUNNEL_CALL: &str = "hub.karmada.io/tunnel-call";

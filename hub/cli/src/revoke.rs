@@ -1,10 +1,11 @@
 //! `karmada-hub cluster revoke`: the credentials of an agent end before their time.
 
+use karmada_api::consts::extension;
 use karmada_apiserver::authn::epochs::{End, Record};
 use karmada_client::{Error, Rest};
 use karmada_core::admit::agent::has_registered;
 use karmada_env::Env;
-use karmada_meta::{names::cluster_name_errors, text};
+use karmada_meta::{names::cluster_name_errors, object, text};
 use karmada_objects::kinds::CLUSTERS;
 use serde_json::{Value, json};
 
@@ -70,7 +71,10 @@ async fn revoke(args: RevokeArgs, env: Env) -> Result<(), Failure> {
         );
         args.told.say(&line, &json!({"cluster": name, "result": "revoked", "epoch": epoch}))?;
         match there {
-            Ok(cluster) => note(to_check(&cluster, name)),
+            Ok(cluster) => {
+                note(to_check(&cluster, name));
+                note(waits(&cluster, name));
+            }
             Err(error) => note(Some(format!(
                 "what stands in cluster/{name} was not read ({error}). Check where the hub dials for it: kubectl get cluster \
                  {name} -o yaml"
@@ -125,6 +129,22 @@ fn to_check(cluster: &Value, name: &str) -> Option<String> {
     })
 }
 
+/// What keeps the hub from dialling a member whose agent is heard no more: the agent has offered a tunnel, and the platform wants it.
+fn waits(cluster: &Value, name: &str) -> Option<String> {
+    let spec = &cluster["spec"];
+    let is_open = |key: &str| matches!(object::annotation(cluster, key), Some("read-only" | "full"));
+    let is_there = |value: &Value| value.as_str().is_some_and(|said| !said.is_empty());
+    let dialled = is_there(&spec["apiEndpoint"]) && is_there(&spec["impersonatorSecretRef"]["name"]);
+    let by_tunnel = is_open(extension::TUNNEL) && is_open(extension::TUNNEL_WANTED);
+    (spec["syncMode"] != "Push" && dialled && by_tunnel).then(|| {
+        format!(
+            "users reach cluster/{name} by its agent's tunnel alone, so not until an agent has joined again. To have the hub dial \
+             spec.apiEndpoint until then: kubectl annotate cluster {name} {}-",
+            extension::TUNNEL
+        )
+    })
+}
+
 /// Whether the API server is not a hub's own: then no record says which credentials count.
 pub(super) async fn is_elsewhere(server: &Server) -> Result<bool, Error> {
     match server.objects.rest().get_text(OWN_API).await {
@@ -159,7 +179,10 @@ async fn revoke_elsewhere(server: &Server, names: &[String], told: Told, env: &E
         told.say(&line, &json!({"cluster": name, "result": "revoked"}))?;
         let seen = agents::look(&server.objects, name).await.map_err(|error| server.failure(&error))?;
         let cluster = server.objects.rest().get(&CLUSTERS.object(None, name)).await;
-        note(cluster.ok().and_then(|cluster| to_check(&cluster, name)));
+        if let Ok(cluster) = cluster {
+            note(to_check(&cluster, name));
+            note(waits(&cluster, name));
+        }
         eprintln!(
             "note: this server cannot revoke a certificate. The old one of {name} cannot be renewed, but {} it is valid again once an \
              agent joins under that name. If others may have it, join under another name, or wait",
@@ -279,5 +302,32 @@ mod tests {
             of(json!({"syncMode": "Push", "apiEndpoint": "https://m", "secretRef": secret("m")})),
             None
         );
+    }
+
+    #[test]
+    fn a_tunnel_that_nobody_serves_any_more_is_named() {
+        for (mode, given, wanted, dialled, named) in [
+            ("Pull", Some("full"), Some("read-only"), true, true),
+            ("Pull", Some("full"), None, true, false),
+            ("Pull", None, Some("full"), true, false),
+            ("Pull", Some("full"), Some("off"), true, false),
+            ("Pull", Some("full"), Some("full"), false, false),
+            ("Push", Some("full"), Some("full"), true, false),
+        ] {
+            let mut cluster = json!({"metadata": {"name": "m"}, "spec": {"syncMode": mode}});
+            for (key, value) in [(extension::TUNNEL, given), (extension::TUNNEL_WANTED, wanted)] {
+                if let Some(value) = value {
+                    object::set_annotation(&mut cluster, key, value);
+                }
+            }
+            if dialled {
+                cluster["spec"]["apiEndpoint"] = json!("https://10.0.0.1:6443");
+                cluster["spec"]["impersonatorSecretRef"] =
+                    json!({"namespace": "karmada-cluster", "name": "m-impersonator"});
+            }
+            let words = waits(&cluster, "m");
+            assert_eq!(words.is_some(), named, "{mode} {given:?} {wanted:?} {dialled}");
+            assert!(words.is_none_or(|words| words.contains("cluster m agent.karmada.io/tunnel-")));
+        }
     }
 }

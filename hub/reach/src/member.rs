@@ -259,17 +259,19 @@ pub fn nowhere(address: IpAddr) -> Option<&'static str> {
     rows.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
 }
 
-/// Whether a member is reached by a tunnel or not at all. A Cluster that a stock agent has registered names an address, and that may
-/// be one behind NAT: an agent that offers a tunnel knows better. While it is not heard nobody goes round it, since its owner's
-/// flags are the limit.
+/// Whether a member is reached by a tunnel or not at all. Where the Cluster names a place to dial, that comes first, unless the
+/// platform wants the tunnel: the agent may offer one at any time, and whoever has stolen its credential must not draw users'
+/// requests away from the address. Where the platform does want it, nobody goes round an agent that is not heard, since its
+/// owner's flags are the limit.
 fn is_by_tunnel(cluster: &Cluster) -> bool {
     let spec = &cluster.spec;
-    let annotation = |key: &str| cluster.metadata.annotations.as_ref()?.get(key).map(String::as_str);
-    let is_open = |mode: &str| matches!(mode, "read-only" | "full");
-    let offered = annotation(extension::TUNNEL).is_some_and(is_open)
-        && annotation(extension::TUNNEL_WANTED).is_none_or(is_open);
+    let is_open = |key: &str| {
+        let mode = cluster.metadata.annotations.as_ref().and_then(|all| all.get(key));
+        mode.is_some_and(|mode| matches!(mode.as_str(), "read-only" | "full"))
+    };
     let dialled = !spec.api_endpoint.is_empty() && spec.impersonator_secret_ref.is_some();
-    spec.sync_mode == ClusterSyncMode::Pull && (offered || !dialled)
+    spec.sync_mode == ClusterSyncMode::Pull
+        && (!dialled || (is_open(extension::TUNNEL_WANTED) && is_open(extension::TUNNEL)))
 }
 
 /// Whether the agent of a cluster that the hub does not dial serves a tunnel now.
@@ -554,16 +556,22 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_offers_a_tunnel_knows_better_than_the_address() {
+    fn a_tunnel_comes_before_the_address_where_the_platform_says_so() {
         for (mode, given, wanted, dialled, want) in [
-            ("Pull", Some("full"), None, true, true),
+            // What an agent says at any time moves nobody.
+            ("Pull", Some("full"), None, true, false),
             ("Pull", Some("read-only"), Some("full"), true, true),
+            ("Pull", Some("full"), Some("read-only"), true, true),
             ("Pull", Some("full"), Some("off"), true, false),
-            ("Pull", Some("off"), None, true, false),
+            ("Pull", Some("full"), Some("Full"), true, false),
+            ("Pull", Some("off"), Some("full"), true, false),
+            // The platform wants it, and the agent has none.
+            ("Pull", None, Some("full"), true, false),
             // As a stock agent has registered it.
             ("Pull", None, None, true, false),
             ("Pull", None, None, false, true),
-            ("Push", Some("full"), None, true, false),
+            ("Pull", Some("full"), None, false, true),
+            ("Push", Some("full"), Some("full"), true, false),
             ("Push", None, None, false, false),
         ] {
             let annotations = [(extension::TUNNEL, given), (extension::TUNNEL_WANTED, wanted)];

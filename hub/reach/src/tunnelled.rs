@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{tests::serve, *};
 
-/// A Cluster whose agent serves a tunnel, though somebody else has said where its API is: nobody is there.
+/// A Cluster whose agent serves a tunnel, which the platform wants though somebody has said where its API is: nobody is there.
 struct Behind(mpsc::UnboundedSender<String>);
 
 impl Registry for Behind {
@@ -29,7 +29,8 @@ impl Registry for Behind {
         cluster.spec.api_endpoint = "https://127.0.0.1:1".to_owned();
         let (namespace, secret) = ("karmada-cluster".to_owned(), format!("{name}-impersonator"));
         cluster.spec.impersonator_secret_ref = Some(LocalSecretReference { namespace, name: secret });
-        let annotations = [(extension::TUNNEL.to_owned(), "full".to_owned())];
+        let annotations =
+            [extension::TUNNEL, extension::TUNNEL_WANTED].map(|key| (key.to_owned(), "full".to_owned()));
         cluster.metadata.annotations = Some(annotations.into());
         Box::pin(ready(Ok(Some(cluster))))
     }
