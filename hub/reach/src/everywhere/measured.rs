@@ -243,13 +243,15 @@ fn answer(shared: &Shared, asker: &Asker, bytes: Vec<u8>, silent: &Silent) -> Re
     answer
 }
 
-/// What clusters have reported of a metric that were not heard; those are silent no more.
+/// What clusters have reported of a metric that were not heard or are too busy: whoever scales by a sum must not take that for less.
+/// Those are silent no more.
 async fn reported(
     shared: &Shared,
     wanted: &Wanted,
     silent: &mut Silent,
 ) -> Result<Vec<(Told, Stamp)>, Status> {
-    let unheard = silent.iter().filter(|(_, missing)| matches!(missing, Missing::Unheard(_)));
+    let unheard =
+        silent.iter().filter(|(_, missing)| matches!(missing, Missing::Unheard(_) | Missing::Busy(_)));
     let unheard: Vec<String> = unheard.map(|(name, _)| name.clone()).collect();
     if unheard.is_empty() {
         return Ok(Vec::new());

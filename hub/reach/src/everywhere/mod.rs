@@ -66,9 +66,9 @@ enum Missing {
     Refused(u16, String),
     /// It was not heard.
     Unheard(String),
-    /// The hub did not ask it, since it asks it too much already: nothing it reported stands in.
+    /// It is asked too much already, as the hub, its agent or its API says.
     Busy(String),
-    /// It was not heard, and what it reported at that time counts.
+    /// It was not heard, or was too busy, and what it reported at that time counts.
     Reported(String),
     /// There is no room for it on this page.
     Left,
@@ -439,7 +439,16 @@ impl Question<'_> {
         let said = to_bytes(answer.into_body(), PROBE).await.unwrap_or_default();
         let said: Option<Status> = serde_json::from_slice(&said).ok();
         let said = said.map_or_else(|| code.to_string(), |status| status.message);
-        Err(Missing::Refused(code.as_u16(), said))
+        Err(refused(code.as_u16(), said))
+    }
+}
+
+/// What another code than 200 means: whoever says that it cannot answer now has refused nothing.
+fn refused(code: u16, said: String) -> Missing {
+    match code {
+        429 => Missing::Busy(said),
+        502..=504 => Missing::Unheard(said),
+        code => Missing::Refused(code, said),
     }
 }
 

@@ -123,6 +123,18 @@ async fn member(name: &'static str, pods: Option<&'static [&'static str]>, log: 
     format!("http://{address}")
 }
 
+/// A member of which nothing comes but this code, as an agent answers whose budget is used up.
+async fn refuses(code: u16) -> String {
+    let address = serve(move |_| {
+        let said = json!({"kind": "Status", "status": "Failure", "code": code, "message": "not now"});
+        let mut response = Response::new(Body::from(said.to_string()));
+        *response.status_mut() = StatusCode::from_u16(code).unwrap();
+        Box::pin(ready(response))
+    })
+    .await;
+    format!("http://{address}")
+}
+
 async fn hub(members: BTreeMap<&'static str, String>) -> SocketAddr {
     answering(Arc::new(Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system())), ALL).await
 }
@@ -372,6 +384,28 @@ async fn what_is_kept_stands_for_members_where_it_may() {
     let page = karmada_telemetry::metrics::read(&page).unwrap();
     for (from, parts) in [("kept", 9.0), ("member", 5.0)] {
         assert_eq!(page.value("karmada_hub_search_parts_total", &[("from", from)]), Some(parts), "{from}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_kept_stands_for_members_that_cannot_answer_now() {
+    for (code, stands) in [(429, true), (502, true), (503, true), (504, true), (500, false), (403, false)] {
+        let log = Log::default();
+        let members =
+            BTreeMap::from([("a", member("a", Some(&["x"]), &log).await), ("b", refuses(code).await)]);
+        let reach =
+            Reach::new(Arc::new(Many(members, BTreeMap::from([("b", Some(192))]))), 100, Env::system());
+        let all = reach.subresources();
+        let proxying = all.iter().find(|one| (one.resource, one.subresource) == ("proxying", "proxy"));
+        let proxying = answering_to(proxying.unwrap().by.clone(), "any", "system:masters").await;
+        let (got, list) = ask(proxying, request("GET", "/api/v1/pods")).await;
+        let want: &[&str] = if stands { &["x@a", "kept@b", "other@b", "far@b"] } else { &["x@a"] };
+        assert_eq!(
+            (got, items(&list)),
+            (StatusCode::OK, want.iter().map(|&n| n.to_owned()).collect()),
+            "{code}"
+        );
+        assert!(list["warnings"].as_str().unwrap().contains("not now"), "{code}: {list}");
     }
 }
 

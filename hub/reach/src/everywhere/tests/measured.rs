@@ -263,6 +263,17 @@ async fn what_was_reported_stands_in_for_who_does_not_answer() {
     }
     let (_, list) = ask(customs, request("GET", custom)).await;
     assert_eq!(list["body"]["items"][0]["timestamp"], "2026-11-25T09:00:00Z", "as old as the oldest of it");
+    // One whose budget or API is exhausted just now is no smaller for that; one that refuses has its reasons.
+    for (code, value) in [(429, "3"), (502, "3"), (503, "3"), (504, "3"), (500, "500m"), (403, "500m")] {
+        let members = BTreeMap::from([
+            ("a", measures("a", vec![(custom, hits("500m"))], &log).await),
+            ("d", refuses(code).await),
+        ]);
+        let reach = Reach::new(Arc::new(Many(members, BTreeMap::new())), 100, Env::system());
+        let hub = answering(of(&reach, "custom.metrics.k8s.io"), "").await;
+        let (got, list) = ask(hub, request("GET", custom)).await;
+        assert_eq!((got, values(&list)), (StatusCode::OK, vec![value.to_owned()]), "{code}: {list}");
+    }
     // Where nobody else has it, too; but not of all objects.
     let reach = Reach::new(
         Arc::new(Many(BTreeMap::from([("d", "http://127.0.0.1:1".to_owned())]), BTreeMap::new())),
