@@ -6,6 +6,9 @@
 //!   no resource ────▶ the hub's own API
 //! ```
 //!
+//! Whoever says that it has an object is believed. So what may change something is sent on only if all others have been heard: one
+//! that makes things up gets nobody's Secrets because their owner is silent.
+//!
 //! In Karmada's words, where it has some. The rest (watches, what makes or deletes without a name) cannot be asked of all. Each
 //! request is made in the user's name, as to one cluster, and members' own roles say what comes of it.
 
@@ -179,13 +182,15 @@ pub(super) async fn carry(
     let mut ends = ends;
     let asker = Asker::of(&call, &seat);
     let accept = asked::form(call.request.headers());
+    let reads = only_reads(&call.request);
     let (path, query) = (call.path.as_str(), query.as_deref());
     let asking = async {
         match &asked {
             Asked::Own => Err(Status::internal("that is not asked of members")),
             Asked::List => list(shared, &asker, &among, path, query, accept).await.map(Found::Answer),
             Asked::Object(path) => {
-                whose(shared, &asker, &among, path).await.map(|(name, silent)| Found::On(name, silent))
+                let whose = whose(shared, &asker, &among, path, reads).await;
+                whose.map(|(name, silent)| Found::On(name, silent))
             }
         }
     };
@@ -265,12 +270,19 @@ fn sort_in<T>(
     Ok(())
 }
 
-/// Which member has an object.
+/// Whether a request tells its member nothing but what is to be read.
+fn only_reads(request: &Request<Body>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+        && !request.headers().contains_key(header::UPGRADE)
+}
+
+/// Which member has an object. Unless it is only read, all others have to say that they do not have it.
 async fn whose(
     shared: &Arc<Shared>,
     asker: &Asker,
     among: &Among,
     path: &str,
+    reads: bool,
 ) -> Result<(String, Silent), Status> {
     let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
     let question = Question::new(shared, asker, among, path.to_owned(), accept);
@@ -290,11 +302,17 @@ async fn whose(
             ..Status::internal("")
         });
     }
+    let unheard = unheard(&silent);
+    if !reads && !unheard.is_empty() {
+        return Err(Status::service_unavailable(format!(
+            "only what reads is sent to the cluster that has the object while others may have it, too: name one cluster instead of {ALL}. \
+             These clusters have not answered: {unheard}"
+        )));
+    }
     match found.pop() {
         Some((name, ())) => Ok((name, silent)),
         None => {
             let mut message = "resource not found or don't have permission to get it".to_owned();
-            let unheard = unheard(&silent);
             if !unheard.is_empty() {
                 let _ = write!(message, "; these clusters have not answered: {unheard}");
             }

@@ -222,11 +222,6 @@ async fn what_is_asked_of_all_is_asked_of_each_and_put_together() {
     let each = |name: &str| format!("{name} GET /api/v1/pods?labelSelector=k%3Dv jane");
     assert_eq!(asked, ["a", "b", "c"].map(each));
 
-    // An object is its member's alone; nothing is done to look for it.
-    let (code, one) = ask(hub, request("DELETE", "/api/v1/namespaces/n/pods/z?dryRun=All")).await;
-    assert_eq!((code, &one["body"]["metadata"]["name"]), (StatusCode::OK, &json!("z")));
-    let deleted: Vec<String> = log.lock().iter().filter(|line| line.contains("DELETE")).cloned().collect();
-    assert_eq!(deleted, ["b DELETE /api/v1/namespaces/n/pods/z?dryRun=All jane"]);
     let (_, logs) = ask(hub, request("GET", "/api/v1/namespaces/n/pods/x/log?follow=true")).await;
     assert!(logs["warnings"].as_str().unwrap().contains("cluster d"), "{logs}");
     assert!(log.lock().iter().any(|line| line == "a GET /api/v1/namespaces/n/pods/x/log?follow=true jane"));
@@ -271,6 +266,50 @@ fn items(list: &Value) -> Vec<String> {
         format!("{}@{}", meta["name"].as_str().unwrap(), cluster)
     };
     items.iter().map(name).collect()
+}
+
+#[tokio::test]
+async fn what_may_change_something_is_sent_only_where_all_others_were_heard() {
+    let log = Log::default();
+    let mut members = BTreeMap::from([
+        ("b", member("b", Some(&["both", "z"]), &log).await),
+        ("c", member("c", None, &log).await),
+    ]);
+    // An object is its member's alone; nothing is done to look for it. Whoever refuses has answered.
+    let all_heard = hub(members.clone()).await;
+    let (code, one) = ask(all_heard, request("DELETE", "/api/v1/namespaces/n/pods/z?dryRun=All")).await;
+    assert_eq!((code, &one["body"]["metadata"]["name"]), (StatusCode::OK, &json!("z")));
+    let deleted: Vec<String> = log.lock().iter().filter(|line| line.contains("DELETE")).cloned().collect();
+    assert_eq!(deleted, ["b DELETE /api/v1/namespaces/n/pods/z?dryRun=All jane"]);
+    // The owner may be one that is silent: nobody knows whether the one that says so has it.
+    members.insert("d", "http://127.0.0.1:1".to_owned());
+    let one_silent = hub(members.clone()).await;
+    members.insert("d", refuses(429).await);
+    let one_busy = hub(members).await;
+    for hub in [one_silent, one_busy] {
+        log.lock().clear();
+        for (method, rest, code) in [
+            ("GET", "z", 200),
+            ("GET", "z/log?follow=true", 200),
+            ("DELETE", "z", 503),
+            ("PUT", "z", 503),
+            ("PATCH", "z", 503),
+            ("POST", "z/exec?command=sh", 503),
+            ("PATCH", "none", 503),
+            ("GET", "none", 404),
+        ] {
+            let (got, said) = ask(hub, request(method, &format!("/api/v1/namespaces/n/pods/{rest}"))).await;
+            assert_eq!(got, code, "{method} {rest}: {said}");
+            let message = said["body"]["message"].as_str().unwrap_or_default();
+            assert!(code == 200 || message.contains("have not answered: d: "), "{method} {rest}: {said}");
+        }
+        let mut session = request("GET", "/api/v1/namespaces/n/pods/z/exec?command=sh");
+        session.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        session.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        let (got, said) = ask(hub, session).await;
+        assert_eq!(got, StatusCode::SERVICE_UNAVAILABLE, "{said}");
+        assert!(!log.lock().iter().any(|line| !line.contains(" GET ") || line.contains("exec")), "{log:?}");
+    }
 }
 
 #[tokio::test]
