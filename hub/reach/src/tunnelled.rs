@@ -1,10 +1,14 @@
 //! A member behind NAT, its agent, and the hub's part: what crosses a tunnel between them.
 
-use std::io::Write as _;
+use std::{
+    convert::Infallible,
+    io::Write as _,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use axum::body::to_bytes;
 use flate2::{Compression, write::GzEncoder};
-use futures::future::ready;
+use futures::{future::ready, stream};
 use hyper::service::service_fn;
 use karmada_api::{
     cluster::{Cluster, ClusterSyncMode, LocalSecretReference},
@@ -83,8 +87,31 @@ fn member(request: &Request<Incoming>) -> Response<Body> {
     answer
 }
 
+/// What the member's agents are told, and how often one was called.
+#[derive(Default)]
+struct Agents {
+    calls: AtomicUsize,
+    /// A tunnel breaks off.
+    breaks: Notify,
+    /// It says goodbye, and takes nothing more.
+    leaves: Notify,
+    /// The lines of [`LOG`], for the first that asks.
+    lines: Mutex<Option<mpsc::UnboundedReceiver<Bytes>>>,
+}
+
+const LOG: &str = "/api/v1/namespaces/n/pods/p/log";
+
+/// Lines as they come, without an end.
+fn follows(lines: mpsc::UnboundedReceiver<Bytes>) -> Response<Body> {
+    let lines = stream::unfold(lines, |mut lines| async move {
+        let line = lines.recv().await?;
+        Some((Ok::<_, Infallible>(line), lines))
+    });
+    Response::new(Body::from_stream(lines))
+}
+
 /// Comes by a number, and serves until it is told to end.
-async fn agent(door: std::net::SocketAddr, number: String, ends: Arc<Notify>) {
+async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) {
     let io = TokioIo::new(TcpStream::connect(door).await.unwrap());
     let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
     tokio::spawn(connection.with_upgrades());
@@ -96,24 +123,30 @@ async fn agent(door: std::net::SocketAddr, number: String, ends: Arc<Notify>) {
     let answer = sender.send_request(comes.body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
     let io = hyper::upgrade::on(answer).await.unwrap();
-    let service = service_fn(|request: Request<Incoming>| {
-        let answer = member(&request);
+    let of = agents.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let lines = of.lines.lock().take_if(|_| request.uri().path() == LOG);
+        let answer = lines.map_or_else(|| member(&request), follows);
         async move {
             // What is sent is taken, as a member takes it.
             let _ = to_bytes(Body::new(request.into_body()), 1 << 20).await;
-            Ok::<_, std::convert::Infallible>(answer)
+            Ok::<_, Infallible>(answer)
         }
     });
     let serving =
         hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(io, service);
+    tokio::pin!(serving);
     tokio::select! {
-        _ = serving => {}
-        () = ends.notified() => {}
+        _ = &mut serving => return,
+        () = agents.breaks.notified() => return,
+        () = agents.leaves.notified() => {}
     }
+    serving.as_mut().graceful_shutdown();
+    let _ = serving.await;
 }
 
-/// The hub's part, and by what the agent's tunnel is ended.
-async fn world() -> (Reach, Arc<Notify>) {
+/// The hub's part, and the agents.
+async fn world() -> (Reach, Arc<Agents>) {
     let (calls, mut numbers) = mpsc::unbounded_channel();
     let reach = Reach::new(Arc::new(Behind(calls)), 100, Env::system());
     let by = reach.tunnels().by;
@@ -127,14 +160,15 @@ async fn world() -> (Reach, Arc<Notify>) {
         Box::pin(async move { answer.await.unwrap() })
     })
     .await;
-    let ends = Arc::new(Notify::new());
-    let told = ends.clone();
+    let agents = Arc::new(Agents::default());
+    let all = agents.clone();
     tokio::spawn(async move {
         while let Some(number) = numbers.recv().await {
-            tokio::spawn(agent(door, number, told.clone()));
+            all.calls.fetch_add(1, Relaxed);
+            tokio::spawn(agent(door, number, all.clone()));
         }
     });
-    (reach, ends)
+    (reach, agents)
 }
 
 fn call(path: &str, request: Request<Body>) -> Call {
@@ -160,7 +194,7 @@ async fn body(answer: Result<Response<Body>, Status>) -> Bytes {
 
 #[tokio::test]
 async fn what_crosses_is_counted_by_cluster_and_user_and_lists_of_all_are_compressed() {
-    let (reach, _ends) = world().await;
+    let (reach, _agents) = world().await;
     let (figures, plain) = (reach.figures().clone(), list().len() as u64);
     let tunnel = |direction: &str| figures.tunnel("m", direction).get();
     let user = || figures.user("jane").get();
@@ -185,12 +219,12 @@ async fn what_crosses_is_counted_by_cluster_and_user_and_lists_of_all_are_compre
 
 #[tokio::test]
 async fn what_is_asked_as_a_tunnel_ends_is_asked_by_the_next() {
-    let (reach, ends) = world().await;
+    let (reach, agents) = world().await;
     let shared = &reach.0;
     let way = Box::pin(shared.way("m", None)).await.unwrap();
     let Way::Tunnel(tunnel) = &way else { panic!("its agent serves one") };
     assert!(tunnel.works());
-    ends.notify_one();
+    agents.breaks.notify_one();
     let closed = async {
         while tunnel.works() {
             sleep(Duration::from_millis(1)).await;
@@ -202,4 +236,42 @@ async fn what_is_asked_as_a_tunnel_ends_is_asked_by_the_next() {
     let session = Arc::new(shared.sessions.begin("jane", "m").unwrap());
     let carriage = Carriage { shared, many: None, name: "m".to_owned(), way, bytes };
     assert_eq!(body(Box::pin(carriage.carry(get("/version"), session)).await).await, "0123456789");
+}
+
+#[tokio::test]
+async fn what_an_agent_has_accepted_goes_on_when_it_takes_nothing_more() {
+    let (reach, agents) = world().await;
+    let open = || {
+        let page = karmada_telemetry::metrics::Page::new().with(reach.figures().clone()).render();
+        karmada_telemetry::metrics::read(&page).unwrap().value("karmada_hub_tunnels_open", &[])
+    };
+    let (line, lines) = mpsc::unbounded_channel();
+    *agents.lines.lock() = Some(lines);
+    let log = reach.carry(get(LOG)).await.unwrap();
+    let mut log = log.into_body().into_data_stream();
+    let mut next = async |text: &'static str| {
+        line.send(Bytes::from_static(text.as_bytes())).unwrap();
+        let came = timeout(Duration::from_secs(20), log.next()).await.unwrap();
+        assert_eq!(came.unwrap().unwrap(), text);
+    };
+    next("one").await;
+    agents.leaves.notify_one();
+    let served_by_the_next = async {
+        while agents.calls.load(Relaxed) < 2 {
+            assert_eq!(body(reach.carry(get("/version")).await).await, "0123456789");
+        }
+    };
+    timeout(Duration::from_secs(20), served_by_the_next).await.unwrap();
+    next("two").await;
+    assert_eq!(body(reach.carry(get("/version")).await).await, "0123456789");
+    next("three").await;
+    assert_eq!((open(), agents.calls.load(Relaxed)), (Some(2.0), 2));
+    // Nothing of it is kept when all that it has taken is over.
+    drop((line, log));
+    let ends = async {
+        while open() != Some(1.0) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), ends).await.unwrap();
 }

@@ -10,8 +10,8 @@
 //! connection, of that cluster's agent. Whoever else asks that path is sent away. The agent is somebody else's machine:
 //! whatever it says has a size and a time, and it is believed nothing about anybody.
 //!
-//! A tunnel that nobody uses ends by the agent after a minute, and nothing is kept of it. A session is a stream of its own
-//! (extended CONNECT), which the agent agrees to when the member has.
+//! A tunnel that nobody uses ends by the agent after a minute, and nothing is kept of it. What the agent has accepted before it says
+//! goodbye goes on to its end. A session is a stream of its own (extended CONNECT), which the agent agrees to when the member has.
 
 mod book;
 
@@ -158,6 +158,10 @@ impl Tunnel {
         mut request: Request<Body>,
         session: bool,
     ) -> Result<(Response<Incoming>, OwnedSemaphorePermit), Failed> {
+        // It takes nothing more, and whoever waits for its places to be given back must not stand in the way.
+        if self.sender.is_closed() {
+            return Err(Failed::Unsent(Box::new(request)));
+        }
         let place = self.places.clone().try_acquire_owned().map_err(|_| Failed::Full)?;
         if session {
             into_session(&mut request);
@@ -283,8 +287,7 @@ impl Tunnels {
             () = ends => "what its agent has shown holds no longer, or the hub makes room, or ends".to_owned(),
         };
         tracing::debug!(cluster, why, "a tunnel has ended");
-        let why = format!("cluster {cluster} cannot be reached: its tunnel has ended: {why}");
-        self.book.lock().ends(&cluster, &number, Status::service_unavailable(why));
+        self.over(&cluster, &number, &why);
     }
 
     async fn converse(&self, cluster: &str, number: &str, upgrade: hyper::upgrade::OnUpgrade) -> String {
@@ -316,20 +319,33 @@ impl Tunnels {
             Err(error) => return error.to_string(),
         };
         let server = Uri::from_static("https://member");
-        let tunnel =
-            Tunnel { sender, places: Arc::new(Semaphore::new(STREAMS)), server, heard: heard.clone() };
+        let places = Arc::new(Semaphore::new(STREAMS));
+        let tunnel = Tunnel { sender, places: places.clone(), server, heard: heard.clone() };
         if !self.book.lock().opens(cluster, number, tunnel) {
             return "it came too late".to_owned();
         }
         self.figures.call("opened");
         let _open = self.figures.open();
-        tokio::select! {
+        let silent = "nothing was heard of its agent for too long";
+        let why = tokio::select! {
             ended = connection => match ended {
                 Ok(()) => "its agent has closed it".to_owned(),
-                Err(error) => error.to_string(),
+                Err(error) => return error.to_string(),
             },
-            () = heard.ends() => "nothing was heard of its agent for too long".to_owned(),
+            () = heard.ends() => return silent.to_owned(),
+        };
+        // hyper says so as soon as the agent takes nothing more. What it has accepted goes on, beside the next tunnel.
+        self.over(cluster, number, &why);
+        tokio::select! {
+            _ = places.acquire_many(STREAMS as u32) => why,
+            () = heard.ends() => silent.to_owned(),
         }
+    }
+
+    /// Nothing more is asked by the tunnel of this number.
+    fn over(&self, cluster: &str, number: &str, why: &str) {
+        let why = format!("cluster {cluster} cannot be reached: its tunnel has ended: {why}");
+        self.book.lock().ends(cluster, number, Status::service_unavailable(why));
     }
 }
 
