@@ -53,9 +53,8 @@ use self::{
 };
 use crate::{follow::Derived, storage::ApiStore};
 
-pub(crate) use self::known::CREDENTIAL_ID;
 pub use self::{
-    known::{By, Known, RefusedToken, Unauthenticated},
+    known::{By, CREDENTIAL_ID, Known, RefusedToken, Unauthenticated},
     peer::{Peer, PeerCertificate},
     static_tokens::{TokenFileError, Tokens},
 };

@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     io::Write as _,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
 use axum::body::to_bytes;
@@ -14,6 +14,7 @@ use karmada_api::{
     cluster::{Cluster, ClusterSyncMode, LocalSecretReference},
     consts::extension,
 };
+use karmada_apiserver::authn::CREDENTIAL_ID;
 use serde_json::{Value, json};
 use tokio::{
     net::TcpStream,
@@ -91,6 +92,8 @@ fn member(request: &Request<Incoming>) -> Response<Body> {
 #[derive(Default)]
 struct Agents {
     calls: AtomicUsize,
+    /// The next connection breaks off when the hub has let it in, and it dials once more.
+    is_lost: AtomicBool,
     /// A tunnel breaks off.
     breaks: Notify,
     /// It says goodbye, and takes nothing more.
@@ -110,8 +113,8 @@ fn follows(lines: mpsc::UnboundedReceiver<Bytes>) -> Response<Body> {
     Response::new(Body::from_stream(lines))
 }
 
-/// Comes by a number, and serves until it is told to end.
-async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) {
+/// Comes by a number.
+async fn comes(door: std::net::SocketAddr, number: &str) -> Response<Incoming> {
     let io = TokioIo::new(TcpStream::connect(door).await.unwrap());
     let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
     tokio::spawn(connection.with_upgrades());
@@ -120,7 +123,22 @@ async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) 
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, tunnel::PROTOCOL)
         .header(tunnel::NUMBER, number);
-    let answer = sender.send_request(comes.body(Body::empty()).unwrap()).await.unwrap();
+    sender.send_request(comes.body(Body::empty()).unwrap()).await.unwrap()
+}
+
+/// Comes by a number, and serves until it is told to end.
+async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) {
+    let mut answer = comes(door, &number).await;
+    if agents.is_lost.swap(false, Relaxed) {
+        assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+        drop(hyper::upgrade::on(answer).await.unwrap());
+        answer = comes(door, &number).await;
+        // The hub has to notice.
+        while answer.status() == StatusCode::CONFLICT {
+            sleep(Duration::from_millis(1)).await;
+            answer = comes(door, &number).await;
+        }
+    }
     assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
     let io = hyper::upgrade::on(answer).await.unwrap();
     let of = agents.clone();
@@ -151,13 +169,20 @@ async fn world() -> (Reach, Arc<Agents>) {
     let reach = Reach::new(Arc::new(Behind(calls)), 100, Env::system());
     let by = reach.tunnels().by;
     let door = serve(move |request| {
+        let extra = [(CREDENTIAL_ID.to_owned(), vec!["X509SHA256=0".to_owned()])].into();
         let call = Call {
-            user: UserInfo::new("system:karmada:agent:m", ["system:karmada:agents"]),
+            user: UserInfo { extra, ..UserInfo::new("system:karmada:agent:m", ["system:karmada:agents"]) },
             asked_by: "system:karmada:agent:m".to_owned(),
             ..call("", request)
         };
         let answer = by.carry(call);
-        Box::pin(async move { answer.await.unwrap() })
+        Box::pin(async move {
+            answer.await.unwrap_or_else(|status| {
+                let mut refused = Response::new(Body::from(status.message));
+                *refused.status_mut() = StatusCode::from_u16(status.code).unwrap();
+                refused
+            })
+        })
     })
     .await;
     let agents = Arc::new(Agents::default());
@@ -274,4 +299,21 @@ async fn what_an_agent_has_accepted_goes_on_when_it_takes_nothing_more() {
         }
     };
     timeout(Duration::from_secs(20), ends).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_before_a_word_was_heard_does_not_spend_the_number() {
+    let (reach, agents) = world().await;
+    agents.is_lost.store(true, Relaxed);
+    let answered = async {
+        loop {
+            match reach.carry(get("/version")).await {
+                Ok(answer) => break body(Ok(answer)).await,
+                // It was on its way by the first.
+                Err(status) => assert_eq!(status.code(), 502, "{status}"),
+            }
+        }
+    };
+    assert_eq!(timeout(Duration::from_secs(20), answered).await.unwrap(), "0123456789");
+    assert_eq!(agents.calls.load(Relaxed), 1, "by the same number");
 }

@@ -9,7 +9,7 @@ use super::epochs::{End, Hold};
 use crate::identity::{RETURNING, UserInfo};
 
 /// What says by which credential somebody has authenticated.
-pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// Where certificates are asked for.
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";

@@ -36,16 +36,20 @@ const MANY: usize = 4;
 struct Row<T> {
     /// By which its agent was asked.
     number: String,
+    /// Until when it has to come.
+    until: Instant,
+    /// With which credential it has come.
+    by: Option<String>,
     stage: Stage<T>,
     /// By whose request to many clusters it was wanted, if nobody has asked this one alone.
     many: Option<Arc<str>>,
 }
 
 enum Stage<T> {
-    /// It has been asked, and has until then.
-    Called(Instant, latest::Sender<Outcome<T>>),
+    /// It has been asked.
+    Called(latest::Sender<Outcome<T>>),
     /// It is there, and says its first words.
-    Coming(Instant, latest::Sender<Outcome<T>>),
+    Coming(latest::Sender<Outcome<T>>),
     Open(T),
 }
 
@@ -88,10 +92,10 @@ impl<T: Clone> Book<T> {
         {
             self.less(&user);
         }
-        match self.rows.get(cluster).map(|row| &row.stage) {
-            Some(Stage::Open(tunnel)) if works(tunnel) => return Ok(Found::Open(tunnel.clone())),
-            Some(Stage::Called(until, told) | Stage::Coming(until, told)) if *until > now => {
-                return Ok(Found::Wait(*until, told.subscribe()));
+        match self.rows.get(cluster).map(|row| (&row.stage, row.until)) {
+            Some((Stage::Open(tunnel), _)) if works(tunnel) => return Ok(Found::Open(tunnel.clone())),
+            Some((Stage::Called(told) | Stage::Coming(told), until)) if until > now => {
+                return Ok(Found::Wait(until, told.subscribe()));
             }
             _ => {}
         }
@@ -111,7 +115,7 @@ impl<T: Clone> Book<T> {
         let (number, until) = (number(), now + CALL);
         let told = latest::Sender::new(None);
         let hears = told.subscribe();
-        let row = Row { number: number.clone(), stage: Stage::Called(until, told), many };
+        let row = Row { number: number.clone(), until, by: None, stage: Stage::Called(told), many };
         self.end(cluster);
         if let Some(user) = &row.many {
             self.many += 1;
@@ -151,7 +155,7 @@ impl<T: Clone> Book<T> {
     /// Takes away what has come to nothing.
     fn clear(&mut self, now: Instant, works: impl Fn(&T) -> bool) {
         let is_over = |row: &Row<T>| match &row.stage {
-            Stage::Called(until, _) | Stage::Coming(until, _) => *until <= now,
+            Stage::Called(_) | Stage::Coming(_) => row.until <= now,
             Stage::Open(tunnel) => !works(tunnel),
         };
         let over = self.rows.iter().filter(|(_, row)| is_over(row)).map(|(cluster, _)| cluster.clone());
@@ -179,23 +183,45 @@ impl<T: Clone> Book<T> {
         }
     }
 
-    /// An agent has come by a number.
-    pub(super) fn comes(&mut self, cluster: &str, number: &str, now: Instant) -> Result<(), Unasked> {
+    /// An agent has come by a number, with this credential.
+    pub(super) fn comes(
+        &mut self,
+        cluster: &str,
+        number: &str,
+        by: Option<&str>,
+        now: Instant,
+    ) -> Result<(), Unasked> {
         let row = self.rows.get_mut(cluster).filter(|row| row.number == number).ok_or(Unasked::NotCalled)?;
         match &row.stage {
-            Stage::Called(until, _) if *until <= now => Err(Unasked::NotCalled),
-            Stage::Called(until, told) => {
-                row.stage = Stage::Coming(*until, told.clone());
+            Stage::Called(_) if row.until <= now => Err(Unasked::NotCalled),
+            Stage::Called(told) if row.by.is_none() || row.by.as_deref() == by => {
+                row.by = by.map(str::to_owned);
+                row.stage = Stage::Coming(told.clone());
                 Ok(())
             }
-            Stage::Coming(..) | Stage::Open(_) => Err(Unasked::Taken),
+            Stage::Called(_) | Stage::Coming(_) | Stage::Open(_) => Err(Unasked::Taken),
         }
+    }
+
+    /// The connection of this number has broken off before anything was heard on it: whoever has come may come again while there is
+    /// time, and nobody else. Whether there is.
+    pub(super) fn again(&mut self, cluster: &str, number: &str, now: Instant) -> bool {
+        let row = self.rows.get_mut(cluster);
+        let Some(row) = row.filter(|row| row.number == number && row.by.is_some() && row.until > now) else {
+            return false;
+        };
+        let told = match &row.stage {
+            Stage::Called(told) | Stage::Coming(told) => told.clone(),
+            Stage::Open(_) => latest::Sender::new(None),
+        };
+        row.stage = Stage::Called(told);
+        true
     }
 
     /// It is ready. Whether it is still wanted.
     pub(super) fn opens(&mut self, cluster: &str, number: &str, tunnel: T) -> bool {
         let Some(row) = self.rows.get_mut(cluster).filter(|row| row.number == number) else { return false };
-        let Stage::Coming(_, told) = &row.stage else { return false };
+        let Stage::Coming(told) = &row.stage else { return false };
         told.send_replace(Some(Ok(tunnel.clone())));
         row.stage = Stage::Open(tunnel);
         true
@@ -206,7 +232,7 @@ impl<T: Clone> Book<T> {
         if self.rows.get(cluster).is_none_or(|row| row.number != number) {
             return;
         }
-        if let Some(Row { stage: Stage::Called(_, told) | Stage::Coming(_, told), .. }) = self.end(cluster) {
+        if let Some(Row { stage: Stage::Called(told) | Stage::Coming(told), .. }) = self.end(cluster) {
             told.send_replace(Some(Err(why)));
         }
     }
@@ -215,6 +241,8 @@ impl<T: Clone> Book<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BY: Option<&str> = Some("X509SHA256=a");
 
     fn find(book: &mut Book<u8>, cluster: &str, at: Instant, number: &str) -> String {
         find_for(book, (cluster, None), at, number)
@@ -238,19 +266,19 @@ mod tests {
             panic!("somebody waits");
         };
         for (cluster, number) in [("m", "b"), ("n", "a"), ("m", "")] {
-            assert_eq!(book.comes(cluster, number, start), Err(Unasked::NotCalled), "{cluster} {number}");
+            assert_eq!(book.comes(cluster, number, BY, start), Err(Unasked::NotCalled), "{cluster} {number}");
         }
-        assert_eq!(book.comes("m", "a", start), Ok(()));
-        assert_eq!(book.comes("m", "a", start), Err(Unasked::Taken), "a second agent of that name");
+        assert_eq!(book.comes("m", "a", BY, start), Ok(()));
+        assert_eq!(book.comes("m", "a", BY, start), Err(Unasked::Taken), "a second agent of that name");
         assert_eq!(find(&mut book, "m", start, "b"), "wait");
         assert!(book.opens("m", "a", 7));
         assert!(matches!(*hears.borrow(), Some(Ok(7))));
         assert_eq!(find(&mut book, "m", start, "b"), "open 7");
-        assert_eq!(book.comes("m", "a", start), Err(Unasked::Taken));
+        assert_eq!(book.comes("m", "a", BY, start), Err(Unasked::Taken));
         book.ends("m", "b", Status::internal("another's"));
         assert_eq!(find(&mut book, "m", start, "b"), "open 7");
         book.ends("m", "a", Status::internal("over"));
-        assert_eq!(book.comes("m", "a", start), Err(Unasked::NotCalled), "a number is good once");
+        assert_eq!(book.comes("m", "a", BY, start), Err(Unasked::NotCalled), "a number is good once");
         assert!(book.rows.is_empty(), "nothing is kept of what has ended");
     }
 
@@ -258,20 +286,55 @@ mod tests {
     fn who_comes_too_late_is_sent_away() {
         let (mut book, start) = (Book::new(10), Instant::now());
         find(&mut book, "m", start, "a");
-        assert_eq!(book.comes("m", "a", start + CALL), Err(Unasked::NotCalled));
+        assert_eq!(book.comes("m", "a", BY, start + CALL), Err(Unasked::NotCalled));
         assert_eq!(find(&mut book, "m", start + CALL, "b"), "call b");
-        assert_eq!(book.comes("m", "a", start + CALL), Err(Unasked::NotCalled));
-        assert_eq!(book.comes("m", "b", start + CALL), Ok(()));
+        assert_eq!(book.comes("m", "a", BY, start + CALL), Err(Unasked::NotCalled));
+        assert_eq!(book.comes("m", "b", BY, start + CALL), Ok(()));
         // One that never gets ready holds up nobody for longer.
         assert_eq!(find(&mut book, "m", start + 2 * CALL, "c"), "call c");
         assert!(!book.opens("m", "b", 1));
     }
 
     #[test]
+    fn whoever_broke_off_before_a_word_was_heard_may_come_again_and_nobody_else() {
+        let other = Some("X509SHA256=b");
+        let (mut book, start) = (Book::new(10), Instant::now());
+        let Ok(Found::Call(_, _, hears)) = book.find(("m", None), start, |_| true, || "a".to_owned()) else {
+            panic!("it is called");
+        };
+        assert!(!book.again("m", "a", start), "nobody has come");
+        book.comes("m", "a", BY, start).unwrap();
+        // Before it has opened: whoever waits still does.
+        assert!(!book.again("m", "b", start) && !book.again("n", "a", start));
+        assert!(book.again("m", "a", start));
+        assert!(hears.borrow().is_none());
+        assert_eq!(find(&mut book, "m", start, "b"), "wait");
+        for by in [other, None] {
+            assert_eq!(book.comes("m", "a", by, start), Err(Unasked::Taken), "{by:?}");
+        }
+        assert_eq!(book.comes("m", "a", BY, start), Ok(()));
+        assert_eq!(book.comes("m", "a", BY, start), Err(Unasked::Taken), "it is there");
+        // And after that, as far as the hub could know.
+        assert!(book.opens("m", "a", 7u8));
+        assert!(matches!(*hears.borrow(), Some(Ok(7))));
+        assert!(book.again("m", "a", start));
+        assert_eq!(find(&mut book, "m", start, "b"), "wait");
+        assert_eq!(book.comes("m", "a", BY, start), Ok(()));
+        assert!(book.opens("m", "a", 8));
+        assert_eq!(find(&mut book, "m", start, "b"), "open 8");
+        // It has no more time for that.
+        assert!(!book.again("m", "a", start + CALL));
+        // Of whom nobody knows with what they have come, nobody can come again.
+        book.find(("n", None), start, |_| true, || "a".to_owned()).unwrap();
+        book.comes("n", "a", None, start).unwrap();
+        assert!(!book.again("n", "a", start));
+    }
+
+    #[test]
     fn a_tunnel_that_works_no_longer_is_asked_for_anew() {
         let (mut book, start) = (Book::new(10), Instant::now());
         find(&mut book, "m", start, "a");
-        book.comes("m", "a", start).unwrap();
+        book.comes("m", "a", BY, start).unwrap();
         assert!(book.opens("m", "a", 0));
         assert_eq!(find(&mut book, "m", start, "b"), "call b");
     }
@@ -322,7 +385,7 @@ mod tests {
         assert_eq!(find(&mut book, "a", start, "x"), "wait");
         assert_eq!(many(&mut book, "f", "jane", start), "call f");
         // Nor does what has come to nothing, or has ended.
-        book.comes("b", "b", start).unwrap();
+        book.comes("b", "b", BY, start).unwrap();
         assert!(book.opens("b", "b", 1));
         assert_eq!(many(&mut book, "g", "joe", start + CALL), "call g");
         book.ends("b", "b", Status::internal("over"));

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! What an agent is follows from its certificate, and the number says that it was asked just now: it is good for one
-//! connection, of that cluster's agent. Whoever else asks that path is sent away. The agent is somebody else's machine:
-//! whatever it says has a size and a time, and it is believed nothing about anybody.
+//! connection, of that cluster's agent; for one more by the same certificate if the first broke off before a word was heard.
+//! Whoever else asks that path is sent away. The agent is somebody else's machine: whatever it says has a size and a time,
+//! and it is believed nothing about anybody.
 //!
 //! A tunnel that nobody uses ends by the agent after a minute, and nothing is kept of it. What the agent has accepted before it says
 //! goodbye goes on to its end. A session is a stream of its own (extended CONNECT), which the agent agrees to when the member has.
@@ -30,7 +31,7 @@ use hyper::{body::Incoming, client::conn::http2, ext::Protocol};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use karmada_api::consts::extension;
 use karmada_apiserver::{
-    authn::{LEAVING, RETURNING, UserInfo, agent_cluster},
+    authn::{CREDENTIAL_ID, LEAVING, RETURNING, UserInfo, agent_cluster},
     carried::{Call, CarriedPath, Carrier, Held},
 };
 use karmada_client::{latest, link::Bound};
@@ -87,26 +88,30 @@ const SLOW: u64 = 4 << 10;
 /// and never longer than that.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// When something was read of a connection last, and how much was written since.
+/// When something was read of a connection last, how much was written since, and whether anything was read at all.
 #[derive(Clone, Debug)]
-struct Heard(Arc<Mutex<(Instant, u64)>>);
+struct Heard(Arc<Mutex<(Instant, u64, bool)>>);
 
 impl Heard {
     fn now() -> Self {
-        Self(Arc::new(Mutex::new((Instant::now(), 0))))
+        Self(Arc::new(Mutex::new((Instant::now(), 0, false))))
     }
 
     fn read(&self) {
-        *self.0.lock() = (Instant::now(), 0);
+        *self.0.lock() = (Instant::now(), 0, true);
     }
 
     fn written(&self, bytes: usize) {
         self.0.lock().1 += bytes as u64;
     }
 
+    fn is_any(&self) -> bool {
+        self.0.lock().2
+    }
+
     /// When it has broken, if nothing comes until then.
     fn until(&self) -> Instant {
-        let (last, written) = *self.0.lock();
+        let (last, written, _) = *self.0.lock();
         last + (SILENCE + Duration::from_secs(written / SLOW)).min(LONGEST)
     }
 
@@ -282,16 +287,28 @@ impl Tunnels {
         held: Held,
     ) {
         let _held = held;
-        let why = tokio::select! {
-            why = self.converse(&cluster, &number, upgrade) => why,
-            () = ends => "what its agent has shown holds no longer, or the hub makes room, or ends".to_owned(),
+        let heard = Heard::now();
+        let (why, is_new) = tokio::select! {
+            why = self.converse(&cluster, &number, upgrade, &heard) => (why, !heard.is_any()),
+            () = ends => {
+                ("what its agent has shown holds no longer, or the hub makes room, or ends".to_owned(), false)
+            }
         };
         tracing::debug!(cluster, why, "a tunnel has ended");
+        // Its agent may not even know that it was let in, and dials once more.
+        if is_new && self.book.lock().again(&cluster, &number, Instant::now()) {
+            return;
+        }
         self.over(&cluster, &number, &why);
     }
 
-    async fn converse(&self, cluster: &str, number: &str, upgrade: hyper::upgrade::OnUpgrade) -> String {
-        let heard = Heard::now();
+    async fn converse(
+        &self,
+        cluster: &str,
+        number: &str,
+        upgrade: hyper::upgrade::OnUpgrade,
+        heard: &Heard,
+    ) -> String {
         let io = match timeout(book::CALL, upgrade).await {
             Ok(Ok(io)) => Counted {
                 io: TokioIo::new(io),
@@ -329,7 +346,8 @@ impl Tunnels {
         let silent = "nothing was heard of its agent for too long";
         let why = tokio::select! {
             ended = connection => match ended {
-                Ok(()) => "its agent has closed it".to_owned(),
+                Ok(()) if heard.is_any() => "its agent has closed it".to_owned(),
+                Ok(()) => return "it was closed before a word was heard".to_owned(),
                 Err(error) => return error.to_string(),
             },
             () = heard.ends() => return silent.to_owned(),
@@ -389,7 +407,8 @@ fn let_in(tunnels: &Arc<Tunnels>, call: Call) -> Result<Response<Body>, Status> 
         .extensions_mut()
         .remove::<hyper::upgrade::OnUpgrade>()
         .ok_or_else(|| Status::bad_request("this connection cannot change its protocol: ask by HTTP/1.1"))?;
-    tunnels.book.lock().comes(&cluster, &number, Instant::now()).map_err(|unasked| {
+    let by = user.extra.get(CREDENTIAL_ID).and_then(|ids| ids.first()).map(String::as_str);
+    tunnels.book.lock().comes(&cluster, &number, by, Instant::now()).map_err(|unasked| {
         let (outcome, why) = match unasked {
             Unasked::NotCalled => {
                 ("uncalled", "the agent was not asked for a tunnel by this number, or comes too late")
