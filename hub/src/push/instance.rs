@@ -30,7 +30,11 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{Common, starts::By, told};
+use super::{
+    Common,
+    starts::{By, Turn},
+    told,
+};
 
 /// Who the hub is for members.
 const USER_AGENT: &str = concat!("karmada-hub/", env!("CARGO_PKG_VERSION"));
@@ -77,6 +81,8 @@ enum Ended {
     Changed,
     /// It ended by itself, or what it is reached by can be used no more.
     Failed(String),
+    /// When its turn came, it was not known any more by what it is reached.
+    Unfound(Unfound),
 }
 
 /// Why it is not known by what a member is reached.
@@ -200,22 +206,24 @@ impl Instance {
                 () = stop.cancelled() => return,
                 found = Box::pin(self.find()) => found,
             };
-            let (why, known) = match found {
-                Ok(Some((endpoint, print))) => match self
-                    .run(endpoint, print, replace(&mut by, By::Being))
-                    .await
-                {
+            // Whoever cannot begin waits for no turn, and says why at once.
+            let unfound = match found.map(|found| found.is_some()) {
+                Ok(true) => match self.run(replace(&mut by, By::Being)).await {
                     Ended::Stopped => return,
                     Ended::Changed => {
                         tracing::info!(cluster = self.cluster, "what the cluster is reached by has changed");
                         backoff.reset();
                         continue;
                     }
-                    Ended::Failed(why) => (why, true),
+                    Ended::Failed(why) => Unfound::Unusable(why),
+                    Ended::Unfound(unfound) => unfound,
                 },
-                Ok(None) => return,
-                Err(Unfound::Unusable(why)) => (why, true),
-                Err(Unfound::Unread(why)) => (why, false),
+                Ok(false) => return,
+                Err(unfound) => unfound,
+            };
+            let (why, known) = match unfound {
+                Unfound::Unusable(why) => (why, true),
+                Unfound::Unread(why) => (why, false),
             };
             tracing::warn!(
                 cluster = self.cluster,
@@ -308,14 +316,26 @@ impl Instance {
         }))
     }
 
-    /// Runs it once.
-    async fn run(&mut self, endpoint: Endpoint, print: u64, by: By) -> Ended {
+    /// Runs it once, when its turn has come, by what its member is reached by then.
+    async fn run(&mut self, by: By) -> Ended {
         let (stop, common) = (self.stop.clone(), self.common.clone());
-        let mut turn = tokio::select! {
+        let (turn, found) = tokio::select! {
             biased;
             () = stop.cancelled() => return Ended::Stopped,
-            turn = common.starts.turn(by) => Some(turn),
+            both = common.starts.turn_and(by, Box::pin(self.find())) => both,
         };
+        match found {
+            Ok(Some((endpoint, print))) => self.work(endpoint, print, turn).await,
+            Ok(None) => Ended::Stopped,
+            Err(unfound) => Ended::Unfound(unfound),
+        }
+    }
+
+    /// Works on a member that is reached so.
+    async fn work(&mut self, endpoint: Endpoint, print: u64, turn: Turn) -> Ended {
+        let (stop, common) = (self.stop.clone(), self.common.clone());
+        // It counts as beginning for a while.
+        let mut turn = Some(turn);
         let namespace = endpoint.namespace.clone();
         let link = LinkConfig::careful(endpoint, USER_AGENT, karmada_reach::nowhere);
         let link = Link::new(link, self.env.clone());

@@ -142,6 +142,12 @@ impl Starts {
             }
         }
     }
+
+    /// Waits for a turn, and only then looks by what there is to begin: what was so before may be so no more, minutes later.
+    pub(super) async fn turn_and<T>(&self, by: By, look: impl Future<Output = T>) -> (Turn, T) {
+        let turn = self.turn(by).await;
+        (turn, look.await)
+    }
 }
 
 #[cfg(test)]
@@ -244,6 +250,22 @@ mod tests {
         for window in times.windows(CROWD.at_once + 1) {
             assert!(window[CROWD.at_once] - window[0] >= Duration::from_secs(2), "{window:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_changed_before_a_turn_came_counts() {
+        let world = World::new(7);
+        let _held = world.crowd(CROWD.at_once, Duration::from_secs(2));
+        // All places are taken.
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.begun.get(), CROWD.at_once as u64);
+        let (starts, there) = (world.starts.clone(), Arc::new(Mutex::new("old")));
+        let looks = there.clone();
+        let waits = tokio::spawn(async move { starts.turn_and(By::Being, async { *looks.lock() }).await.1 });
+        sleep(Duration::from_millis(100)).await;
+        assert!(!waits.is_finished());
+        *there.lock() = "new";
+        assert_eq!(waits.await.expect("it does not panic"), "new");
     }
 
     #[tokio::test(start_paused = true)]
