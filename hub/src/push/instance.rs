@@ -61,6 +61,8 @@ const WATCHED: Duration = Duration::from_secs(60);
 const HANGS: Duration = Duration::from_secs(240);
 /// One that may not speak for its cluster any more for so long: the cluster says so, since nobody else does.
 const IDLE: Duration = Duration::from_secs(120);
+/// One that has worked for so long, longer than it takes to notice that it hangs, and fails then, has not failed before.
+const WELL: Duration = Duration::from_secs(600);
 /// How long an instance may take to end what is under way.
 const ENDS: Duration = Duration::from_secs(9);
 
@@ -70,6 +72,13 @@ async fn begun(handle: &Handle) {
     while handle.stats().status_times.count() == 0.0 {
         sleep(pause).await;
         pause = (pause * 5 / 4).min(SELDOM);
+    }
+}
+
+/// An instance has worked for so long.
+fn has_worked(backoff: &mut Backoff, so_long: Duration) {
+    if so_long >= WELL {
+        backoff.reset();
     }
 }
 
@@ -208,7 +217,7 @@ impl Instance {
             };
             // Whoever cannot begin waits for no turn, and says why at once.
             let unfound = match found.map(|found| found.is_some()) {
-                Ok(true) => match self.run(replace(&mut by, By::Being)).await {
+                Ok(true) => match self.run(replace(&mut by, By::Being), &mut backoff).await {
                     Ended::Stopped => return,
                     Ended::Changed => {
                         tracing::info!(cluster = self.cluster, "what the cluster is reached by has changed");
@@ -316,8 +325,9 @@ impl Instance {
         }))
     }
 
-    /// Runs it once, when its turn has come, by what its member is reached by then.
-    async fn run(&mut self, by: By) -> Ended {
+    /// Runs it once, when its turn has come, by what its member is reached by then. What failed before counts no more once it has
+    /// worked.
+    async fn run(&mut self, by: By, backoff: &mut Backoff) -> Ended {
         let (stop, common) = (self.stop.clone(), self.common.clone());
         let (turn, found) = tokio::select! {
             biased;
@@ -325,7 +335,12 @@ impl Instance {
             both = common.starts.turn_and(by, Box::pin(self.find())) => both,
         };
         match found {
-            Ok(Some((endpoint, print))) => self.work(endpoint, print, turn).await,
+            Ok(Some((endpoint, print))) => {
+                let begun = self.env.now();
+                let ended = self.work(endpoint, print, turn).await;
+                has_worked(backoff, self.env.now().saturating_sub(begun));
+                ended
+            }
             Ok(None) => Ended::Stopped,
             Err(unfound) => Ended::Unfound(unfound),
         }
@@ -530,5 +545,18 @@ mod tests {
             assert_eq!(dog.find(1.0, &wait, minute(31)), Found::Well, "it is about to begin");
             assert_eq!(dog.find(1.0, &Phase::Removed, minute(40)), Found::Well);
         }
+    }
+
+    #[test]
+    fn a_failure_after_long_work_is_the_first_one() {
+        let env = Env::seeded(karmada_env::ManualClock::new(std::time::UNIX_EPOCH), 7);
+        let mut backoff = Backoff::new(AGAIN);
+        let longest = (0..8).map(|_| backoff.next(&env)).max();
+        assert!(longest > Some(AGAIN.min * 8), "{longest:?}");
+        // One that fails again and again after some minutes is no better for these.
+        has_worked(&mut backoff, HANGS + 2 * WATCHED);
+        assert!(backoff.next(&env) > AGAIN.min);
+        has_worked(&mut backoff, WELL);
+        assert!(backoff.next(&env) <= AGAIN.min);
     }
 }
