@@ -21,6 +21,8 @@ const main = document.getElementById("main");
 const banner = document.getElementById("banner");
 let user = null;
 let current = null;
+// Where the view is that is seen, also while it is still opened.
+let here = null;
 let turn = 0;
 
 /** The address of a view: its query string is all there is to know of it. */
@@ -55,7 +57,7 @@ async function route() {
   const view = LOAD[parameters.view] ? parameters.view : "fleet";
   if (current && current.view === view && current.change && current.change(parameters)) return;
   if (current && current.leave) current.leave();
-  current = null;
+  current = here = null;
   bar(view);
   let module;
   try {
@@ -67,10 +69,11 @@ async function route() {
   }
   if (mine !== turn) return;
   // Each view has a place of its own: what comes late for one that was left is seen by nobody.
-  const place = h("div");
+  const place = here = h("div");
   main.replaceChildren(place);
-  const opened = await module.open(place, parameters);
-  if (mine !== turn) {
+  // One that is left before its first answer follows nothing: it is asked after each answer whether it is still seen.
+  const opened = await module.open(place, parameters, () => here === place);
+  if (here !== place) {
     if (opened && opened.leave) opened.leave();
     return;
   }
@@ -96,7 +99,8 @@ async function start() {
   const found = await who().catch((why) => ({ user: null, why: why.message }));
   if (!found.user || !found.session) {
     if (current && current.leave) current.leave();
-    current = null;
+    current = here = null;
+    turn += 1;
     put(top, h("strong", {}, "karmada"));
     show(main, found, enter);
     return;

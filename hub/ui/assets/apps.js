@@ -153,19 +153,19 @@ function kindOf(view) {
   return version ? `${view.kind}.${version}.${group}` : view.kind;
 }
 
-async function one(main, parameters) {
+async function one(main, parameters, isHere) {
   const explained = h("div");
   const differs = h("div");
   const head = h("div");
   const late = h("p", { id: "late", class: "quiet", role: "status" });
   const asked = { scope: parameters.scope, namespace: parameters.namespace, binding: parameters.binding };
   let clusters = [];
-  let left = false;
+  let release = () => {};
   let shown = null;
   const { load, hint, stop } = paced(async (all) => {
     // The template is asked for now and then.
     const view = await get("/ui/api/app", { ...asked, brief: all || !shown ? "" : "1" });
-    if (left) return null;
+    if (!isHere()) return null;
     view.template ||= shown.template;
     shown = view;
     put(late);
@@ -192,7 +192,7 @@ async function one(main, parameters) {
             h("button", { onclick: () => difference({ ...view, ...parameters }, copy.cluster, differs), "aria-label": `Compare with the template: ${copy.cluster}` }, "compare")];
         }), "It is on no cluster.")));
     clusters = view.copies.map((copy) => copy.cluster);
-    watch(clusters, asked, () => hint());
+    release = watch(clusters, asked, () => hint());
     return view;
   }, (why, again) => {
     if (again && shown) {
@@ -205,6 +205,10 @@ async function one(main, parameters) {
   });
   put(main, late, head, differs, section("Why it is there, and not elsewhere", explained));
   const view = await load();
+  if (!isHere()) {
+    stop();
+    return {};
+  }
   if (view) explain(view, explained);
   const silent = listen((names) => {
     for (const element of head.querySelectorAll("time[data-of]")) {
@@ -215,10 +219,10 @@ async function one(main, parameters) {
   });
   // Who misses the news sees it a little later.
   const timer = setInterval(() => hint(true), 30000);
-  return { again: () => hint(true), leave: () => { left = true; silent(); stop(); clearInterval(timer); watch([]); } };
+  return { again: () => hint(true), leave: () => { silent(); stop(); clearInterval(timer); release(); } };
 }
 
 /** Opens the list, or one application. */
-export async function open(main, parameters) {
-  return parameters.view === "app" ? one(main, parameters) : list(main, parameters);
+export async function open(main, parameters, isHere) {
+  return parameters.view === "app" ? one(main, parameters, isHere) : list(main, parameters);
 }

@@ -196,7 +196,7 @@ function draw(main, view, again, { done, problem, late }) {
 }
 
 /** Opens the view. */
-export async function open(main, { name }) {
+export async function open(main, { name }, isHere) {
   let shown = null;
   // What was begun, and what was refused, stays in sight while the rest is drawn anew.
   const kept = {
@@ -218,7 +218,11 @@ export async function open(main, { name }) {
     put(main, h("h1", {}, name), h("p", { class: "acts", role: "alert" }, why.message));
   }, () => !document.hidden && !document.querySelector("dialog"));
   await load();
-  watch([name], { cluster: name }, () => hint());
+  if (!isHere()) {
+    stop();
+    return {};
+  }
+  const release = watch([name], { cluster: name }, () => hint());
   const silent = listen((names) => {
     const heard = fleet.heard[name];
     for (const element of main.querySelectorAll("#heard time")) if (heard) element.dataset.at = heard;
@@ -227,5 +231,5 @@ export async function open(main, { name }) {
     if (names === null || names.includes(name)) hint();
   });
   const timer = setInterval(() => hint(true), 15000);
-  return { again: () => hint(true), leave: () => { silent(); stop(); clearInterval(timer); watch([]); } };
+  return { again: () => hint(true), leave: () => { silent(); stop(); clearInterval(timer); release(); } };
 }

@@ -155,6 +155,8 @@ export function listen(listener) {
 const tell = (names) => listeners.forEach((listener) => listener(names));
 
 let closely = [];
+// How often it was said what is watched: who said so last has the stream.
+let watches = 0;
 // What one view shows whole, by the parameters of its question, and who hears that something of it has changed.
 let subject = "";
 let changed = null;
@@ -165,15 +167,19 @@ let running = 0;
 let denied = null;
 
 /** These clusters are shown closely: when they are heard is told. And this one thing is shown whole: `hear` is told that something
- * of it has changed, once a second at most. */
+ * of it has changed, once a second at most. Answers how to give that up, which takes nothing from who has asked since. */
 export function watch(names, of = {}, hear = null) {
+  const mine = (watches += 1);
+  const release = () => { if (mine === watches) watch([]); };
   const wanted = names.slice(0, 64).sort();
   const about = new URLSearchParams(Object.entries(of).filter(([, value]) => value)).toString();
   changed = hear;
-  if (wanted.join() === closely.join() && about === subject) return;
-  closely = wanted;
-  subject = about;
-  if (abort) abort.abort();
+  if (wanted.join() !== closely.join() || about !== subject) {
+    closely = wanted;
+    subject = about;
+    if (abort) abort.abort();
+  }
+  return release;
 }
 
 /** Why there is no fleet to see, if so. */

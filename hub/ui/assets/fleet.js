@@ -48,6 +48,7 @@ let grid;
 let summary;
 let choice;
 let stop;
+let release = () => {};
 let seen;
 let roving = null;
 // Whether the hub had read everything, as it is shown.
@@ -157,7 +158,7 @@ function draw() {
   rove(kept || grid.querySelector(".tile"));
   summarise();
   choice.refresh(chosen);
-  watch(tiles.size <= 64 ? [...tiles.keys()] : []);
+  release = watch(tiles.size <= 64 ? [...tiles.keys()] : []);
 }
 
 /** How those of a group are, in its heading. */
@@ -341,17 +342,13 @@ function slash(event) {
   document.getElementById("q")?.focus();
 }
 
-// What is above is of the opening that came last.
-let opens = 0;
-
-/** Opens the view. */
-export async function open(main, parameters) {
-  const mine = (opens += 1);
+/** Opens the view. What is above is of the opening that came last. */
+export async function open(main, parameters, isHere) {
   const all = await get("/ui/api/labels").catch(() => ({ keys: [] }));
-  if (mine !== opens) return {};
+  if (!isHere()) return {};
   labels = new Labels();
   await choose(parameters);
-  if (mine !== opens) return {};
+  if (!isHere()) return {};
   counts = h("nav", { class: "counts", "aria-label": "Clusters by state" });
   summary = h("span", { class: "quiet", id: "shown" });
   grid = h("div", { id: "grid", onkeydown: keys, onfocusin: (event) => rove(event.target.closest(".tile")) });
@@ -367,7 +364,7 @@ export async function open(main, parameters) {
       draw();
       return true;
     },
-    leave: () => { stop(); seen?.disconnect(); removeEventListener("keydown", slash); watch([]); },
+    leave: () => { stop(); seen?.disconnect(); removeEventListener("keydown", slash); release(); },
   };
 }
 

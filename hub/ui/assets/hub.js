@@ -125,7 +125,7 @@ function draw(into, view) {
 }
 
 /** Opens the view. */
-export async function open(main) {
+export async function open(main, parameters, isHere) {
   const body = h("div");
   const late = h("p", { id: "late", class: "quiet", role: "status" });
   put(main, h("h1", {}, "Hub"), late, body);
@@ -154,12 +154,16 @@ export async function open(main) {
     put(body, h("p", { class: "acts", role: "alert" }, why.message));
   });
   await load();
-  watch([], { hub: "1" }, () => hint(true));
+  if (!isHere()) {
+    stop();
+    return {};
+  }
+  const release = watch([], { hub: "1" }, () => hint(true));
   const figures = setInterval(() => { if (fleet.live) hint(); }, 5000);
   // Who misses the news sees it a little later.
   const rest = setInterval(() => { wanted = true; if (fleet.live) hint(true); }, 30000);
   return {
     again: () => hint(true),
-    leave: () => { stop(); clearInterval(figures); clearInterval(rest); watch([]); },
+    leave: () => { stop(); clearInterval(figures); clearInterval(rest); release(); },
   };
 }

@@ -26,6 +26,45 @@ fn told(heard: u64, strip: &str) -> Value {
     })
 }
 
+/// A view that is left before its first answer takes nothing from the one that is seen, when the answer comes.
+fn left_early(browser: &mut Browser) {
+    browser.eval(
+        "window.real = window.fetch; window.streams = []; window.hold = null;
+         window.fetch = (url, options) => {
+             const { pathname, searchParams } = new URL(url, location);
+             if (pathname === '/ui/live') window.streams.push(`${searchParams.get('watch')} ${searchParams.get('cluster')}`);
+             if (!window.hold || !url.includes(window.hold)) return window.real(url, options);
+             window.hold = null;
+             return new Promise((done) => {
+                 window.release = () => done(window.real(url, options).finally(() => { window.streams = []; window.late = true; }));
+             });
+         }; 0",
+    );
+    for (view, asks) in [
+        ("view=cluster&name=other", "name=other"),
+        ("view=hub", "/ui/api/hub"),
+        ("view=app&scope=namespaced&namespace=n&binding=b", "/ui/api/app?"),
+        ("", "/ui/api/labels"),
+    ] {
+        browser.eval(&format!(
+            "window.hold = {asks:?}; window.release = null; window.late = false;
+             history.pushState(null, '', '/ui?{view}'); dispatchEvent(new PopStateEvent('popstate')); 0"
+        ));
+        browser.until("its question", "Boolean(window.release)");
+        browser.eval("history.back(); 0");
+        browser.until(
+            "the cluster again",
+            "document.querySelector('h1')?.textContent === 'shop' && Boolean(document.getElementById('sentence'))",
+        );
+        browser.eval("window.release(); 0");
+        // A stream of the stand-in ends at once, and is asked for again.
+        browser.until("streams after the answer", "window.late && window.streams.length > 2");
+        let of = browser.eval("[...new Set(window.streams)]");
+        assert_eq!(of, json!(["shop shop"]), "{view}: what is followed is the cluster that is seen");
+    }
+    browser.eval("window.fetch = window.real; 0");
+}
+
 /// How many seconds ago the page says that it was heard: in the sentence, and below.
 const AGES: &str =
     "[document.getElementById('sentence').textContent, document.getElementById('heard').textContent]
@@ -136,6 +175,8 @@ async fn a_cluster_shows_its_day_its_age_and_its_agent() {
     }
     assert!(!agent.contains("its own"), "that is the hub's: {agent}");
     accessible_both(browser, axe, "a cluster's day");
+
+    left_early(browser);
 
     // A fact leads to all clusters of which it is so.
     click(browser, "dd a", "eu-west");
