@@ -49,6 +49,8 @@ let summary;
 let choice;
 let stop;
 let release = () => {};
+// Whether this view is still the one that is seen.
+let isSeen = () => false;
 let seen;
 let roving = null;
 // Whether the hub had read everything, as it is shown.
@@ -221,6 +223,8 @@ function news(names) {
     due = false;
     const changed = dirty;
     dirty = new Set();
+    // It was left before this frame.
+    if (!isSeen()) return;
     let anew = false;
     const touched = new Set();
     for (const name of changed) {
@@ -318,11 +322,11 @@ function controls(keys) {
     go(address(next), true);
     await choose(next);
     // What is chosen last is drawn last, and nothing when somebody has gone elsewhere meanwhile.
-    if (mine === grid && grid.isConnected && next === chosen) draw();
+    if (mine === grid && isSeen() && next === chosen) draw();
   };
   const search = h("input", {
     type: "search", id: "q", value: chosen.q || "", placeholder: "name, region, label=value …", "aria-keyshortcuts": "/",
-    oninput: () => { clearTimeout(wait); wait = setTimeout(() => set("q", search.value.trim()), 120); },
+    oninput: () => { clearTimeout(wait); wait = setTimeout(() => { if (search.isConnected) set("q", search.value.trim()); }, 120); },
     onkeydown: (event) => { if (event.key === "Escape") { search.value = ""; set("q", ""); } },
   });
   const group = h("select", {
@@ -349,6 +353,7 @@ export async function open(main, parameters, isHere) {
   labels = new Labels();
   await choose(parameters);
   if (!isHere()) return {};
+  isSeen = isHere;
   counts = h("nav", { class: "counts", "aria-label": "Clusters by state" });
   summary = h("span", { class: "quiet", id: "shown" });
   grid = h("div", { id: "grid", onkeydown: keys, onfocusin: (event) => rove(event.target.closest(".tile")) });

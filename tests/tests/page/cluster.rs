@@ -27,7 +27,7 @@ fn told(heard: u64, strip: &str) -> Value {
 }
 
 /// A view that is left before its first answer takes nothing from the one that is seen, when the answer comes.
-fn left_early(browser: &mut Browser) {
+fn left_early(browser: &mut Browser, played: &Played) {
     browser.eval(
         "window.real = window.fetch; window.streams = []; window.hold = null;
          window.fetch = (url, options) => {
@@ -62,6 +62,18 @@ fn left_early(browser: &mut Browser) {
         let of = browser.eval("[...new Set(window.streams)]");
         assert_eq!(of, json!(["shop shop"]), "{view}: what is followed is the cluster that is seen");
     }
+    // So does a frame of the fleet that was asked for before that was left.
+    browser.eval("history.pushState(null, '', '/ui'); dispatchEvent(new PopStateEvent('popstate')); 0");
+    browser.until("both tiles", &format!("{TILES} === 2"));
+    browser.eval("window.due = []; window.frame = window.requestAnimationFrame; window.requestAnimationFrame = (work) => window.due.push(work); 0");
+    played.update(vec![row("shop", State::Ready)]);
+    browser.until("the frame that shows one tile less", "window.due.length > 0");
+    browser.eval("history.back(); 0");
+    browser.until("the cluster again", "Boolean(document.getElementById('sentence'))");
+    browser.eval("window.requestAnimationFrame = window.frame; window.due.forEach((work) => work()); window.streams = []; 0");
+    played.update(["shop", "other"].map(|name| row(name, State::Ready)).into());
+    browser.until("streams after the frame", "window.streams.length > 2");
+    assert_eq!(browser.eval("[...new Set(window.streams)]"), json!(["shop shop"]), "the fleet was left");
     browser.eval("window.fetch = window.real; 0");
 }
 
@@ -176,7 +188,7 @@ async fn a_cluster_shows_its_day_its_age_and_its_agent() {
     assert!(!agent.contains("its own"), "that is the hub's: {agent}");
     accessible_both(browser, axe, "a cluster's day");
 
-    left_early(browser);
+    left_early(browser, &played);
 
     // A fact leads to all clusters of which it is so.
     click(browser, "dd a", "eu-west");
