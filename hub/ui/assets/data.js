@@ -177,6 +177,8 @@ export function watch(names, of = {}, hear = null) {
   if (wanted.join() !== closely.join() || about !== subject) {
     closely = wanted;
     subject = about;
+    // Of the others nobody tells any more when they are heard.
+    fleet.heard = Object.fromEntries(wanted.filter((name) => fleet.heard[name]).map((name) => [name, fleet.heard[name]]));
     if (abort) abort.abort();
   }
   return release;
@@ -209,7 +211,7 @@ function beat() {
 function take(line) {
   if (line.now) {
     setNow(line.now);
-    if (line.heard) fleet.heard = line.heard;
+    fleet.heard = line.heard || {};
     fleet.synced = line.synced;
     beat();
     tell([]);

@@ -27,6 +27,9 @@ export function words(cluster) {
   return heard ? sentence(cluster.template, heard) : "Ready";
 }
 
+/** Whether what its tile says is another after a while. */
+const ages = (cluster) => cluster.template.includes("{age}") && (!isHeard(cluster) || Boolean(fleet.heard[cluster.name]) || aged.has(cluster.name));
+
 function badges(cluster) {
   const all = flagged(cluster).map((flag) => FLAGS[flag]);
   if (cluster.failed) all.push(`${cluster.failed} failed`);
@@ -43,6 +46,8 @@ let tiles = new Map();
 let groups = new Map();
 let inGroup = new Map();
 let parts = [];
+// Whose tiles say when they were heard.
+let aged = new Set();
 let counts;
 let grid;
 let summary;
@@ -93,6 +98,8 @@ function face(tile, cluster) {
   const state = fleet.states.get(cluster.state);
   const said = words(cluster);
   const also = badges(cluster);
+  if (isHeard(cluster) && fleet.heard[cluster.name]) aged.add(cluster.name);
+  else aged.delete(cluster.name);
   tile.className = `tile ${state.tone}`;
   tile.title = [cluster.name, said, ...also].join("\n");
   const [glyph, name, text] = tile.children;
@@ -120,6 +127,7 @@ function draw() {
   tiles = new Map();
   groups = new Map();
   inGroup = new Map();
+  aged = new Set();
   for (const cluster of [...fleet.clusters.values()].sort((a, b) => order(a.name, b.name))) {
     if (!wanted(cluster)) continue;
     const name = groupOf(cluster);
@@ -127,6 +135,8 @@ function draw() {
     groups.get(name).names.push(cluster.name);
     inGroup.set(cluster.name, name);
   }
+  // Before they are drawn: when they were heard is said of those alone that are watched from now on.
+  release = watch(inGroup.size <= 64 ? [...inGroup.keys()] : []);
   if (seen) seen.disconnect();
   seen = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
@@ -160,7 +170,6 @@ function draw() {
   rove(kept || grid.querySelector(".tile"));
   summarise();
   choice.refresh(chosen);
-  release = watch(tiles.size <= 64 ? [...tiles.keys()] : []);
 }
 
 /** How those of a group are, in its heading. */
@@ -202,7 +211,7 @@ function summarise() {
 function recount(part) {
   for (const made of part.children) {
     const cluster = fleet.clusters.get(made.dataset.name);
-    if (cluster && cluster.template.includes("{age}") && (!isHeard(cluster) || fleet.heard[cluster.name])) face(made, cluster);
+    if (cluster && ages(cluster)) face(made, cluster);
   }
 }
 

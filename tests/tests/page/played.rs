@@ -44,6 +44,18 @@ impl Inner {
         let passed = self.env.now().saturating_sub(self.began);
         BEGAN + u64::try_from(passed.as_millis()).expect("a test is short")
     }
+
+    /// What is said each time that the page asks: when those clusters were heard that it shows closely, and of no other.
+    fn beat(&self, url: &str) -> Value {
+        let mut beat = json!({"now": self.now(), "synced": self.synced});
+        let watched = url.split(['?', '&']).find_map(|pair| pair.strip_prefix("watch="));
+        if let Some(watched) = watched {
+            let is_watched = |name: &str| watched.split("%2C").any(|one| one == name);
+            let heard: BTreeMap<_, _> = self.heard.iter().filter(|(name, _)| is_watched(name)).collect();
+            beat["heard"] = json!(heard);
+        }
+        beat
+    }
 }
 
 impl Played {
@@ -95,6 +107,11 @@ impl Played {
         inner.heard.insert(cluster.to_owned(), now);
     }
 
+    /// When any cluster was heard is not known any more.
+    pub(crate) fn forgets(&self) {
+        self.0.lock().heard.clear();
+    }
+
     /// They are so from now on.
     pub(crate) fn update(&self, rows: Vec<Row>) {
         let mut inner = self.0.lock();
@@ -123,7 +140,7 @@ impl Played {
                 let mut inner = played.0.lock();
                 let now = inner.now();
                 if url.contains("/ui/live") {
-                    let beat = json!({"now": now, "synced": inner.synced, "heard": inner.heard});
+                    let beat = inner.beat(url);
                     let mut lines = beat.to_string().into_bytes();
                     lines.push(b'\n');
                     let (_, asked) = url.split_once('?').expect("a query");

@@ -171,6 +171,52 @@ async fn a_tile_says_all_that_is_known_of_its_cluster() {
     assert_eq!(browser.troubles(), Vec::<String>::new());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn when_clusters_were_heard_is_said_while_they_are_few() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let Some(mut browser) = Browser::start("heard", dir.path()) else { return };
+    let _turn = TURN.read().await;
+    let Some(fleet) = Fleet::start("heard", 0, &Binaries::in_one(FLEET), Options::default()).await else {
+        return;
+    };
+    let browser = &mut browser;
+    let clusters: Vec<Row> = (0..70).map(|n| row(&format!("shop-{n:02}"), State::Ready)).collect();
+    let played = Played::new(clusters.clone());
+    played.on(browser);
+    browser.go(&ticket(&fleet));
+    let none = "[...document.querySelectorAll('.tile small')].every((one) => one.textContent === 'Ready')";
+    let some = "[...document.querySelectorAll('.tile small')].some((one) => /heard \\d+ s ago/.test(one.textContent))";
+    let all_of_them = format!("{TILES} === 70 && {none}");
+    browser.until("many, of which none says when", &all_of_them);
+    for cluster in &clusters {
+        played.hears(&cluster.name);
+    }
+
+    // Few are found; then all are shown again.
+    let search = |q: &str| {
+        format!(
+            "{{ const q = document.getElementById('q'); q.value = {q:?}; q.dispatchEvent(new Event('input')); }} 0"
+        )
+    };
+    browser.eval(&search("shop-0"));
+    browser.until("when those few were heard", &format!("{TILES} === 10 && {some}"));
+    browser.eval(&search(""));
+    browser.until("all again, as they were", &all_of_them);
+
+    // One is opened, and left.
+    browser.eval("document.querySelector('.tile').click(); 0");
+    browser.until("the cluster", "document.querySelector('h1')?.textContent === 'shop-00'");
+    browser.eval("history.back(); 0");
+    browser.until("all again, and none that counts on", &all_of_them);
+
+    // Nor do few go on to count, when the hub does not know any more when they were heard.
+    browser.eval(&search("shop-1"));
+    browser.until("when those few were heard", &format!("{TILES} === 10 && {some}"));
+    played.forgets();
+    browser.until("none of them any more", &format!("{TILES} === 10 && {none}"));
+    assert_eq!(browser.troubles(), Vec::<String>::new());
+}
+
 /// Chooses a value of a list as people do.
 fn choose(browser: &mut Browser, list: &str, value: &str) {
     let found = browser.eval(&format!(
