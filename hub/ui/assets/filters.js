@@ -26,23 +26,52 @@ export function parse(q) {
   };
 }
 
+/** The values that clusters have of a label, and of which clusters they were asked for. */
+async function valuesOf(key) {
+  const asked = new Set(fleet.clusters.keys());
+  const { values } = await get("/ui/api/labels", { key });
+  return { asked, values: new Map(Object.entries(values || {})) };
+}
+
 /** The values of those labels that are looked at, by key. */
 export class Labels {
-  #values = new Map();
+  #found = new Map();
   #wanted = [];
 
   /** Brings what is wanted, and forgets what is not any more. */
   async want(keys) {
     this.#wanted = keys;
-    const missing = [...new Set(keys)].filter((key) => !this.#values.has(key));
-    const found = await Promise.all(missing.map((key) => get("/ui/api/labels", { key }).then(({ values }) => values, () => ({}))));
-    missing.forEach((key, at) => this.#values.set(key, found[at] || {}));
-    for (const key of [...this.#values.keys()]) if (!this.#wanted.includes(key)) this.#values.delete(key);
+    const missing = [...new Set(keys)].filter((key) => !this.#found.has(key));
+    // What there was no answer to is asked for again, as that is which is new.
+    const found = await Promise.all(missing.map((key) => valuesOf(key).catch(() => ({ asked: new Set(), values: new Map() }))));
+    missing.forEach((key, at) => this.#found.set(key, found[at]));
+    for (const key of [...this.#found.keys()]) if (!this.#wanted.includes(key)) this.#found.delete(key);
+  }
+
+  /** Brings all of it anew. Answers whether any value is another than before. */
+  async renew() {
+    const keys = [...this.#found.keys()];
+    const found = await Promise.all(keys.map(valuesOf));
+    let changed = false;
+    keys.forEach((key, at) => {
+      const before = this.#found.get(key)?.values;
+      // Nobody looks at it any more.
+      if (!before) return;
+      const { values } = found[at];
+      this.#found.set(key, found[at]);
+      changed ||= values.size !== before.size || [...values].some(([cluster, value]) => before.get(cluster) !== value);
+    });
+    return changed;
+  }
+
+  /** Whether the values were asked for before this cluster was there. */
+  isNew(cluster) {
+    return [...this.#found.values()].some(({ asked }) => !asked.has(cluster));
   }
 
   /** A cluster's value; nothing if it has none. */
   of(key, cluster) {
-    return this.#values.get(key)?.[cluster];
+    return this.#found.get(key)?.values.get(cluster);
   }
 }
 

@@ -1,13 +1,15 @@
 // All clusters as tiles.
 
 import { address, go, query } from "./app.js";
-import { fleet, get, listen, refusal, watch } from "./data.js";
+import { fleet, get, listen, paced, refusal, watch } from "./data.js";
 import { h, link, put, say } from "./dom.js";
 import { Labels, filters, isChosen, order, parse } from "./filters.js";
 import { many, sentence, since } from "./words.js";
 
 /** Tiles in one part of the page: the browser lays out those parts that are seen. */
 const PART = 250;
+/** How often labels are asked for again that are looked at, in milliseconds: nothing tells when they change. */
+const RELABEL = 60000;
 const FLAGS = {
   cordoned: "cordoned", "evictions-held": "evictions held", held: "held", fenced: "fenced (expected)",
   "certificate-ends-soon": "certificate ends", "removals-held": "removals held", "changes-held": "changes held",
@@ -41,6 +43,8 @@ let chosen = {};
 // What is searched for, and the labels that this or the groups are by.
 let sought = parse("");
 let labels = new Labels();
+// Asks for them again, when there are other clusters and now and then.
+let relabel = null;
 let tiles = new Map();
 // By name: who is in a group, and where it says how they are; and in which each cluster is.
 let groups = new Map();
@@ -222,6 +226,7 @@ let told = new Map();
 function news(names) {
   if (names === null) {
     draw();
+    relabel.hint();
     return;
   }
   for (const name of names) dirty.add(name);
@@ -235,6 +240,7 @@ function news(names) {
     // It was left before this frame.
     if (!isSeen()) return;
     let anew = false;
+    if ([...changed].some((name) => fleet.clusters.has(name) && labels.isNew(name))) relabel.hint();
     const touched = new Set();
     for (const name of changed) {
       const cluster = fleet.clusters.get(name);
@@ -368,10 +374,15 @@ export async function open(main, parameters, isHere) {
   grid = h("div", { id: "grid", onkeydown: keys, onfocusin: (event) => rove(event.target.closest(".tile")) });
   put(main, h("h1", {}, "Fleet"), counts, controls(all.keys || []), grid);
   draw();
-  stop = listen(news);
+  const own = labels;
+  relabel = paced(async () => { if ((await own.renew()) && isHere()) draw(); }, () => {});
+  const unheard = listen(news);
+  const timer = setInterval(() => relabel.hint(), RELABEL);
+  stop = () => { unheard(); relabel.stop(); clearInterval(timer); };
   addEventListener("keydown", slash);
   return {
     tick,
+    again: () => relabel.hint(),
     change: (next) => {
       if (next.q !== chosen.q || (next.group || "") !== (chosen.group || "")) return false;
       chosen = next;

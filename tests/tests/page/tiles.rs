@@ -380,6 +380,18 @@ async fn groups_say_how_their_clusters_are_as_they_change() {
         browser.until(&format!("all back by {by}"), &format!("{HEADINGS} === {before:?}"));
     }
 
+    // Of one that joins the label is asked for at once; of all others now and then, as when somebody looks at the page again.
+    let played = played.with_tiers([("a", "edge"), ("b", "edge"), ("d", "core"), ("e", "edge")]);
+    let joined: Vec<Row> = rows(&[], false).into_iter().chain([row("e", State::Ready)]).collect();
+    played.update(joined);
+    let headings = "core 1 of 1 ready | edge 3 of 3 ready | without this label 1 of 1 ready";
+    browser.until("the one that has joined, by its label", &format!("{HEADINGS} === {headings:?}"));
+    let played = played.with_tiers([("a", "core"), ("b", "edge"), ("d", "core"), ("e", "edge")]);
+    browser.eval("document.dispatchEvent(new Event('visibilitychange')); 0");
+    let headings = "core 2 of 2 ready | edge 2 of 2 ready | without this label 1 of 1 ready";
+    browser.until("another value of a label", &format!("{HEADINGS} === {headings:?}"));
+    played.update(rows(&[], false));
+
     // Who is in another group from now on is shown there.
     choose(browser, "group", "link");
     browser.until("by link", &format!("{HEADINGS} === 'cellular 1 of 1 ready | lan 3 of 3 ready'"));
