@@ -8,34 +8,43 @@ import { many, quoted, time } from "./words.js";
 
 const where = (app) => address({ view: "app", scope: app.scope, namespace: app.namespace, binding: app.binding });
 
-async function list(main, parameters) {
+async function list(main, parameters, isHere) {
   const results = h("div", { "aria-busy": "true" });
+  const late = h("p", { id: "late", class: "quiet", role: "status" });
   let wait = 0;
-  let asked = 0;
-  const load = async () => {
-    // An answer to what was typed before comes late.
-    const mine = (asked += 1);
+  // Whether there is a list to see, and why there is none: who hears the page hears that once.
+  let listed = false;
+  let refused = null;
+  const { load, hint, stop } = paced(async () => {
     const { q, namespace } = chosen();
-    try {
-      const { apps, of, hidden } = await get("/ui/api/apps", { q, namespace });
-      if (mine !== asked) return;
-      put(results,
-        h("p", { class: "quiet" }, of > apps.length ? `${apps.length} of ${of.toLocaleString()}: search for others.` : many(of, "application"),
-          hidden.length ? ` Some are hidden: ${hidden.join("; ")}` : ""),
-        table("Applications", ["Application", "Kind", "Clusters", "Applied", "Failed", "Placed"], apps.map((app) => [
-          link(where(app), {}, app.namespace ? `${app.namespace}/${app.name}` : app.name), app.kind, app.clusters, app.applied,
-          app.failed ? h("span", { class: "acts" }, `▲ ${app.failed}`) : "0",
-          app.scheduled === false ? h("span", { class: "acts" }, "▲ no") : app.leaving ? h("span", { class: "waits" }, "◆ moving") : app.scheduled ? "yes" : "not yet",
-        ]), "None. Write a PropagationPolicy that selects something."));
-    } catch (why) {
-      if (mine !== asked) return;
-      const everywhere = why.code === 403 && !namespace;
-      put(results, h("p", { class: "acts", role: "alert" },
-        everywhere ? "You may not list the applications of all namespaces. Enter a namespace above." : why.message),
-      everywhere ? h("p", { class: "quiet" }, why.message) : null);
-    }
+    const { apps, of, hidden } = await get("/ui/api/apps", { q, namespace });
+    // An answer to what was typed before: that to what stands there now comes next.
+    if (q !== chosen().q || namespace !== chosen().namespace) return;
+    [listed, refused] = [true, null];
+    put(late);
+    put(results,
+      h("p", { class: "quiet" }, of > apps.length ? `${apps.length} of ${of.toLocaleString()}: search for others.` : many(of, "application"),
+        hidden.length ? ` Some are hidden: ${hidden.join("; ")}` : ""),
+      table("Applications", ["Application", "Kind", "Clusters", "Applied", "Failed", "Placed"], apps.map((app) => [
+        link(where(app), {}, app.namespace ? `${app.namespace}/${app.name}` : app.name), app.kind, app.clusters, app.applied,
+        app.failed ? h("span", { class: "acts" }, `▲ ${app.failed}`) : "0",
+        app.scheduled === false ? h("span", { class: "acts" }, "▲ no") : app.leaving ? h("span", { class: "waits" }, "◆ moving") : app.scheduled ? "yes" : "not yet",
+      ]), "None. Write a PropagationPolicy that selects something."));
     results.removeAttribute("aria-busy");
-  };
+  }, (why, again) => {
+    results.removeAttribute("aria-busy");
+    if (again && listed) {
+      put(late, stale(why));
+      return;
+    }
+    put(late);
+    if (why.message === refused) return;
+    [listed, refused] = [false, why.message];
+    const everywhere = why.code === 403 && !chosen().namespace;
+    put(results, h("p", { class: "acts", role: "alert" },
+      everywhere ? "You may not list the applications of all namespaces. Enter a namespace above." : why.message),
+    everywhere ? h("p", { class: "quiet" }, why.message) : null);
+  });
   const typed = () => {
     clearTimeout(wait);
     wait = setTimeout(() => {
@@ -52,9 +61,16 @@ async function list(main, parameters) {
   });
   const chosen = () => ({ q: search.value.trim(), namespace: inside.value.trim() });
   put(main, h("h1", {}, "Applications"), h("div", { class: "controls" },
-    h("label", { for: "q" }, "Search"), search, h("label", { for: "namespace" }, "Namespace"), inside), results);
+    h("label", { for: "q" }, "Search"), search, h("label", { for: "namespace" }, "Namespace"), inside), late, results);
   await load();
-  return { leave: () => clearTimeout(wait) };
+  if (!isHere()) {
+    clearTimeout(wait);
+    stop();
+    return {};
+  }
+  // Nothing tells of a change of any of them.
+  const timer = setInterval(() => hint(), 15000);
+  return { again: () => hint(), leave: () => { clearTimeout(wait); clearInterval(timer); stop(); } };
 }
 
 /** The way from the template to every cluster, as a picture. The table below says the same. */
@@ -224,5 +240,5 @@ async function one(main, parameters, isHere) {
 
 /** Opens the list, or one application. */
 export async function open(main, parameters, isHere) {
-  return parameters.view === "app" ? one(main, parameters, isHere) : list(main, parameters);
+  return parameters.view === "app" ? one(main, parameters, isHere) : list(main, parameters, isHere);
 }

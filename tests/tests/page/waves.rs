@@ -41,11 +41,19 @@ async fn changes_are_seen_to_go_out_in_waves() {
         "policy.karmada.io/rollout": "50% soak=0; 100% approve soak=0",
         "policy.karmada.io/rollout-gate": "deadline=10m",
     });
-    fleet.create([samples::deployment("till", 1), waves]).await;
 
+    // The list of applications is brought up to date by itself.
     browser.go(&ticket(&fleet));
     click(browser, "header nav a", "Applications");
-    browser.until("it to be placed", "Boolean([...document.querySelectorAll('main table a')].find((one) => /till/.test(one.textContent))) || (document.querySelector('main #q')?.dispatchEvent(new Event('input')), false)");
+    browser.until(
+        "the list",
+        "Boolean(document.querySelector('main #q')) && !document.querySelector('main [aria-busy]')",
+    );
+    fleet.create([samples::deployment("till", 1), waves]).await;
+    browser.until(
+        "it to be placed",
+        "Boolean([...document.querySelectorAll('main table a')].find((one) => /till/.test(one.textContent)))",
+    );
     // From here on nothing is asked for because time has passed: what is seen is seen since the hub told of it.
     browser.eval("window.setInterval = () => 0; 0");
     click(browser, "main table a", "till");
