@@ -1,7 +1,7 @@
 // What would move if clusters were lost, drained or cordoned.
 
 import { address, go } from "./app.js";
-import { ask, fleet, get } from "./data.js";
+import { ask, fleet, get, listen } from "./data.js";
 import { confirm, h, link, put, say, table } from "./dom.js";
 import { age, many, quoted } from "./words.js";
 
@@ -9,6 +9,8 @@ const WORDS = {
   moves: ["would move", "waits"], short: ["would be short", "acts"], lost: ["would be nowhere", "acts"], stays: ["would stay", "well"],
   follows: ["follow others", "well"], stuck: ["cannot move", "acts"],
 };
+/** So many names are offered. */
+const OFFERED = 500;
 const GLYPHS = { well: "●", waits: "◆", acts: "▲" };
 const places = (list) => list.map((one) => (one.replicas ? `${one.name}: ${one.replicas}` : one.name)).join(", ") || "nowhere";
 const names = (text) => (text || "").split(/[\s,]+/).filter(Boolean);
@@ -50,7 +52,7 @@ async function run(chosen, into) {
 export async function open(main, parameters) {
   const results = h("div", { id: "results" });
   const problem = h("p", { class: "acts", role: "alert" });
-  const known = h("datalist", { id: "clusters" }, [...fleet.clusters.keys()].slice(0, 500).map((name) => h("option", { value: name })));
+  const known = h("datalist", { id: "clusters" });
   const field = (key, text) => {
     const input = h("input", { id: key, list: "clusters", value: parameters[key] || "", placeholder: "names", autocomplete: "off" });
     return [input, h("p", {}, h("label", { for: key }, text), input)];
@@ -62,6 +64,7 @@ export async function open(main, parameters) {
   const shown = h("pre", { tabindex: "0", id: "command" });
   const buttons = h("p", { class: "buttons" });
   const act = (name, on) => h("button", {
+    id: `act-${name}`,
     onclick: async () => {
       const verb = on ? "cordon" : "uncordon";
       const text = on ? "Nothing new is placed on it. What is there stays." : "The hub may place things on it again.";
@@ -76,14 +79,24 @@ export async function open(main, parameters) {
       draw();
     },
   }, `${on ? "Cordon" : "Uncordon"} ${name}`);
+  let acts = "";
   const draw = () => {
     const now = chosen();
     const all = [...new Set([...names(now.drain), ...names(now.cordon), ...names(now.lose)])].slice(0, 5);
     put(shown, now.lose || now.drain || now.cordon ? command(now) : "karmada-hub what-if --lose NAME");
-    put(buttons, all.filter((name) => fleet.clusters.has(name)).map((name) => {
-      const bit = fleet.flags.indexOf("cordoned");
-      return act(name, !(fleet.clusters.get(name).flags & (1 << bit)));
-    }));
+    const bit = fleet.flags.indexOf("cordoned");
+    const can = all.filter((name) => fleet.clusters.has(name)).map((name) => [name, !(fleet.clusters.get(name).flags & (1 << bit))]);
+    // Whoever is on one of them stays there while nothing is another.
+    if (acts === can.join()) return;
+    acts = can.join();
+    put(buttons, can.map(([name, on]) => act(name, on)));
+  };
+  // Which clusters there are, and which are cordoned, is told while the page is open. A question keeps its button.
+  const heard = () => {
+    if (known.childElementCount !== Math.min(OFFERED, fleet.clusters.size)) {
+      put(known, [...fleet.clusters.keys()].slice(0, OFFERED).map((name) => h("option", { value: name })));
+    }
+    if (!document.querySelector("dialog")) draw();
   };
   put(main, h("h1", {}, "What if"),
     h("p", {}, "See what would move if clusters were lost, drained or cordoned. The hub calculates it as it would do it, and changes nothing."),
@@ -94,7 +107,8 @@ export async function open(main, parameters) {
     h("p", { class: "quiet" }, "The same by command:"), shown, problem, buttons,
     h("p", { class: "quiet" }, "A cluster is drained, and what has left it brought back, from its own page."), results,
     fleet.loaded ? null : link(address({}), {}, "To the fleet"));
-  draw();
+  heard();
+  const leave = listen(heard);
   if (parameters.lose || parameters.drain || parameters.cordon) await run(chosen(), results);
-  return {};
+  return { leave };
 }

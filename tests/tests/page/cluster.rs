@@ -3,7 +3,10 @@
 
 use karmada_core::judge::words::{State, TEMPLATES};
 use karmada_tests::fleet::{Binaries, Fleet, Options};
-use karmada_ui::views;
+use karmada_ui::{
+    rows::{Row, flag},
+    views,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -198,5 +201,27 @@ async fn a_cluster_shows_its_day_its_age_and_its_agent() {
     );
     assert_eq!(browser.eval("new URLSearchParams(location.search).get('region')"), "eu-west");
     assert_eq!(browser.eval("document.getElementById('filters').open"), true);
+
+    // What if: of a cluster that is named in the address, and of which the page hears later, and of its being cordoned.
+    let address = browser.eval("location.origin");
+    browser.go(&format!("{}/ui?view=whatif&drain=late", address.as_str().expect("an address")));
+    browser.until("what the hub says of it", "Boolean(document.querySelector('#results [role=alert]'))");
+    let button = |says: &str| format!("document.getElementById('act-late')?.textContent === {says:?}");
+    let rows = |flags: u8| {
+        let late = Row { flags, ..row("late", State::Ready) };
+        vec![row("shop", State::Ready), row("other", State::Ready), late]
+    };
+    assert_eq!(browser.eval("Boolean(document.getElementById('act-late'))"), false);
+    played.update(rows(0));
+    browser.until("what can be done with it", &button("Cordon late"));
+    assert_eq!(
+        browser
+            .eval("[...document.querySelectorAll('#clusters option')].some((one) => one.value === 'late')"),
+        true
+    );
+    browser.eval("document.getElementById('act-late').focus(); 0");
+    played.update(rows(flag::CORDONED));
+    browser.until("that it is cordoned", &button("Uncordon late"));
+    assert_eq!(browser.eval("document.activeElement.id"), "act-late");
     assert_eq!(browser.troubles(), Vec::<String>::new());
 }
