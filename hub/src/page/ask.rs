@@ -19,7 +19,6 @@ use karmada_objects::{
     kinds::{CLUSTERS, CONFIG_MAPS, EVENTS, FEDERATED_RESOURCE_QUOTAS, WORKLOAD_REBALANCERS, WORKS},
     scope::Scope,
 };
-use karmada_telemetry::metrics::{CONTENT_TYPE, read};
 use karmada_ui::views;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -28,6 +27,7 @@ use tokio::sync::Semaphore;
 use super::{
     Asked, Page, eyes,
     eyes::Eyes,
+    figures,
     places::{Fresh, GATHERED, Shares, turn, turns},
 };
 
@@ -73,8 +73,6 @@ const APPS: usize = 200;
 const READ_AT_A_TIME: usize = 16;
 /// For so long it is known what a kind is called in paths.
 const KINDS: Duration = Duration::from_secs(60);
-/// What the page of all figures takes at most, in bytes. That of ten thousand clusters takes some megabytes.
-const ALL_FIGURES: usize = 64 << 20;
 /// So many objects are supposed of, which may take a while for each.
 const SUPPOSED: usize = 500;
 /// The path that whoever may get sees what others have changed. Nothing answers there.
@@ -456,68 +454,9 @@ impl Asking {
     async fn figures(&self, page: &Page, asked: &Asked) -> Result<Arc<Value>, Status> {
         // Whether they may is judged each time; gathered they are for all.
         asked.may_get(&page.handle, "/metrics")?;
-        self.figures.get(gather(page, asked)).await
+        self.figures.get(figures::gather(page, asked)).await
     }
 }
-
-/// The figures of the page of all, as they are now.
-async fn gather(page: &Page, asked: &Asked) -> Result<Value, Status> {
-    let ask = http::Request::get("/metrics")
-        .header(http::header::ACCEPT, CONTENT_TYPE)
-        .body(Body::empty())
-        .map_err(Status::internal)?;
-    let answer = page.handle.answer(asked.user.clone(), ask).await;
-    let answer = answer.ok_or_else(|| Status::service_unavailable("the API server is ending"))?;
-    let text = axum::body::to_bytes(answer.into_body(), ALL_FIGURES).await.map_err(Status::internal)?;
-    let figures = read(&String::from_utf8_lossy(&text)).map_err(Status::internal)?;
-    let mut rows = serde_json::Map::new();
-    for (name, labels) in SHOWN {
-        if let Some(value) = figures.sum(name, labels) {
-            let key = labels.iter().fold(name.to_owned(), |key, (_, value)| format!("{key} {value}"));
-            rows.insert(key, value.into());
-        }
-    }
-    for (name, as_) in [
-        ("karmada_store_commit_duration_seconds_bucket", "commit"),
-        ("karmada_hub_propagation_duration_seconds_bucket", "propagation"),
-        ("apiserver_request_duration_seconds_bucket", "requests"),
-    ] {
-        let buckets = figures.samples.iter().filter(|sample| sample.name == name);
-        let mut sums = BTreeMap::<String, f64>::new();
-        for sample in buckets {
-            if let Some(le) = sample.labels.get("le") {
-                *sums.entry(le.clone()).or_default() += sample.value;
-            }
-        }
-        rows.insert(as_.to_owned(), json!(sums));
-    }
-    rows.insert("at".to_owned(), json!(Time::now(&page.env)));
-    Ok(Value::from(rows))
-}
-
-/// A figure by its name, and those labels that count.
-type Shown = (&'static str, &'static [(&'static str, &'static str)]);
-
-/// The figures that are shown.
-const SHOWN: [Shown; 17] = [
-    ("process_resident_memory_bytes", &[]),
-    ("process_cpu_seconds_total", &[]),
-    ("process_open_fds", &[]),
-    ("apiserver_request_total", &[]),
-    ("apiserver_longrunning_requests", &[]),
-    ("apiserver_current_inflight_requests", &[]),
-    ("apiserver_current_inqueue_requests", &[]),
-    ("karmada_apiserver_refused_requests_total", &[]),
-    ("karmada_hub_received_bytes_total", &[]),
-    ("karmada_hub_sent_bytes_total", &[]),
-    ("karmada_hub_connections_total", &[]),
-    ("karmada_hub_evictions_postponed_total", &[]),
-    ("karmada_hub_fence_waits", &[]),
-    ("karmada_store_failed", &[]),
-    ("karmada_store_accounts_nearly_full", &[]),
-    ("karmada_store_bytes", &[]),
-    ("karmada_store_quota_bytes", &[]),
-];
 
 /// Where an upgrade of the agents is asked for.
 pub(super) fn upgrade() -> Key {

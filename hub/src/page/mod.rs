@@ -17,6 +17,7 @@
 
 mod ask;
 pub(crate) mod eyes;
+mod figures;
 mod issuer;
 mod live;
 mod places;
