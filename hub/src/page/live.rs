@@ -374,23 +374,36 @@ impl Live {
         heavy::beside(usize::MAX, async { labels(&context, key) }).await
     }
 
-    /// What changes, as lines of JSON, for as long as somebody listens and may.
+    /// What changes, as lines of JSON, for as long as somebody listens and may. Whoever may not see the fleet, and may read the one
+    /// application that they show, hears of that alone.
     pub(super) fn stream(self: &Arc<Self>, asked: &Asked, handle: &Handle) -> Result<Response<Body>, Status> {
-        asked.may_list_clusters(handle)?;
+        let subject = Subject::of(asked)?;
+        let sees_fleet = match (asked.may_list_clusters(handle), &subject) {
+            (Ok(()), _) => true,
+            (Err(_), Some(Subject::App(scope, key))) => {
+                let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+                let target = ask::target_of(bindings::resource(*scope));
+                asked.may(handle, "get", ResourceTarget { namespace, name, ..target })?;
+                false
+            }
+            (Err(why), _) => return Err(why),
+        };
         let closely = asked.list("watch");
         if closely.len() > CLOSELY {
             return Err(Status::bad_request(format!("watch: names {CLOSELY} clusters at most")));
         }
-        let subject = Subject::of(asked)?;
         let since = asked.query("since").and_then(|since| since.parse().ok());
         self.readers.fetch_add(1, Ordering::Relaxed);
-        self.want();
+        if sees_fleet {
+            self.want();
+        }
         let listener = Listener {
             live: self.clone(),
             since: since.unwrap_or_default(),
             changed: self.changed.subscribe(),
             user: asked.user.clone(),
             handle: handle.clone(),
+            sees_fleet,
             closely,
             subject,
             held: None,
@@ -444,6 +457,8 @@ struct Listener {
     changed: latest::Receiver<u64>,
     user: karmada_apiserver::authn::UserInfo,
     handle: Handle,
+    /// Whether they hear of clusters.
+    sees_fleet: bool,
     closely: Vec<String>,
     /// What is shown whole, what was held of it when it was last looked at, and when that was.
     subject: Option<Subject>,
@@ -468,17 +483,18 @@ impl Listener {
             }
             let now = self.live.env.now();
             let due = self.beat.is_none_or(|beat| now.saturating_sub(beat) >= BEAT);
-            let since = self.live.news.lock().since(self.since);
+            let since = self.sees_fleet.then(|| self.live.news.lock().since(self.since));
             match since {
-                Since::All => {
+                Some(Since::All) => {
                     self.over = true;
                     self.lines.push_back(line(&json!({"again": true})));
                     continue;
                 }
-                Since::Batches(lines, number) => {
+                Some(Since::Batches(lines, number)) => {
                     self.lines.extend(lines);
                     self.since = number;
                 }
+                None => {}
             }
             if self.has_changed(now) {
                 self.lines.push_back(line(&json!({"changed": true})));
@@ -496,7 +512,7 @@ impl Listener {
                 self.beat = Some(now);
                 let context = self.live.eyes.context();
                 let synced = context.as_ref().is_some_and(|context| context.known.clusters.is_synced());
-                let context = context.filter(|_| !self.closely.is_empty());
+                let context = context.filter(|_| self.sees_fleet && !self.closely.is_empty());
                 let heard = context.map(|context| eyes::heard(&context, &self.closely));
                 let mut beat = json!({"now": millis(&self.live.env), "synced": synced});
                 if let Some(heard) = heard {
@@ -562,7 +578,10 @@ impl Listener {
     }
 
     fn may(&self) -> bool {
-        self.allows("list", ask::target_of(&CLUSTERS))
+        if self.sees_fleet {
+            return self.allows("list", ask::target_of(&CLUSTERS));
+        }
+        self.subject.as_ref().is_some_and(|subject| self.may_know(subject, Changed::Itself))
     }
 
     fn allows(&self, verb: &str, target: ResourceTarget<'_>) -> bool {

@@ -674,6 +674,7 @@ async fn who_shows_one_thing_whole_is_told_that_it_has_changed() {
     let mut tokens = Tokens::new();
     tokens.insert("root", UserInfo::new("root", ["system:masters"]));
     tokens.insert("looker", UserInfo::new("looker", ["lookers"]));
+    tokens.insert("reader", UserInfo::new("reader", ["readers"]));
     world.embedded.server().authenticate_by(Authenticator::new(tokens, Env::system()));
     let (kind, rbac) = ("ClusterRole", "/apis/rbac.authorization.k8s.io/v1");
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "look"},
@@ -745,6 +746,32 @@ async fn who_shows_one_thing_whole_is_told_that_it_has_changed() {
     let mut not_theirs = Lines::of(&world, &format!("/ui/live?{own}"), &looker).await;
     touch("till", "b").await;
     assert!(!not_theirs.changes_within(2).await);
+
+    // Who may read the binding, and not list Clusters, hears of it, and of no cluster. That is told of what they may read alone.
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "read"},
+        "rules": [{"apiGroups": ["work.karmada.io"], "resources": ["resourcebindings"], "verbs": ["get"]}]});
+    world.admin.post(&format!("{rbac}/namespaces/default/roles"), &role).await.expect("a role");
+    let bound = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "read"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "read"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "readers"}]});
+    let bindings = format!("{rbac}/namespaces/default/rolebindings");
+    world.admin.post(&bindings, &bound).await.expect("a binding of it");
+    let reader = world.log_in("reader").await;
+    let mut theirs = Lines::of(&world, &format!("/ui/live?{own}&watch=m1"), &reader).await;
+    assert!(theirs.changes_within(2).await);
+    while theirs.changes_within(1).await {}
+    touch("till", "c").await;
+    loop {
+        let line = theirs.next().await;
+        assert!(line["number"].is_null() && line["heard"].is_null() && line["again"].is_null(), "{line}");
+        if line["changed"] == true {
+            break;
+        }
+    }
+    let elsewhere = "scope=namespaced&namespace=elsewhere&binding=till";
+    for what in ["", "cluster=m1", "hub=1", elsewhere, "scope=cluster&binding=till"] {
+        assert_eq!(world.get(&format!("/ui/live?{what}"), &reader).await.0, 403, "{what}");
+    }
 
     // A cluster, by its own object and by what is meant to run there.
     let mut cluster = Lines::of(&world, &format!("/ui/live?cluster=m1&since={number}"), &root).await;

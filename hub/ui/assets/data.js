@@ -264,6 +264,31 @@ async function follow(mine) {
 
 const pause = (millis) => new Promise((done) => setTimeout(done, millis));
 
+/** For half a minute, while there is no fleet to see: whoever may read the one thing that they show whole hears of that. */
+async function followAlone(mine) {
+  const end = performance.now() + 30000;
+  // What they may not read.
+  let not = null;
+  while (running === mine && performance.now() < end) {
+    const of = subject;
+    let rest = 1000;
+    if (of && of !== not) {
+      const timer = setTimeout(() => abort.abort(), end - performance.now());
+      try {
+        await follow(mine);
+      } catch (why) {
+        if (why.code === 401) return;
+        if (why.code === 403) not = of;
+        else if (why instanceof Refused) rest = 10000;
+      } finally {
+        clearTimeout(timer);
+      }
+    }
+    // Another view may be open by then.
+    await pause(rest);
+  }
+}
+
 /** Follows the fleet until it is ended. `lost` hears that nobody is logged in any more. */
 export async function begin(lost) {
   if (running) return;
@@ -296,7 +321,7 @@ export async function begin(lost) {
         denied = why.message;
         whole = true;
         tell(null);
-        await pause(30000);
+        await followAlone(mine);
       } else if (why.name !== "AbortError" && why !== "silent") {
         failures += 1;
         fleet.live = failures < 1;

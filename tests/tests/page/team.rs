@@ -93,11 +93,29 @@ async fn a_team_sees_its_own_namespace() {
     );
     assert_eq!(browser.eval("new URLSearchParams(location.search).get('namespace')"), namespace);
     accessible_both(browser, axe, "one namespace");
+    // From here on nothing is asked for because time has passed: what is seen is seen since the hub told of it.
+    browser.eval(
+        "window.setInterval = () => 0; window.real = window.fetch; window.followed = [];
+         window.fetch = async (url, options) => {
+             const answer = await window.real(url, options);
+             if (/live[?].*binding=/.test(url)) window.followed.push(answer.status);
+             return answer;
+         }; 0",
+    );
     click(browser, "main table a", "till");
     browser.until("what the binding says", "/1 of 1 cluster reported ready/.test(document.body.innerText)");
     assert_eq!(browser.eval("/last known/.test(document.body.innerText)"), false);
     browser.until("how clusters stand", "/You may not list Clusters/.test(document.body.innerText)");
     accessible_both(browser, axe, "an application without the fleet");
+    // Its changes are told to whoever may read it, though they do not see the fleet.
+    browser.until("its own stream", "window.followed.includes(200)");
+    let two = "[...document.querySelectorAll('main td')].some((one) => one.textContent === '2')";
+    assert_eq!(browser.eval(two), false);
+    let deployment = format!("/apis/apps/v1/namespaces/{namespace}/deployments/till");
+    let mut till = fleet.api.get(&deployment).await.expect("the Deployment");
+    till["spec"]["replicas"] = json!(2);
+    fleet.api.put(&deployment, &till).await.expect("a change");
+    browser.until("two replicas", two);
 
     // What is in the address is no command: it stands in quotes where the page shows one.
     browser.go(&format!("{page}?view=whatif&lose=member1;rm%20-rf%20~,$(id)&drain=it's"));
