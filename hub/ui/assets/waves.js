@@ -19,5 +19,5 @@ export function waves(told) {
 
 /** What a person can say to it now. */
 export function next(told, tool, about = "") {
-  return told.underWay || told.waits ? h("pre", { tabindex: "0" }, `${tool} ${told.waits ? "resume" : "pause"}${about}`) : null;
+  return told.underWay || told.waits ? h("pre", { id: "next", tabindex: "0" }, `${tool} ${told.waits ? "resume" : "pause"}${about}`) : null;
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     FLEET, TILES, TURN, accessible_both, axe,
     browser::Browser,
-    click,
+    click, keys,
     played::{Played, list, row},
     ticket,
 };
@@ -113,7 +113,8 @@ async fn a_cluster_shows_its_day_its_age_and_its_agent() {
     let mut view = views::cluster(&cluster);
     view["told"] = told(played.seconds() - 4, &strip);
     view["works"] = views::Works::default().shown();
-    view["events"] = json!([]);
+    view["events"] =
+        json!([{"at": "2026-01-03T14:00:00Z", "reason": "Joined", "message": "It has joined.", "count": 1}]);
     played.shows(view);
     played.on(browser);
     let once = ticket(&fleet);
@@ -190,6 +191,23 @@ async fn a_cluster_shows_its_day_its_age_and_its_agent() {
     }
     assert!(!agent.contains("its own"), "that is the hub's: {agent}");
     accessible_both(browser, axe, "a cluster's day");
+
+    // By keyboard through all of it.
+    let walked = keys::walk(browser, |here| here == "Events");
+    let stops = [
+        "Fleet",
+        "cordon",
+        "drain",
+        "failback",
+        "What if it were lost?",
+        "What if it were drained?",
+        "lan",
+        "Conditions",
+        "v1.36.2",
+        "eu-west",
+        "Events",
+    ];
+    assert_eq!(walked, [&keys::HEADER[..], &stops].concat());
 
     left_early(browser, &played);
 

@@ -8,7 +8,7 @@ use karmada_tests::{
 };
 use serde_json::json;
 
-use crate::{FLEET, TURN, accessible_both, axe, browser::Browser, click, ticket};
+use crate::{FLEET, TURN, accessible_both, axe, browser::Browser, click, keys, ticket};
 
 const AUDIT: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
 
@@ -76,6 +76,12 @@ async fn changes_are_seen_to_go_out_in_waves() {
     let command = browser.eval(&format!("{WAVES}.querySelector('pre').textContent"));
     assert_eq!(command, format!("karmada-hub rollout resume deployment/till -n {}", fleet.namespace));
     accessible_both(browser, axe, "a rollout");
+    // Whoever is on it by keyboard stays there when the view is drawn anew.
+    browser.eval(&format!(
+        "window.command = {WAVES}.querySelector('pre'); window.command.focus(); document.dispatchEvent(new Event('visibilitychange')); 0"
+    ));
+    browser.until("the view drawn anew", "!window.command.isConnected");
+    assert_eq!(browser.eval("document.activeElement.textContent"), command);
 
     // The command that it shows is what it waits for.
     let kubeconfig = format!("--kubeconfig={}", fleet.kubeconfig.display());
@@ -138,6 +144,10 @@ async fn changes_are_seen_to_go_out_in_waves() {
     fleet.command(&["upgrade", "agents", "--to=0.1.0", "--wave=tier=pilot,100%", &kubeconfig]);
     browser.until("the new request", &format!("/tier=pilot/.test({UPGRADE}?.textContent)"));
     accessible_both(browser, axe, "upgrade and changes");
+    // By keyboard through all of it. Waves and their command are there when they are made; who is silent is named.
+    let mut walked = keys::walk(browser, |here| here == "Last changes");
+    walked.retain(|stop| ![one, two, "Waves", "next"].contains(&stop.as_str()));
+    assert_eq!(walked, [&keys::HEADER[..], &["Logged in here", "Last changes"]].concat());
     assert_eq!(browser.troubles(), Vec::<String>::new());
     fleet.clean_up().await;
 }
