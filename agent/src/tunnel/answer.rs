@@ -13,6 +13,7 @@ use std::{
 use bytes::{Buf as _, Bytes};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use karmada_core::spent::Spent;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{Open, Record, toll::Share};
@@ -24,6 +25,8 @@ pub(super) struct Measured {
     pub(super) record: Record,
     /// Who pays for it.
     pub(super) share: Share,
+    /// Why they are refused, if it is that what may cross is used up.
+    pub(super) spent: Option<Spent>,
     told: fn(&Record),
     due: Option<Instant>,
     /// Bytes of the request's body.
@@ -33,7 +36,15 @@ pub(super) struct Measured {
 
 impl Measured {
     pub(super) fn new(record: Record, told: fn(&Record), open: Open) -> Self {
-        Self { record, share: Share::default(), told, due: None, sent: Arc::default(), _open: open }
+        Self {
+            record,
+            share: Share::default(),
+            spent: None,
+            told,
+            due: None,
+            sent: Arc::default(),
+            _open: open,
+        }
     }
 
     /// Counts what is sent of the request's body.

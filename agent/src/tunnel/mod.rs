@@ -42,9 +42,9 @@ use karmada_client::{
     link::{Bound, Io},
     place::goes_down,
 };
-use karmada_core::shares::Short;
+use karmada_core::spent::{SPENT, Spent};
 use karmada_member::tunnel::{Asked, Guests, Refusal, Target, Verb, Who};
-use karmada_meta::status::{Status, StatusDetails};
+use karmada_meta::status::Status;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -310,7 +310,11 @@ impl Tunnel {
         let asked = Asked::of(method, head.uri.path(), head.uri.query(), upgrades).map_err(refused)?;
         asked.verb().name().clone_into(&mut measured.record.verb);
         self.limits.judge(&asked).map_err(refused)?;
-        measured.share.ask().map_err(|(hourly, short)| spent(hourly, short))?;
+        if let Err((hourly, short)) = measured.share.ask() {
+            let spent = Spent { short, hourly };
+            measured.spent = Some(spent);
+            return Err(spent.status());
+        }
         Ok((who, asked))
     }
 
@@ -469,6 +473,7 @@ fn headers(of: &HeaderMap, who: &Who, token: &str, host: &str) -> Result<HeaderM
 fn failed(status: Status, mut measured: Measured) -> Response<Answer> {
     measured.record.code = status.code;
     let wait = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    let spent = measured.spent.and_then(|spent| HeaderValue::from_str(&spent.told()).ok());
     let text = serde_json::to_vec(&status).unwrap_or_else(|_| status.message.into_bytes());
     // Who owes too much hears why: this is charged, and never cut off.
     std::mem::take(&mut measured.share).charge(text.len());
@@ -479,25 +484,11 @@ fn failed(status: Status, mut measured: Measured) -> Response<Answer> {
     if wait > 0 {
         response.headers_mut().insert(header::RETRY_AFTER, wait.into());
     }
+    // The hub hears whose it is and for how long, so that it need not ask again until then: each time is paid for.
+    if let Some(spent) = spent {
+        response.headers_mut().insert(SPENT, spent);
+    }
     response
-}
-
-/// Why a user is refused for now. The hub hears for how long, so that it need not ask again until then: each time is paid for.
-fn spent(hourly: u64, short: Short) -> Status {
-    let seconds = short.wait().as_secs().saturating_add(1);
-    let minutes = seconds.div_ceil(60);
-    let whose = match short {
-        Short::Share(_) => "you have used up your share of their budget, which is half of it",
-        Short::All(_) => "requests by its tunnel have used up their budget",
-    };
-    let why = format!(
-        "the link of this member is paid for by the byte, and {whose} ({} KiB in an hour): try again in {minutes} min. The \
-         member's owner raises it by karmada-agent --tunnel-budget",
-        hourly >> 10
-    );
-    let retry_after_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-    let details = StatusDetails { retry_after_seconds, ..StatusDetails::default() };
-    Status { details: Some(details), ..on_the_way(429, "TooManyRequests", &why) }
 }
 
 /// The member has not answered as it should.

@@ -18,7 +18,7 @@
 //!   rollout: in which waves a change reaches the clusters, and when the next one begins
 //!   upgrade: the same for versions of the agents, and when an agent takes one or goes back
 //!   hold, windows: when changes wait on a member        links: what kind of link a cluster has, and what follows
-//!   shares: who may have how much of what crosses tunnels there
+//!   shares: who may have how much of what crosses tunnels there        spent: what is kept of who had too much
 //!   services: Services of one cluster in others             autoscale: what is scaled, when
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
 //!   doctor: what is wrong with a machine or a way to a server, and what to do
@@ -73,6 +73,7 @@ pub mod select;
 pub mod services;
 pub mod shares;
 pub mod skip;
+pub mod spent;
 pub mod stage;
 pub mod status;
 pub mod suppose;

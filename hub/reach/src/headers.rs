@@ -5,6 +5,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use karmada_apiserver::authn::UserInfo;
+use karmada_core::spent::SPENT;
 
 use crate::tunnel;
 
@@ -40,7 +41,7 @@ const OURS_BEGIN: [&str; 4] = ["impersonate-", "x-remote-", "x-forwarded-", "kar
 /// A token in the list of subprotocols, as kubectl's web clients send it.
 const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 /// What a member says to browsers about itself would be taken as said by the hub.
-const THEIRS: [&str; 9] = [
+const THEIRS: [&str; 10] = [
     "www-authenticate",
     "set-cookie",
     "clear-site-data",
@@ -50,9 +51,13 @@ const THEIRS: [&str; 9] = [
     "service-worker-allowed",
     "access-control-allow-origin",
     "access-control-allow-credentials",
+    // That is between agent and hub.
+    SPENT,
 ];
 /// What sessions may speak.
 const PROTOCOLS: [&str; 2] = ["websocket", "SPDY/3.1"];
+/// The longest that a client is told to wait by a header of an answer through a tunnel, in seconds.
+const PATIENCE: u64 = 10;
 /// What every user has; a member gives them itself.
 const EVERYBODYS: [&str; 2] = ["system:authenticated", "system:unauthenticated"];
 
@@ -209,6 +214,17 @@ pub(crate) fn back(headers: &mut HeaderMap, upgraded: bool) {
     if let Some(protocol) = protocol {
         headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(header::UPGRADE, protocol);
+    }
+}
+
+/// Takes out of a refusal for how long to wait, where that is long: client-go waits as long as the header says before it asks again,
+/// and says nothing meanwhile. It reads the header alone for that, so the body may say it.
+pub(crate) fn without_long_wait(headers: &mut HeaderMap) {
+    let mut lines = headers.get_all(header::RETRY_AFTER).iter();
+    let seconds = lines.next().and_then(|line| line.to_str().ok()?.parse::<u64>().ok());
+    let is_short = seconds.is_some_and(|seconds| seconds <= PATIENCE) && lines.next().is_none();
+    if !is_short {
+        headers.remove(header::RETRY_AFTER);
     }
 }
 
@@ -369,6 +385,29 @@ mod tests {
             back(&mut answer, upgraded);
             assert_eq!(lines(&answer), want);
         }
+    }
+
+    #[test]
+    fn nobody_is_told_to_wait_for_long_by_a_header() {
+        for (waits, want) in [
+            (&["1"][..], Some("1")),
+            (&["10"], Some("10")),
+            (&["11"], None),
+            (&["1200"], None),
+            (&["1", "1200"], None),
+            (&["-1"], None),
+            (&["Fri, 31 Dec 1999 23:59:59 GMT"], None),
+            (&[], None),
+        ] {
+            let lines: Vec<(&str, &str)> = waits.iter().map(|wait| ("retry-after", *wait)).collect();
+            let mut answer = headers(&lines);
+            without_long_wait(&mut answer);
+            let left = answer.get("retry-after").map(|wait| wait.to_str().unwrap());
+            assert_eq!(left, want, "{waits:?}");
+        }
+        let mut answer = headers(&[("karmada-spent", "share 1200 4194304")]);
+        back(&mut answer, false);
+        assert_eq!(lines(&answer), ["content-security-policy: sandbox", "x-content-type-options: nosniff"]);
     }
 
     #[test]

@@ -56,6 +56,7 @@ use karmada_apiserver::{
     authn::UserInfo,
     carried::{Call, Carried, CarriedGroup, CarriedPath, Carrier},
 };
+use karmada_core::spent::Spent;
 use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_telemetry::metrics::Counter;
@@ -269,6 +270,16 @@ impl Shared {
         }
     }
 
+    /// The same for a request of this user's, which may be refused without that anything is sent or an agent is called.
+    async fn way_of(&self, name: &str, user: &str, many: Option<&str>) -> Result<Result<Way, Spent>, Status> {
+        if let Some(spent) = self.tunnels.spent(name, user)
+            && matches!(Box::pin(member::find(&*self.registry, name)).await?, By::Tunnel)
+        {
+            return Ok(Err(spent));
+        }
+        self.way(name, many).await.map(Ok)
+    }
+
     /// The same of a request to many, for which not every tunnel is opened.
     async fn one_of_many(&self, call: Call) -> Result<Response<Body>, Status> {
         let asked_by = call.asked_by.clone();
@@ -278,8 +289,12 @@ impl Shared {
     async fn carry(&self, mut call: Call, many: Option<&str>) -> Result<Response<Body>, Status> {
         let session = self.sessions.begin(&call.asked_by, &call.name)?;
         let way = tokio::select! {
-            way = self.way(&call.name, many) => way?,
+            way = self.way_of(&call.name, &call.user.name, many) => way?,
             () = &mut call.ends => return Err(Status::service_unavailable(ENDING)),
+        };
+        let way = match way {
+            Ok(way) => way,
+            Err(spent) => return Ok(tunnel::refusal(spent)),
         };
         if many.is_some() {
             call.request.headers_mut().extend(way.encodings());
@@ -462,6 +477,10 @@ impl Carriage<'_> {
             return Err(self.wrong(why));
         }
         let (mut head, body) = answer.into_parts();
+        if code == StatusCode::TOO_MANY_REQUESTS && matches!(self.way, Way::Tunnel(_)) {
+            self.shared.tunnels.hears(&self.name, &user.name, &head.headers);
+            headers::without_long_wait(&mut head.headers);
+        }
         headers::back(&mut head.headers, false);
         if target::repeats(&parts.method, code) {
             return Err(self.wrong("it would have the same done elsewhere, which is not passed on"));

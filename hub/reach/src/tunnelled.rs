@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     io::Write as _,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    time::SystemTime,
 };
 
 use axum::body::to_bytes;
@@ -15,6 +16,8 @@ use karmada_api::{
     consts::extension,
 };
 use karmada_apiserver::authn::CREDENTIAL_ID;
+use karmada_core::spent::SPENT;
+use karmada_env::ManualClock;
 use serde_json::{Value, json};
 use tokio::{
     net::TcpStream,
@@ -98,6 +101,10 @@ struct Agents {
     breaks: Notify,
     /// It says goodbye, and takes nothing more.
     leaves: Notify,
+    /// How often it was asked for something.
+    asked: AtomicUsize,
+    /// It refuses whoever asks, with this in [`SPENT`].
+    spent: Mutex<Option<&'static str>>,
     /// The lines of [`LOG`], for the first that asks.
     lines: Mutex<Option<mpsc::UnboundedReceiver<Bytes>>>,
 }
@@ -111,6 +118,19 @@ fn follows(lines: mpsc::UnboundedReceiver<Bytes>) -> Response<Body> {
         Some((Ok::<_, Infallible>(line), lines))
     });
     Response::new(Body::from_stream(lines))
+}
+
+/// As an agent refuses whose budget is used up.
+fn refuses(told: &'static str) -> Response<Body> {
+    let status = Spent::of(told).unwrap().status();
+    let seconds = status.details.as_ref().unwrap().retry_after_seconds;
+    Response::builder()
+        .status(429)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::RETRY_AFTER, seconds)
+        .header(SPENT, told)
+        .body(Body::from(serde_json::to_vec(&status).unwrap()))
+        .unwrap()
 }
 
 /// Comes by a number.
@@ -143,8 +163,13 @@ async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) 
     let io = hyper::upgrade::on(answer).await.unwrap();
     let of = agents.clone();
     let service = service_fn(move |request: Request<Incoming>| {
+        of.asked.fetch_add(1, Relaxed);
+        let spent = *of.spent.lock();
         let lines = of.lines.lock().take_if(|_| request.uri().path() == LOG);
-        let answer = lines.map_or_else(|| member(&request), follows);
+        let answer = match spent {
+            Some(told) => refuses(told),
+            None => lines.map_or_else(|| member(&request), follows),
+        };
         async move {
             // What is sent is taken, as a member takes it.
             let _ = to_bytes(Body::new(request.into_body()), 1 << 20).await;
@@ -165,8 +190,13 @@ async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) 
 
 /// The hub's part, and the agents.
 async fn world() -> (Reach, Arc<Agents>) {
+    world_in(Env::system()).await
+}
+
+/// The same at this time.
+async fn world_in(env: Env) -> (Reach, Arc<Agents>) {
     let (calls, mut numbers) = mpsc::unbounded_channel();
-    let reach = Reach::new(Arc::new(Behind(calls)), 100, Env::system());
+    let reach = Reach::new(Arc::new(Behind(calls)), 100, env);
     let by = reach.tunnels().by;
     let door = serve(move |request| {
         let extra = [(CREDENTIAL_ID.to_owned(), vec!["X509SHA256=0".to_owned()])].into();
@@ -316,4 +346,66 @@ async fn a_connection_that_breaks_before_a_word_was_heard_does_not_spend_the_num
     };
     assert_eq!(timeout(Duration::from_secs(20), answered).await.unwrap(), "0123456789");
     assert_eq!(agents.calls.load(Relaxed), 1, "by the same number");
+}
+
+/// Its tunnel breaks off, and the hub has noticed.
+async fn breaks(reach: &Reach, agents: &Agents) {
+    let Way::Tunnel(tunnel) = Box::pin(reach.0.way("m", None)).await.unwrap() else {
+        panic!("its agent serves one")
+    };
+    agents.breaks.notify_one();
+    let closed = async {
+        while tunnel.works() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), closed).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_agent_refuses_for_its_budget_the_hub_refuses_until_there_is_some_again() {
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let (reach, agents) = world_in(Env::seeded(clock.clone(), 1)).await;
+    let ask = async |user: &str| {
+        let user_info = UserInfo::new(user, ["dev"]);
+        let call = Call { user: user_info, asked_by: user.to_owned(), ..get("/version") };
+        let (head, body) = reach.carry(call).await.unwrap().into_parts();
+        for name in [SPENT, "retry-after"] {
+            assert!(!head.headers.contains_key(name), "{:?}", head.headers);
+        }
+        let text = to_bytes(body, 1 << 20).await.unwrap();
+        (head.status.as_u16(), String::from_utf8(text.to_vec()).unwrap())
+    };
+    let says = |told: Option<&'static str>| *agents.spent.lock() = told;
+    let count = || (agents.calls.load(Relaxed), agents.asked.load(Relaxed));
+    // What one user has used up.
+    says(Some("share 1201 4194304"));
+    let told = ask("jane").await;
+    assert!(told.0 == 429 && told.1.contains("in 21 min") && told.1.contains("1201"), "{told:?}");
+    says(None);
+    assert_eq!(ask("jane").await, told, "by the hub, in the same words");
+    assert_eq!(count(), (1, 1));
+    assert_eq!(ask("john").await.0, 200);
+    clock.advance(Duration::from_secs(15 * 60));
+    assert_eq!((ask("jane").await.0, count()), (200, (1, 3)), "the agent is asked again");
+    // What all have used up: no agent is called that would not come.
+    says(Some("all 600 4194304"));
+    assert_eq!(ask("jane").await.0, 429);
+    breaks(&reach, &agents).await;
+    says(None);
+    for user in ["jane", "john"] {
+        let (code, text) = ask(user).await;
+        assert!(code == 429 && text.contains("in 10 min"), "{user}: {text}");
+    }
+    assert_eq!(count(), (1, 4));
+    clock.advance(Duration::from_secs(600));
+    assert_eq!((ask("john").await.0, count()), (200, (2, 5)));
+    // An agent that is there anew may have more.
+    says(Some("share 600 4194304"));
+    assert_eq!(ask("jane").await.0, 429);
+    says(None);
+    breaks(&reach, &agents).await;
+    assert_eq!(ask("jane").await.0, 429);
+    assert_eq!(ask("john").await.0, 200);
+    assert_eq!((ask("jane").await.0, count()), (200, (3, 8)));
 }

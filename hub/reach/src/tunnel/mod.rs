@@ -11,6 +11,9 @@
 //! Whoever else asks that path is sent away. The agent is somebody else's machine: whatever it says has a size and a time,
 //! and it is believed nothing about anybody.
 //!
+//! On a link that is paid for by the byte an agent refuses whoever has used up what may cross. The hub keeps that, and refuses for it
+//! until then, so that nothing crosses for the sake of a refusal ([`karmada_core::spent`]).
+//!
 //! A tunnel that nobody uses ends by the agent after a minute, and nothing is kept of it. What the agent has accepted before it says
 //! goodbye goes on to its end. A session is a stream of its own (extended CONNECT), which the agent agrees to when the member has.
 
@@ -35,6 +38,7 @@ use karmada_apiserver::{
     carried::{Call, CarriedPath, Carrier, Held},
 };
 use karmada_client::{latest, link::Bound};
+use karmada_core::spent::{Memory, SPENT, Spent};
 use karmada_env::Env;
 use karmada_meta::{gvk::GroupResource, status::Status};
 use karmada_telemetry::metrics::Counter;
@@ -221,17 +225,31 @@ pub(crate) struct Tunnels {
     registry: Arc<dyn Registry>,
     env: Env,
     book: Mutex<Book<Tunnel>>,
+    spent: Mutex<Memory>,
     figures: Arc<Figures>,
 }
 
 impl Tunnels {
     pub(crate) fn new(registry: Arc<dyn Registry>, most: usize, figures: Arc<Figures>, env: Env) -> Self {
-        Self { registry, env, book: Mutex::new(Book::new(most)), figures }
+        Self { registry, env, book: Mutex::new(Book::new(most)), spent: Mutex::default(), figures }
     }
 
     /// Where agents come to.
     pub(crate) fn path(self: &Arc<Self>) -> CarriedPath {
         CarriedPath { path: extension::TUNNEL_PATH, by: Arc::new(Door(self.clone())) }
+    }
+
+    /// What is used up of what may cross to a cluster, as its agent has said to this user, or of all.
+    pub(crate) fn spent(&self, cluster: &str, user: &str) -> Option<Spent> {
+        self.spent.lock().of(cluster, user, self.env.now())
+    }
+
+    /// Keeps that, where an agent's refusal says so.
+    pub(crate) fn hears(&self, cluster: &str, user: &str, refusal: &HeaderMap) {
+        let told = refusal.get(SPENT).and_then(|told| Spent::of(told.to_str().ok()?));
+        if let Some(spent) = told {
+            self.spent.lock().keep(cluster, user, spent, self.env.now());
+        }
     }
 
     /// A tunnel to a cluster whose agent serves one. `many`: the user by whose request to many clusters it is wanted.
@@ -341,6 +359,8 @@ impl Tunnels {
         if !self.book.lock().opens(cluster, number, tunnel) {
             return "it came too late".to_owned();
         }
+        // Before anything is asked by it: its agent may have been started anew, with more to use.
+        self.spent.lock().forget(cluster);
         self.figures.call("opened");
         let _open = self.figures.open();
         let silent = "nothing was heard of its agent for too long";
@@ -365,6 +385,17 @@ impl Tunnels {
         let why = format!("cluster {cluster} cannot be reached: its tunnel has ended: {why}");
         self.book.lock().ends(cluster, number, Status::service_unavailable(why));
     }
+}
+
+/// How the hub refuses what an agent would refuse. Without `Retry-After`, as [`without_long_wait`](crate::headers::without_long_wait)
+/// tells.
+pub(crate) fn refusal(spent: Spent) -> Response<Body> {
+    let status = spent.status();
+    let text = serde_json::to_vec(&status).unwrap_or_else(|_| status.message.into_bytes());
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 /// How a call ends.

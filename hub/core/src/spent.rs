@@ -1,0 +1,319 @@
+//! What an agent says when what may cross tunnels on its link is used up, and what the hub keeps of that: what would be refused
+//! need not cross the link to be refused.
+//!
+//! Nothing is kept but by an agent's own word, and that is about its own cluster alone. It is not believed for long at a time: an
+//! agent that was started anew, with more to use, is asked again soon.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use karmada_meta::status::Status;
+
+use crate::shares::Short;
+
+/// The header of an answer in which an agent says it. No member can say it: an agent passes on none of its headers but those that it
+/// knows.
+pub const SPENT: &str = "karmada-spent";
+
+/// The longest time that is told to anybody.
+const LONGEST: Duration = Duration::from_secs(2 * 3600);
+/// After so long an agent is asked again.
+const AGAIN: Duration = Duration::from_secs(15 * 60);
+/// Of one cluster so many users are kept, as many as an agent tells apart.
+const EACH: usize = 64;
+/// And of all clusters together.
+const MOST: usize = 1024;
+/// The longest name that is kept, in bytes.
+const NAME: usize = 256;
+
+/// What is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// Whose it is, and for how long.
+    pub short: Short,
+    /// What there is in an hour, in bytes.
+    pub hourly: u64,
+}
+
+impl Spent {
+    /// As it stands in [`SPENT`].
+    pub fn told(self) -> String {
+        let whose = match self.short {
+            Short::Share(_) => "share",
+            Short::All(_) => "all",
+        };
+        format!("{whose} {} {}", self.seconds(), self.hourly)
+    }
+
+    /// What stands in [`SPENT`]; none where that is something else.
+    pub fn of(told: &str) -> Option<Self> {
+        let mut words = told.split(' ');
+        let (whose, seconds, hourly) = (words.next()?, words.next()?, words.next()?);
+        let wait = Duration::from_secs(seconds.parse().ok()?);
+        let hourly = hourly.parse().ok()?;
+        let short = match whose {
+            "share" => Short::Share(wait),
+            "all" => Short::All(wait),
+            _ => return None,
+        };
+        words.next().is_none().then_some(Self { short, hourly })
+    }
+
+    /// How a user is refused.
+    pub fn status(self) -> Status {
+        let whose = match self.short {
+            Short::Share(_) => "you have used up your share of their budget, which is half of it",
+            Short::All(_) => "requests by its tunnel have used up their budget",
+        };
+        let seconds = self.seconds();
+        let why = format!(
+            "the link of this member is paid for by the byte, and {whose} ({} KiB in an hour): try again in {} min. The \
+             member's owner raises it by karmada-agent --tunnel-budget",
+            self.hourly >> 10,
+            seconds.div_ceil(60)
+        );
+        Status::too_many_requests(why, u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
+    /// After how many there is something again.
+    fn seconds(self) -> u64 {
+        let wait = self.short.wait();
+        wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
+    }
+}
+
+/// What the hub keeps.
+#[derive(Debug, Default)]
+pub struct Memory(BTreeMap<String, Row>);
+
+/// Of one cluster.
+#[derive(Debug, Default)]
+struct Row {
+    all: Option<Kept>,
+    users: BTreeMap<String, Kept>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    at: Duration,
+    wait: Duration,
+    hourly: u64,
+}
+
+impl Kept {
+    /// What is left of the wait, while it is believed.
+    fn left(&self, now: Duration) -> Option<Duration> {
+        let age = now.saturating_sub(self.at);
+        let left = self.wait.saturating_sub(age);
+        (age < AGAIN && !left.is_zero()).then_some(left)
+    }
+}
+
+impl Row {
+    fn clear(&mut self, now: Duration) {
+        self.all = self.all.filter(|kept| kept.left(now).is_some());
+        self.users.retain(|_, kept| kept.left(now).is_some());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all.is_none() && self.users.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.all.is_some()) + self.users.len()
+    }
+
+    /// When the oldest was told.
+    fn oldest(&self) -> Option<Duration> {
+        self.all.iter().chain(self.users.values()).map(|kept| kept.at).min()
+    }
+
+    /// Forgets the oldest user.
+    fn forget_oldest_user(&mut self) {
+        let oldest = self.users.iter().min_by_key(|(_, kept)| kept.at).map(|(user, _)| user.clone());
+        if let Some(oldest) = oldest {
+            self.users.remove(&oldest);
+        }
+    }
+
+    /// Forgets the oldest.
+    fn forget_oldest(&mut self) {
+        let oldest = self.oldest();
+        match self.all {
+            Some(kept) if Some(kept.at) == oldest => self.all = None,
+            _ => self.forget_oldest_user(),
+        }
+    }
+}
+
+impl Memory {
+    /// Keeps what a cluster's agent has said to this user.
+    pub fn keep(&mut self, cluster: &str, user: &str, spent: Spent, now: Duration) {
+        let kept = Kept { at: now, wait: spent.short.wait().min(LONGEST), hourly: spent.hourly };
+        let is_all = matches!(spent.short, Short::All(_));
+        if kept.left(now).is_none() || (!is_all && user.len() > NAME) {
+            return;
+        }
+        self.make_room(now);
+        let row = self.0.entry(cluster.to_owned()).or_default();
+        if is_all {
+            row.all = Some(kept);
+            return;
+        }
+        if row.users.len() >= EACH && !row.users.contains_key(user) {
+            row.forget_oldest_user();
+        }
+        row.users.insert(user.to_owned(), kept);
+    }
+
+    /// What this user would hear from a cluster's agent.
+    pub fn of(&self, cluster: &str, user: &str, now: Duration) -> Option<Spent> {
+        let row = self.0.get(cluster)?;
+        let all = row.all.and_then(|kept| Some((Short::All(kept.left(now)?), kept.hourly)));
+        let share =
+            || row.users.get(user).and_then(|kept| Some((Short::Share(kept.left(now)?), kept.hourly)));
+        all.or_else(share).map(|(short, hourly)| Spent { short, hourly })
+    }
+
+    /// A cluster's agent is there anew.
+    pub fn forget(&mut self, cluster: &str) {
+        self.0.remove(cluster);
+    }
+
+    /// Room for one more.
+    fn make_room(&mut self, now: Duration) {
+        let count = |memory: &Self| memory.0.values().map(Row::len).sum::<usize>();
+        if count(self) < MOST {
+            return;
+        }
+        self.0.retain(|_, row| {
+            row.clear(now);
+            !row.is_empty()
+        });
+        if count(self) < MOST {
+            return;
+        }
+        let oldest = self.0.iter().min_by_key(|(_, row)| row.oldest()).map(|(cluster, _)| cluster.clone());
+        if let Some(oldest) = oldest
+            && let Some(row) = self.0.get_mut(&oldest)
+        {
+            row.forget_oldest();
+            if row.is_empty() {
+                self.0.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOURLY: u64 = 4 << 20;
+
+    fn after(seconds: u64) -> Duration {
+        Duration::from_secs(1000 + seconds)
+    }
+
+    fn share(seconds: u64) -> Spent {
+        Spent { short: Short::Share(Duration::from_secs(seconds)), hourly: HOURLY }
+    }
+
+    fn all(seconds: u64) -> Spent {
+        Spent { short: Short::All(Duration::from_secs(seconds)), hourly: HOURLY }
+    }
+
+    #[test]
+    fn what_is_told_is_heard_and_nothing_else() {
+        for (spent, told) in [(share(1201), "share 1201 4194304"), (all(60), "all 60 4194304")] {
+            assert_eq!((spent.told().as_str(), Spent::of(told)), (told, Some(spent)));
+        }
+        let part = Spent { short: Short::Share(Duration::from_millis(1500)), hourly: HOURLY };
+        assert_eq!(part.told(), "share 2 4194304", "no second too early");
+        for told in
+            ["", "share", "share 1", "some 1 1", "share x 1", "share -1 1", "share 1 1 1", "share  1 1"]
+        {
+            assert_eq!(Spent::of(told), None, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_whose_it_is_and_when_there_is_something_again() {
+        for (spent, whose) in [(share(1201), "your share"), (all(1201), "requests by its tunnel")] {
+            let status = spent.status();
+            assert_eq!((status.code, status.reason.as_str()), (429, "TooManyRequests"));
+            for word in [whose, "4096 KiB in an hour", "in 21 min", "--tunnel-budget"] {
+                assert!(status.message.contains(word), "{status}");
+            }
+            assert_eq!(status.details.map(|details| details.retry_after_seconds), Some(1201));
+        }
+    }
+
+    #[test]
+    fn what_was_said_is_kept_for_its_time_and_for_whom_it_was_said() {
+        let minutes = |minutes: u64| minutes * 60;
+        // What jane heard; then, after so long: jane, john, and jane at another cluster.
+        for (told, seconds, jane, john) in [
+            (share(600), 0, Some(share(600)), None),
+            (share(600), 599, Some(share(1)), None),
+            (share(600), 600, None, None),
+            (all(600), 1, Some(all(599)), Some(all(599))),
+            (all(600), 600, None, None),
+            // It is asked again, whatever was said.
+            (share(4800), minutes(15) - 1, Some(share(4800 - 899)), None),
+            (share(4800), minutes(15), None, None),
+            (all(u64::MAX), 0, Some(all(7200)), Some(all(7200))),
+            (all(u64::MAX), minutes(15), None, None),
+            (share(0), 0, None, None),
+        ] {
+            let mut memory = Memory::default();
+            memory.keep("m", "jane", told, after(0));
+            let now = after(seconds);
+            let heard = (memory.of("m", "jane", now), memory.of("m", "john", now));
+            assert_eq!(heard, (jane, john), "{told:?} after {seconds} s");
+            assert_eq!(memory.of("n", "jane", now), None, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_there_anew_is_asked_and_others_are_not() {
+        let mut memory = Memory::default();
+        for cluster in ["m", "n"] {
+            memory.keep(cluster, "jane", share(600), after(0));
+            memory.keep(cluster, "john", all(600), after(0));
+        }
+        memory.forget("m");
+        assert_eq!((memory.of("m", "jane", after(0)), memory.of("m", "john", after(0))), (None, None));
+        assert_eq!(memory.of("n", "jane", after(0)), Some(all(600)));
+        // When there is something for all again, she has still used up hers.
+        memory.keep("n", "jane", share(700), after(1));
+        assert_eq!(memory.of("n", "jane", after(600)), Some(share(101)));
+    }
+
+    #[test]
+    fn it_has_room_for_so_many() {
+        let mut memory = Memory::default();
+        // One agent's word takes nobody else's place.
+        memory.keep("other", "jane", share(900), after(0));
+        for n in 0..10 * EACH as u64 {
+            memory.keep("m", &format!("user-{n}"), share(900), after(n / 10));
+        }
+        assert_eq!(memory.0["m"].users.len(), EACH);
+        let last = format!("user-{}", 10 * EACH - 1);
+        assert!(
+            memory.of("m", &last, after(100)).is_some() && memory.of("m", "user-0", after(100)).is_none()
+        );
+        assert!(memory.of("other", "jane", after(100)).is_some());
+        let long = "x".repeat(NAME + 1);
+        memory.keep("m", &long, share(900), after(100));
+        assert_eq!(memory.of("m", &long, after(100)), None);
+        // Of all the oldest goes, and first what holds no longer.
+        let count = |memory: &Memory| memory.0.values().map(Row::len).sum::<usize>();
+        for n in 0..2 * MOST {
+            memory.keep(&format!("cluster-{n}"), "jane", all(900), after(100));
+        }
+        assert_eq!(count(&memory), MOST);
+        assert_eq!(memory.of("other", "jane", after(100)), None);
+        memory.keep("late", "jane", all(900), after(1000));
+        assert_eq!((count(&memory), memory.0.len()), (1, 1));
+    }
+}
