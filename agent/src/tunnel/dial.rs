@@ -22,6 +22,7 @@ use karmada_client::{
     latest,
     link::{Bound, Identity, direct},
 };
+use karmada_core::spent::{Spent, decline};
 use karmada_member::{
     rights::Rights,
     tunnel::{Guests, Limits, Mode},
@@ -213,17 +214,32 @@ impl Dialer {
     }
 
     async fn attempt(&self, number: &str) -> Result<(Upgraded, Vec<String>), Why> {
-        let budget = &self.dials.budget;
-        if let Some(wait) = budget.overdrawn() {
+        if let Some(spent) = self.dials.budget.spent() {
+            self.declines(number, spent).await;
             return Err(Why::last(format!(
                 "its link is paid for by the byte, and tunnels owed an hour's budget (--tunnel-budget): half of that is \
                  made up for in {} min",
-                wait.as_secs().div_ceil(60)
+                spent.short.wait().as_secs().div_ceil(60)
             )));
         }
         // Before the hub may ask for anything.
         let own = self.own.get_or_try_init(|| self.own()).await?;
         Ok((self.dial(number).await?, own.clone()))
+    }
+
+    /// Says so to the hub, by the connection that there is: whoever waits there need not, and until then the hub does not ask again.
+    async fn declines(&self, number: &str, spent: Spent) {
+        // Where tunnels have a server of their own, the other connection does not lead to it.
+        let Some(query) = decline(number, spent).filter(|_| self.dials.settings.server.is_none()) else {
+            return;
+        };
+        self.dials.budget.question();
+        let path = format!("{}?{query}", extension::TUNNEL_PATH);
+        match timeout(PATIENCE, self.hub.get_text(&path)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the hub does not hear that there is no tunnel"),
+            Err(_) => tracing::debug!("the hub has not heard in time that there is no tunnel"),
+        }
     }
 
     fn serve(&self, upgraded: Upgraded, own: Vec<String>, mode: Mode) -> Serving {

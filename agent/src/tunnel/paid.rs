@@ -89,6 +89,8 @@ mod tests {
         let wait = budget.overdrawn().unwrap();
         // Of 81 KiB, and 61 packets, 16 KiB have been there; 32 KiB may be owed, and 48 KiB come in an hour.
         assert!((2800..=2900).contains(&wait.as_secs()), "{wait:?}");
+        let spent = budget.spent().unwrap();
+        assert!(spent.short.wait() <= wait && spent.hourly == 64 << 10, "{spent:?}");
         let error = paid.write_all(&[1]).await.unwrap_err();
         assert!(error.to_string().contains("--tunnel-budget"), "{error}");
         assert!(paid.read(&mut [0]).await.is_err());

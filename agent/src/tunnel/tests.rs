@@ -553,7 +553,7 @@ async fn whoever_has_used_up_their_share_asks_nothing_and_others_do() {
         assert!((1200..1215).contains(&wait), "{wait}");
         let told: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(told["details"]["retryAfterSeconds"], wait);
-        assert_eq!(headers[SPENT].to_str().unwrap(), format!("share {wait} 4194304"));
+        assert_eq!(headers[SPENT].to_str().unwrap(), format!("share-{wait}-4194304"));
     }
     assert_eq!(set.seen.heads.lock().len(), asked);
     assert_eq!(set.ask(of_john(request("GET", "/api/v1/pods", ""))).await.0, 200);

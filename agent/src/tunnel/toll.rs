@@ -9,7 +9,10 @@ use std::{
 
 use bytes::{Buf as _, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
-use karmada_core::shares::{Shares, Short};
+use karmada_core::{
+    shares::{Shares, Short},
+    spent::Spent,
+};
 use karmada_env::Env;
 use parking_lot::Mutex;
 
@@ -73,6 +76,14 @@ impl Toll {
     /// For how long there is no tunnel.
     pub(super) fn overdrawn(&self) -> Option<Duration> {
         self.0.as_ref().and_then(|meter| meter.shares.lock().overdrawn(meter.env.now()))
+    }
+
+    /// The same, as the hub is told.
+    pub(super) fn spent(&self) -> Option<Spent> {
+        let meter = self.0.as_ref()?;
+        let mut shares = meter.shares.lock();
+        let wait = shares.overdrawn(meter.env.now())?;
+        Some(Spent { short: Short::All(wait), hourly: shares.hourly() })
     }
 
     /// What is this user's, of whom there is a request now.

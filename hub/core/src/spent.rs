@@ -41,12 +41,12 @@ impl Spent {
             Short::Share(_) => "share",
             Short::All(_) => "all",
         };
-        format!("{whose} {} {}", self.seconds(), self.hourly)
+        format!("{whose}-{}-{}", self.seconds(), self.hourly)
     }
 
     /// What stands in [`SPENT`]; none where that is something else.
     pub fn of(told: &str) -> Option<Self> {
-        let mut words = told.split(' ');
+        let mut words = told.split('-');
         let (whose, seconds, hourly) = (words.next()?, words.next()?, words.next()?);
         let wait = Duration::from_secs(seconds.parse().ok()?);
         let hourly = hourly.parse().ok()?;
@@ -79,6 +79,23 @@ impl Spent {
         let wait = self.short.wait();
         wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
     }
+}
+
+/// The query by which an agent that was called by this number says that it does not come. None where the number is none of a hub's.
+pub fn decline(number: &str, spent: Spent) -> Option<String> {
+    is_number(number).then(|| format!("number={number}&spent={}", spent.told()))
+}
+
+/// What such a query says.
+pub fn declined(query: &str) -> Option<(&str, Spent)> {
+    let (number, told) = query.strip_prefix("number=")?.split_once("&spent=")?;
+    let spent = Spent::of(told).filter(|spent| matches!(spent.short, Short::All(_)))?;
+    is_number(number).then_some((number, spent))
+}
+
+/// A uuid is one.
+fn is_number(number: &str) -> bool {
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// What the hub keeps.
@@ -224,13 +241,13 @@ mod tests {
 
     #[test]
     fn what_is_told_is_heard_and_nothing_else() {
-        for (spent, told) in [(share(1201), "share 1201 4194304"), (all(60), "all 60 4194304")] {
+        for (spent, told) in [(share(1201), "share-1201-4194304"), (all(60), "all-60-4194304")] {
             assert_eq!((spent.told().as_str(), Spent::of(told)), (told, Some(spent)));
         }
         let part = Spent { short: Short::Share(Duration::from_millis(1500)), hourly: HOURLY };
-        assert_eq!(part.told(), "share 2 4194304", "no second too early");
+        assert_eq!(part.told(), "share-2-4194304", "no second too early");
         for told in
-            ["", "share", "share 1", "some 1 1", "share x 1", "share -1 1", "share 1 1 1", "share  1 1"]
+            ["", "share", "share-1", "some-1-1", "share-x-1", "share--1-1", "share-1-1-1", "share 1 1"]
         {
             assert_eq!(Spent::of(told), None, "{told:?}");
         }
@@ -245,6 +262,32 @@ mod tests {
                 assert!(status.message.contains(word), "{status}");
             }
             assert_eq!(status.details.map(|details| details.retry_after_seconds), Some(1201));
+        }
+    }
+
+    #[test]
+    fn whoever_does_not_come_says_by_which_number() {
+        let number = "6f1c-42";
+        let query = decline(number, all(600)).unwrap();
+        assert_eq!(
+            (query.as_str(), declined(&query)),
+            ("number=6f1c-42&spent=all-600-4194304", Some((number, all(600))))
+        );
+        for number in ["", "a&b", "a b", "a/../b", "a%20"] {
+            assert_eq!(decline(number, all(600)), None, "{number:?}");
+        }
+        for query in [
+            "",
+            "number=a",
+            "number=&spent=all-600-1",
+            "number=a&spent=",
+            // One user's share is said to that user.
+            "number=a&spent=share-600-1",
+            "number=a&spent=all-600-1&x=y",
+            "number=a&b&spent=all-600-1",
+            "spent=all-600-1&number=a",
+        ] {
+            assert_eq!(declined(query), None, "{query:?}");
         }
     }
 

@@ -405,7 +405,7 @@ mod tests {
             let left = answer.get("retry-after").map(|wait| wait.to_str().unwrap());
             assert_eq!(left, want, "{waits:?}");
         }
-        let mut answer = headers(&[("karmada-spent", "share 1200 4194304")]);
+        let mut answer = headers(&[("karmada-spent", "share-1200-4194304")]);
         back(&mut answer, false);
         assert_eq!(lines(&answer), ["content-security-policy: sandbox", "x-content-type-options: nosniff"]);
     }

@@ -105,6 +105,8 @@ struct Agents {
     asked: AtomicUsize,
     /// It refuses whoever asks, with this in [`SPENT`].
     spent: Mutex<Option<&'static str>>,
+    /// It does not come, and says so by this.
+    declines: Mutex<Option<&'static str>>,
     /// The lines of [`LOG`], for the first that asks.
     lines: Mutex<Option<mpsc::UnboundedReceiver<Bytes>>>,
 }
@@ -146,8 +148,28 @@ async fn comes(door: std::net::SocketAddr, number: &str) -> Response<Incoming> {
     sender.send_request(comes.body(Body::empty()).unwrap()).await.unwrap()
 }
 
+/// Says something at the path of tunnels without coming, and hears the code of the answer.
+async fn says(door: std::net::SocketAddr, query: &str) -> u16 {
+    let io = TokioIo::new(TcpStream::connect(door).await.unwrap());
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+    tokio::spawn(connection);
+    let says = Request::get(format!("{}?{query}", extension::TUNNEL_PATH)).header(header::HOST, "hub");
+    sender.send_request(says.body(Body::empty()).unwrap()).await.unwrap().status().as_u16()
+}
+
 /// Comes by a number, and serves until it is told to end.
 async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) {
+    let declines = *agents.declines.lock();
+    if let Some(told) = declines {
+        for (query, code) in [
+            (format!("number={number}"), 400),
+            (format!("number={number}0&spent={told}"), 409),
+            (format!("number={number}&spent={told}"), 200),
+        ] {
+            assert_eq!(says(door, &query).await, code, "{query}");
+        }
+        return;
+    }
     let mut answer = comes(door, &number).await;
     if agents.is_lost.swap(false, Relaxed) {
         assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
@@ -379,7 +401,7 @@ async fn what_an_agent_refuses_for_its_budget_the_hub_refuses_until_there_is_som
     let says = |told: Option<&'static str>| *agents.spent.lock() = told;
     let count = || (agents.calls.load(Relaxed), agents.asked.load(Relaxed));
     // What one user has used up.
-    says(Some("share 1201 4194304"));
+    says(Some("share-1201-4194304"));
     let told = ask("jane").await;
     assert!(told.0 == 429 && told.1.contains("in 21 min") && told.1.contains("1201"), "{told:?}");
     says(None);
@@ -389,7 +411,7 @@ async fn what_an_agent_refuses_for_its_budget_the_hub_refuses_until_there_is_som
     clock.advance(Duration::from_secs(15 * 60));
     assert_eq!((ask("jane").await.0, count()), (200, (1, 3)), "the agent is asked again");
     // What all have used up: no agent is called that would not come.
-    says(Some("all 600 4194304"));
+    says(Some("all-600-4194304"));
     assert_eq!(ask("jane").await.0, 429);
     breaks(&reach, &agents).await;
     says(None);
@@ -401,11 +423,32 @@ async fn what_an_agent_refuses_for_its_budget_the_hub_refuses_until_there_is_som
     clock.advance(Duration::from_secs(600));
     assert_eq!((ask("john").await.0, count()), (200, (2, 5)));
     // An agent that is there anew may have more.
-    says(Some("share 600 4194304"));
+    says(Some("share-600-4194304"));
     assert_eq!(ask("jane").await.0, 429);
     says(None);
     breaks(&reach, &agents).await;
     assert_eq!(ask("jane").await.0, 429);
     assert_eq!(ask("john").await.0, 200);
     assert_eq!((ask("jane").await.0, count()), (200, (3, 8)));
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_come_says_why_and_is_not_called_until_then() {
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let (reach, agents) = world_in(Env::seeded(clock.clone(), 1)).await;
+    *agents.declines.lock() = Some("all-600-4194304");
+    let refused = reach.carry(get("/version")).await.unwrap_err();
+    assert!(refused.code() == 429 && refused.details.is_none(), "{refused:?}");
+    *agents.declines.lock() = None;
+    let again = reach.carry(get("/version")).await.unwrap();
+    assert_eq!((again.status().as_u16(), agents.calls.load(Relaxed)), (429, 1));
+    let told = to_bytes(again.into_body(), 1 << 20).await.unwrap();
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!(
+        (&told["message"], &told["details"]["retryAfterSeconds"]),
+        (&json!(refused.message), &json!(600))
+    );
+    clock.advance(Duration::from_secs(600));
+    assert_eq!(body(reach.carry(get("/version")).await).await, "0123456789");
+    assert_eq!(agents.calls.load(Relaxed), 2);
 }

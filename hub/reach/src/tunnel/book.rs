@@ -203,6 +203,12 @@ impl<T: Clone> Book<T> {
         }
     }
 
+    /// Whether an agent has been asked by this number, and nothing has come of it.
+    pub(super) fn is_called(&self, cluster: &str, number: &str) -> bool {
+        let row = self.rows.get(cluster).filter(|row| row.number == number);
+        row.is_some_and(|row| matches!(row.stage, Stage::Called(_)))
+    }
+
     /// The connection of this number has broken off before anything was heard on it: whoever has come may come again while there is
     /// time, and nobody else. Whether there is.
     pub(super) fn again(&mut self, cluster: &str, number: &str, now: Instant) -> bool {
@@ -268,7 +274,9 @@ mod tests {
         for (cluster, number) in [("m", "b"), ("n", "a"), ("m", "")] {
             assert_eq!(book.comes(cluster, number, BY, start), Err(Unasked::NotCalled), "{cluster} {number}");
         }
+        assert!(book.is_called("m", "a") && !book.is_called("m", "b") && !book.is_called("n", "a"));
         assert_eq!(book.comes("m", "a", BY, start), Ok(()));
+        assert!(!book.is_called("m", "a"), "it has come");
         assert_eq!(book.comes("m", "a", BY, start), Err(Unasked::Taken), "a second agent of that name");
         assert_eq!(find(&mut book, "m", start, "b"), "wait");
         assert!(book.opens("m", "a", 7));

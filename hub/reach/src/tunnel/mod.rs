@@ -12,7 +12,8 @@
 //! and it is believed nothing about anybody.
 //!
 //! On a link that is paid for by the byte an agent refuses whoever has used up what may cross. The hub keeps that, and refuses for it
-//! until then, so that nothing crosses for the sake of a refusal ([`karmada_core::spent`]).
+//! until then, so that nothing crosses for the sake of a refusal ([`karmada_core::spent`]). An agent that does not come since all is
+//! used up says so at the same path.
 //!
 //! A tunnel that nobody uses ends by the agent after a minute, and nothing is kept of it. What the agent has accepted before it says
 //! goodbye goes on to its end. A session is a stream of its own (extended CONNECT), which the agent agrees to when the member has.
@@ -38,7 +39,7 @@ use karmada_apiserver::{
     carried::{Call, CarriedPath, Carrier, Held},
 };
 use karmada_client::{latest, link::Bound};
-use karmada_core::spent::{Memory, SPENT, Spent};
+use karmada_core::spent::{Memory, SPENT, Spent, declined};
 use karmada_env::Env;
 use karmada_meta::{gvk::GroupResource, status::Status};
 use karmada_telemetry::metrics::Counter;
@@ -252,6 +253,19 @@ impl Tunnels {
         }
     }
 
+    /// An agent that was called does not come, since that is used up for all. Whoever waits hears it. Whether it was called.
+    fn declines(&self, cluster: &str, number: &str, spent: Spent) -> bool {
+        let mut book = self.book.lock();
+        if !book.is_called(cluster, number) {
+            return false;
+        }
+        self.figures.call("spent");
+        self.spent.lock().keep(cluster, "", spent, self.env.now());
+        // Without the wait, which would be sent as Retry-After.
+        book.ends(cluster, number, Status { details: None, ..spent.status() });
+        true
+    }
+
     /// A tunnel to a cluster whose agent serves one. `many`: the user by whose request to many clusters it is wanted.
     ///
     /// # Errors
@@ -425,6 +439,9 @@ fn let_in(tunnels: &Arc<Tunnels>, call: Call) -> Result<Response<Body>, Status> 
         asked_by == user.name && ![LEAVING, RETURNING].iter().any(|mark| user.extra.contains_key(*mark));
     let cluster = agent_cluster(&user).filter(|_| itself);
     let cluster = cluster.ok_or_else(|| refused("tunnels are dialled by agents alone"))?.to_owned();
+    if let Some(query) = request.uri().query() {
+        return not_coming(tunnels, &cluster, query);
+    }
     let headers = request.headers();
     let one = |name: &str| {
         let mut lines = headers.get_all(name).iter();
@@ -456,6 +473,20 @@ fn let_in(tunnels: &Arc<Tunnels>, call: Call) -> Result<Response<Body>, Status> 
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static(PROTOCOL));
     Ok(response)
+}
+
+/// An agent says that it does not come.
+fn not_coming(tunnels: &Tunnels, cluster: &str, query: &str) -> Result<Response<Body>, Status> {
+    let (number, spent) = declined(query).ok_or_else(|| {
+        Status::bad_request(
+            "an agent that does not come says by which number it was asked, and what is used up",
+        )
+    })?;
+    if !tunnels.declines(cluster, number, spent) {
+        let why = "the agent was not asked for a tunnel by this number, or has come";
+        return Err(Status::conflict(&GroupResource::default(), "tunnel", why));
+    }
+    Ok(Response::new(Body::empty()))
 }
 
 /// A connection whose bytes are counted.
