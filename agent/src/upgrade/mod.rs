@@ -25,6 +25,7 @@ pub(crate) mod guard;
 pub(crate) mod programs;
 mod received;
 mod trouble;
+mod wanted;
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,6 +52,7 @@ use deployment::Deployment;
 use given::{Installed, Upgrade};
 use programs::Programs;
 use trouble::Trouble;
+use wanted::{is_unwanted, offered};
 
 /// How often it is looked while nothing is on trial: windows open, and holds end.
 const LOOK: Duration = Duration::from_secs(30);
@@ -320,9 +322,7 @@ impl Upgrader {
 
     /// What the hub offers now.
     fn offer(&self) -> Option<Offer> {
-        let cluster = self.view.get()?;
-        let text = object::annotation(&cluster, extension::AGENT_OFFER)?;
-        Offer::read(text).inspect_err(|error| tracing::warn!(%error, "the hub's offer cannot be read")).ok()
+        self.view.get().and_then(|cluster| offered(&cluster))
     }
 
     async fn look(&self, version: &Version, offer: Option<&Offer>, seen: &mut Seen) -> Result<(), Trouble> {
@@ -352,7 +352,8 @@ impl Upgrader {
             match decide(offer, own, known.as_ref()) {
                 Act::Nothing => {
                     self.remember(version, known.as_ref());
-                    seen.free = None;
+                    // It may be offered again in a moment.
+                    seen.is_held_up();
                     return Ok(());
                 }
                 Act::Say(stands, why) => {
@@ -410,7 +411,7 @@ impl Upgrader {
         match act {
             Act::Nothing => {
                 self.remember(version, trial.as_ref());
-                seen.free = None;
+                seen.is_held_up();
             }
             Act::Say(stands, why) => {
                 self.say(offer, stands, why);
@@ -517,7 +518,7 @@ impl Upgrader {
         let had = tokio::select! {
             biased;
             had = had => had,
-            () = self.offers_another(offer) => Ok(false),
+            () = is_unwanted(offer, self.view.subscribe(), &self.env) => Ok(false),
         };
         match had {
             Ok(has) => {
@@ -545,20 +546,6 @@ impl Upgrader {
                 let wait = self.env.jitter(wait, 0.5);
                 fetching.later = Some((self.env.now() + wait, trouble.to_string()));
                 Err(trouble)
-            }
-        }
-    }
-
-    /// Comes back when the hub does not offer this any more.
-    async fn offers_another(&self, offer: &Offer) {
-        let mut cluster = self.view.subscribe();
-        let is_same = |now: &Offer| {
-            (&now.version, now.begun, now.returns, &now.programs)
-                == (&offer.version, offer.begun, offer.returns, &offer.programs)
-        };
-        while self.view.get().is_none() || self.offer().as_ref().is_some_and(is_same) {
-            if cluster.changed().await.is_err() {
-                std::future::pending::<()>().await;
             }
         }
     }
@@ -775,9 +762,6 @@ mod tests {
         assert_eq!(turn(&mut seen, &new, second * 30), whole - second * 60);
         // A machine that slept.
         assert_eq!(turn(&mut seen, &new, second * 3600), whole - second * 120);
-        // It was paused and goes on: nobody was offered anything meanwhile.
-        seen.free = None;
-        assert_eq!(turn(&mut seen, &new, second * 3600), whole);
         // Another attempt has a turn of its own, and so has the way back.
         turn(&mut seen, &new, second * 30);
         assert_eq!(turn(&mut seen, &back, Duration::ZERO), whole);

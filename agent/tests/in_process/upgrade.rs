@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use karmada_agent::{AgentConfig, Folder, Installed, Phase, Programs, Upgrade};
 use karmada_client::Patch;
-use karmada_core::upgrade::{Mode, slots::Runs, trial::Trial};
+use karmada_core::upgrade::{Mode, Offer, slots::Runs, trial::Trial};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -106,6 +106,35 @@ async fn a_quiet_cluster_that_was_silent_takes_a_version() {
     world.wire.back.wake();
     sleep(MINUTE).await;
     offer(&world).await;
+    is_tried(&world).await;
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_offered_nothing_for_a_moment_keeps_its_turn() {
+    let (world, agent) = installed_and_active().await;
+    sleep(MINUTE).await;
+    let at = |second: u32| Offer {
+        version: "0.1.1".to_owned(),
+        begun: format!("2026-11-18T10:00:{second:02}Z").parse().unwrap(),
+        image: String::new(),
+        programs: Vec::new(),
+        returns: false,
+        downgrade: false,
+        spread: 900,
+    };
+    let late = |offer: &Offer| offer.turn("m1") > MINUTE * 8;
+    let offer = (0..60).map(at).find(late).unwrap();
+    let offers = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": offer.write()}}});
+    let nothing = json!({"metadata": {"annotations": {"hub.karmada.io/agent-upgrade": null}}});
+    world.hub.patch(CLUSTER, Patch::Merge, &offers).await.unwrap();
+    sleep(offer.turn("m1") - MINUTE * 2).await;
+    world.hub.patch(CLUSTER, Patch::Merge, &nothing).await.unwrap();
+    // Such time does not count, however long it is.
+    sleep(MINUTE * 20).await;
+    world.hub.patch(CLUSTER, Patch::Merge, &offers).await.unwrap();
+    sleep(MINUTE).await;
+    assert_eq!(image(&own(&world).await), OLD, "it waits for its turn");
     is_tried(&world).await;
     agent.stop().await;
 }

@@ -11,7 +11,7 @@
 //! annotation of its own Cluster: it watches that anyway, and gets it when its link is back. Admission lets the hub alone write it;
 //! what somebody writes past that is taken away, or put right, and an event says so. The state is written before the offers that
 //! follow from it, and they are brought in step with it again after a restart. Where the request or the state is none to go by,
-//! nobody watches the gate, so all offers are taken back; who has begun finishes.
+//! nobody watches the gate, so all offers are taken back when that has been so for minutes; who has begun finishes.
 //!
 //! All clusters are passed over when a request is new, and when a wave, a phase or a command judges all of them anew. Otherwise what
 //! is looked at are the clusters that have changed, and those of a wave that are not done yet.
@@ -37,6 +37,7 @@ use karmada_core::{
         request::{self, Request},
         table::{Row, Table},
         with_hub,
+        withdrawal::Refusal,
         words::{REFUSED, STATE_UNREADABLE, UNREADABLE, status},
     },
 };
@@ -94,6 +95,8 @@ struct Desk {
     shown: Option<Time>,
     /// Nothing is offered, since nothing is asked for that could be.
     empty: bool,
+    /// Since when there is no request to go by.
+    refusal: Refusal,
 }
 
 /// A cluster, as the upgrade sees it; nothing of one that goes.
@@ -190,13 +193,12 @@ impl Upgrades {
         };
         match read(&live) {
             Ok((request, before)) => {
-                desk.empty = false;
+                (desk.empty, desk.refusal) = (false, Refusal::default());
                 self.go_on(live, before, &request, &mut desk).await
             }
             Err((reason, why)) => {
                 self.refuse(live, reason, &why).await?;
-                self.offer_nothing(&mut desk).await?;
-                Ok(Next::Done)
+                self.offer_no_more(&mut desk).await
             }
         }
     }
@@ -338,14 +340,32 @@ impl Upgrades {
     /// Nobody is offered anything: what was is taken back, and later what others write.
     async fn offer_nothing(&self, desk: &mut Desk) -> Result<(), Error> {
         let changed = mem::take(&mut *self.changed.lock());
-        let empty = desk.empty;
-        *desk = Desk::default();
+        let (empty, refusal) = (desk.empty, desk.refusal);
+        // When it is tried again the refusal has stood for as long.
+        *desk = Desk { refusal, ..Desk::default() };
         match empty {
             true => self.take_away(changed).await?,
             false => self.clear().await?,
         }
         desk.empty = true;
         Ok(())
+    }
+
+    /// There is no request to go by: what is offered stays for some minutes, but for what somebody else has written meanwhile.
+    async fn offer_no_more(&self, desk: &mut Desk) -> Result<Next, Error> {
+        let left = desk.refusal.stands(self.context.env.now());
+        if desk.empty || left.is_zero() {
+            self.offer_nothing(desk).await?;
+            return Ok(Next::Done);
+        }
+        // What is said of a request that is one again is written at once.
+        desk.shown = None;
+        let changed = self.changed.lock().clone();
+        self.take_in(&mut desk.table).await;
+        let table = desk.table.get_or_insert_default();
+        let foreign = changed.into_iter().filter(|key| table.is_foreign(&key.name)).collect();
+        self.take_away(foreign).await?;
+        Ok(Next::After(left))
     }
 
     /// Takes all offers back.
@@ -367,7 +387,7 @@ impl Upgrades {
         head.is_some_and(|head| !head.deleting && head.annotation(extension::AGENT_OFFER).is_some())
     }
 
-    /// Takes offers away that the hub has not made: nothing is asked for.
+    /// Takes offers away that the hub has not made.
     async fn take_away(&self, changed: BTreeSet<Key>) -> Result<(), Error> {
         let offered: BTreeSet<Key> = changed.into_iter().filter(|key| self.is_offered(key)).collect();
         let offers = offered.iter().map(|key| (key.name.clone(), None)).collect();
@@ -495,7 +515,7 @@ fn read(live: &Value) -> Result<(Request, Option<State>), (&'static str, String)
     let state = State::read(live).map_err(|why| {
         let key = rollout::STATE;
         let why = format!(
-            "the annotation {key} cannot be read, so no agent is offered anything: {why}. Take it off to begin anew"
+            "the annotation {key} cannot be read, so no further agent is offered anything: {why}. Take it off to begin anew"
         );
         (STATE_UNREADABLE, why)
     })?;

@@ -183,6 +183,62 @@ async fn an_offer_that_the_hub_has_not_made_is_taken_away() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn offers_are_taken_back_only_when_a_request_has_been_refused_for_minutes() {
+    let world = World::start().await;
+    let members = fleet(&world, 2).await;
+    ask(&world, "100%", "").await;
+    let offer = |cluster: &Value| cluster["metadata"]["annotations"][OFFER].as_str().map(str::to_owned);
+    let is_offered = |cluster: &Value| offer(cluster).is_some();
+    let mut offers = Vec::new();
+    for member in &members {
+        offers.push(offer(&world.becomes("it is offered", &CLUSTERS, "", &member.name, is_offered).await));
+    }
+    let path = CONFIG_MAPS.object(Some("karmada-system"), "agent-upgrade");
+    let waves = async |text: &str| {
+        let patch = json!({"data": {"waves": text}});
+        world.rest.patch(&path, Patch::Merge, &patch).await.expect("written");
+    };
+    let refused = |object: &Value| {
+        object["data"]["status"].as_str().is_some_and(|text| text.starts_with("Unreadable: waves"))
+    };
+    let is_refused = async || {
+        world.becomes("it is refused", &CONFIG_MAPS, "karmada-system", "agent-upgrade", refused).await
+    };
+    // Somebody mistypes, and mends it a little later. Twice: what lasts is counted anew.
+    for _ in 0..2 {
+        waves("10%").await;
+        is_refused().await;
+        sleep(SECOND * 200).await;
+        for (member, made) in members.iter().zip(&offers) {
+            let live = world.get(&CLUSTERS, "", &member.name).await.expect("it is there");
+            assert_eq!(offer(&live), *made);
+        }
+        waves("100%").await;
+        let goes_on = |object: &Value| !refused(object);
+        world.becomes("it goes on", &CONFIG_MAPS, "karmada-system", "agent-upgrade", goes_on).await;
+    }
+    for (member, made) in members.iter().zip(&offers) {
+        let live = world.get(&CLUSTERS, "", &member.name).await.expect("it is there");
+        assert_eq!(offer(&live), *made, "nor was it made anew");
+    }
+    // What somebody else offers meanwhile goes at once, and what the hub has offered when it is time.
+    waves("10%").await;
+    is_refused().await;
+    let evil =
+        json!({"version": "0.1.1", "begun": "2026-11-18T10:00:00Z", "image": "evil.example/rootkit:1"});
+    let patch = json!({"metadata": {"annotations": {OFFER: evil.to_string()}}});
+    world.rest.patch(&CLUSTERS.object(None, &members[0].name), Patch::Merge, &patch).await.expect("written");
+    let gone = |cluster: &Value| !is_offered(cluster);
+    world.becomes("what is foreign is gone", &CLUSTERS, "", &members[0].name, gone).await;
+    world.event(&members[0].name, "AgentOfferRemoved", "somebody else has written it").await;
+    let live = world.get(&CLUSTERS, "", &members[1].name).await.expect("it is there");
+    assert_eq!(offer(&live), offers[1]);
+    sleep(SECOND * 300).await;
+    world.becomes("it is offered nothing", &CLUSTERS, "", &members[1].name, gone).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_offer_of_the_hubs_own_is_called_somebody_elses() {
     let world = World::start().await;
     let members = fleet(&world, 5).await;

@@ -375,13 +375,13 @@ async fn a_pause_takes_offers_back_and_a_return_brings_back_what_was() {
         ask(&world, NEW, "100% soak=1h", "").await;
         says(&world, "3 held back on the cluster, 1 healthy").await;
         let is_offered = |c: &Value| c["metadata"]["annotations"].get(OFFER).is_some();
-        // While nobody watches the gate nobody begins; whoever has the version keeps it.
+        // When nobody has watched the gate for minutes nobody begins; whoever has the version keeps it.
         let waves = |text: &str| json!({"data": {"waves": text}});
         world.api().patch(OBJECT, Patch::Merge, &waves("10%")).await.unwrap();
         says(&world, "Unreadable: waves: the last wave must be 100%").await;
         for member in &world.members {
             let none = |c: &Value| !is_offered(c);
-            world.cluster_until(&member.name, "that is offered nothing meanwhile", PATIENCE, none).await;
+            world.cluster_until(&member.name, "that is offered nothing meanwhile", HOUR / 6, none).await;
         }
         world.api().patch(OBJECT, Patch::Merge, &waves("100% soak=1h")).await.unwrap();
         world.cluster_until("member2", "that is offered it again", PATIENCE, is_offered).await;

@@ -22,6 +22,8 @@
 //! - A version that is more than two minor versions away is not taken: what was kept by the old one may not be read by it.
 //! - What somebody at the cluster does to the agent's Deployment goes before what the hub wants: a trial gives way, and is no failure.
 //! - Those that may begin at the same moment spread their starts ([`Offer::turn`]).
+//! - A hub that finds no request to go by takes its offers back when that has been so for minutes, and an agent that is offered nothing
+//!   for a while keeps its turn and goes on fetching ([`withdrawal`]).
 //! - An agent that is a program takes those from where its owner says, and by the digest that the request names. What is installed
 //!   starts it, and is never written; who installs another version is given way.
 //! - Whether a new version is well decides the member itself. The hub may be away, and is not asked.
@@ -36,6 +38,7 @@ pub mod table;
 mod told;
 pub mod trial;
 mod version;
+pub mod withdrawal;
 pub mod words;
 
 pub use self::{

@@ -77,7 +77,7 @@ pub struct Partial {
     pub program: String,
     /// What its server calls the document that the bytes are of.
     pub tag: String,
-    /// When it was last gone on with.
+    /// When it was last gone on with, or seen to be offered.
     pub since: Time,
 }
 
@@ -321,13 +321,19 @@ impl Slots {
     }
 
     /// Forgets what is there of a program that is neither offered nor was a day ago, and answers whether it did. A window that has
-    /// closed, or a pause, does not begin it anew.
+    /// closed, or a pause, does not begin it anew, however long it was offered before.
     pub fn forget(&mut self, offered: Option<&str>, now: Time) -> bool {
+        if let Some(partial) =
+            self.partial.as_mut().filter(|partial| offered == Some(partial.program.as_str()))
+        {
+            partial.since = now;
+            return false;
+        }
         let is_stale = |partial: &Partial| {
             // A clock that was set back says nothing of when that was.
             let age = now.timestamp().duration_since(partial.since.timestamp());
             let is_fresh = Duration::try_from(age).is_ok_and(|age| age < WAITS);
-            offered != Some(partial.program.as_str()) && !is_fresh
+            !is_fresh
         };
         self.partial.take_if(|partial| is_stale(partial)).is_some()
     }
@@ -372,6 +378,16 @@ mod tests {
             let mut slots = Slots { partial: Some(partial.clone()), ..Slots::default() };
             assert_eq!(slots.forget(offered, now.parse().unwrap()), want, "{offered:?} {now}");
             assert_eq!(slots.partial.is_none(), want, "{offered:?} {now}");
+        }
+        // The day begins when it is not offered any more.
+        let mut slots = Slots { partial: Some(partial.clone()), ..Slots::default() };
+        for (offered, now, want) in [
+            (Some("b"), "2026-11-29T02:00:00Z", false),
+            (None, "2026-11-29T02:00:01Z", false),
+            (Some("c"), "2026-11-30T01:59:59Z", false),
+            (None, "2026-11-30T02:00:00Z", true),
+        ] {
+            assert_eq!(slots.forget(offered, now.parse().unwrap()), want, "{offered:?} {now}");
         }
         let mut slots = Slots { partial: Some(partial), ..Slots::default() };
         slots.begin(trial());
