@@ -7,7 +7,7 @@ use karmada_api::{
     policy::{FailoverBehavior, PurgeMode},
     work::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster},
 };
-use karmada_meta::{object, time::Time};
+use karmada_meta::{names, object, time::Time};
 use serde_json::{Value, json};
 
 use super::{Cause, Settings};
@@ -78,23 +78,27 @@ pub fn end(binding: &mut Value, cluster: &str) -> bool {
     let ended = remove(binding, "gracefulEvictionTasks", |task| task["fromCluster"] == cluster);
     if ended {
         let mut left = evicted_from(binding);
-        left.insert(cluster.to_owned());
+        if names::is_cluster_name(cluster) {
+            left.insert(cluster.to_owned());
+        }
         set_evicted_from(binding, &left);
     }
     ended
 }
 
 /// Writes down what a binding has left where somebody else takes tasks out of it: whoever does so without giving the cluster
-/// back says that the copy there may go, as [`end`] does.
+/// back says that the copy there may go, as [`end`] does. Of a name that no cluster can have nothing is noted: with a comma in it, it
+/// would stand for others.
 pub fn remember(old: &Value, binding: &mut Value) {
-    let names = |binding: &Value, list: &str, field: &str| -> BTreeSet<String> {
+    let named = |binding: &Value, list: &str, field: &str| -> BTreeSet<String> {
         let entries = binding["spec"][list].as_array().into_iter().flatten();
         entries.filter_map(|entry| entry[field].as_str()).map(str::to_owned).collect()
     };
-    let mut ended = names(old, "gracefulEvictionTasks", "fromCluster");
+    let mut ended = named(old, "gracefulEvictionTasks", "fromCluster");
+    ended.retain(|cluster| names::is_cluster_name(cluster));
     let kept = [("gracefulEvictionTasks", "fromCluster"), ("clusters", "name")];
     for (list, field) in kept {
-        for cluster in names(binding, list, field) {
+        for cluster in named(binding, list, field) {
             ended.remove(&cluster);
         }
     }
@@ -303,6 +307,9 @@ mod tests {
             (json!([task("b")]), json!({"clusters": [on("a")]}), Some("b"), Some("b")),
             (json!([]), json!({"clusters": [on("a")]}), Some("c"), Some("c")),
             (json!(null), json!({"gracefulEvictionTasks": [task("b")]}), None, None),
+            // No cluster is called so.
+            (json!([task("b,c")]), json!({"clusters": [on("a")]}), None, None),
+            (json!([task("b c"), task(""), task("d")]), json!({"clusters": [on("a")]}), None, Some("d")),
         ];
         for (tasks, spec, noted, want) in rows {
             let old = json!({"metadata": {"name": "b"}, "spec": {"gracefulEvictionTasks": tasks}});
@@ -313,5 +320,8 @@ mod tests {
             remember(&old, &mut new);
             assert_eq!(object::annotation(&new, EVICTED_FROM), want, "{old} {new}");
         }
+        let mut binding = json!({"spec": {"gracefulEvictionTasks": [task("b,c")]}});
+        assert!(end(&mut binding, "b,c"));
+        assert_eq!(object::annotation(&binding, EVICTED_FROM), None);
     }
 }
