@@ -1,5 +1,6 @@
 //! Query strings, as Kubernetes' API servers read them: keys and values are decoded, and of several values of one key the
-//! first counts.
+//! first counts. A pair with a `;` or with a `%` that two hexadecimal digits do not follow is none (Go's `url.ParseQuery`): what
+//! it is part of is read as if it were not there.
 
 use std::borrow::Cow;
 
@@ -16,10 +17,19 @@ pub fn watches(query: Option<&str>) -> bool {
 
 /// The first value of a key.
 pub fn first<'a>(query: &'a str, key: &str) -> Option<Cow<'a, str>> {
-    query.split('&').find_map(|pair| {
+    query.split('&').filter(|pair| is_pair(pair)).find_map(|pair| {
         let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
         (percent_decode(found, true) == key).then(|| percent_decode(value, true))
     })
+}
+
+/// Whether what stands between two `&` is read.
+fn is_pair(text: &str) -> bool {
+    let is_escaped = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    !text.is_empty() && !text.contains(';') && text.split('%').skip(1).all(is_escaped)
 }
 
 /// Decodes `%XX`, and `+` as a space where `plus` (queries). What is not UTF-8 then is replaced.
@@ -84,6 +94,21 @@ mod tests {
             (Some("watch+=1"), false),
             (Some("a=watch=1"), false),
             (Some("watching=1"), false),
+            // What Go does not read.
+            (Some("watch=%zz"), false),
+            (Some("watch=1%"), false),
+            (Some("watch=1%3"), false),
+            (Some("watch=%%31"), false),
+            (Some("%zwatch&watch%4"), false),
+            (Some("watch;"), false),
+            (Some("watch=1;a=b"), false),
+            (Some("a=b;watch=1"), false),
+            (Some("watch=%zz&watch=0"), false),
+            (Some("watch=0;&watch=1"), true),
+            (Some("watch=%zz&watch"), true),
+            (Some("a=%zz&b;c&watch=1"), true),
+            (Some("watch=%3b"), true),
+            (Some("watch=%F0"), true),
         ] {
             assert_eq!(watches(query), want, "{query:?}");
         }

@@ -129,6 +129,8 @@ mod tests {
             ("/api/v1/pods", Some("watch="), true),
             ("/api/v1/pods", Some("%77atch=1"), true),
             ("/api/v1/pods", Some("watch=0&watch=1"), false),
+            ("/api/v1/pods", Some("watch=%zz"), false),
+            ("/api/v1/pods", Some("watch;"), false),
             ("/api/v1/watch/pods", None, true),
             ("/api/v1/namespaces/n/pods/p", None, false),
             ("/api/v1/namespaces/n/pods/p/log", None, true),
