@@ -11,8 +11,9 @@ use super::{
 
 /// Notes those that are evicted with the change, and counts those of them that are gone by now.
 pub(super) fn evicted(state: &mut State, members: &[Member<'_>], clocks: &mut Clocks, step: &mut Step) {
-    if state.phase == Phase::Complete {
-        // Nothing depends on how many failed any more.
+    if matches!(state.phase, Phase::Complete | Phase::Returned) {
+        // Nothing depends on how many failed any more, and what begins again begins without them.
+        state.evicted.clear();
         clocks.evicted.clear();
         return;
     }
@@ -27,6 +28,9 @@ pub(super) fn evicted(state: &mut State, members: &[Member<'_>], clocks: &mut Cl
         } else {
             clocks.evicted.insert(name.to_owned(), member.wave);
         }
+    }
+    if state.evicted.is_empty() && clocks.evicted.is_empty() {
+        return;
     }
     let there: BTreeSet<&str> = named().map(|(name, _)| name).collect();
     let all = state.evicted.iter().chain(&clocks.evicted);

@@ -182,6 +182,22 @@ fn a_restart_forgets_no_cluster_that_was_evicted_with_the_change() {
 }
 
 #[test]
+fn what_was_returned_keeps_no_cluster_that_was_evicted() {
+    let mut fleet = Fleet::new(20, "tier=pilot soak=1h; 100%", "maxFailures=1");
+    fleet.change("two");
+    fleet.run(2, 10, well);
+    fleet.clusters[0].leaving = true;
+    fleet.run(1, 10, well);
+    fleet.clusters.remove(0);
+    fleet.run(1, 10, well);
+    assert_eq!((fleet.state.evicted.len(), fleet.last.sums.of(Stage::Failed)), (1, 1));
+    fleet.command(Command::Return).unwrap();
+    fleet.run(3, 10, well);
+    assert_eq!((fleet.state.phase, fleet.having("one")), (Phase::Returned, 19));
+    assert_eq!((fleet.state.evicted.len(), fleet.last.sums.of(Stage::Failed)), (0, 0));
+}
+
+#[test]
 fn no_more_evicted_clusters_are_kept_than_there_is_room_for() {
     let mut fleet = Fleet::new(EVICTED + 20, "100% soak=10h", "maxFailures=100%");
     fleet.change("two");
