@@ -1,18 +1,19 @@
-//! A body on its way to the hub: counted, ended in its time, and told of when it is over. That of the request is counted, too.
+//! A body on its way to the hub: counted, ended in its time, and told of when it is over. That of the request is counted, too,
+//! and ends with it at the latest.
 
 use std::{
     future::Future as _,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
 };
 
 use bytes::{Buf as _, Bytes};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use karmada_core::spent::Spent;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -29,8 +30,7 @@ pub(super) struct Measured {
     pub(super) spent: Option<Spent>,
     told: fn(&Record),
     due: Option<Instant>,
-    /// Bytes of the request's body.
-    sent: Arc<AtomicU64>,
+    upload: Arc<Upload>,
     _open: Open,
 }
 
@@ -42,14 +42,14 @@ impl Measured {
             spent: None,
             told,
             due: None,
-            sent: Arc::default(),
+            upload: Arc::default(),
             _open: open,
         }
     }
 
     /// Counts what is sent of the request's body.
-    pub(super) fn sending(&self, body: Incoming) -> Sent {
-        Sent { body, count: self.sent.clone() }
+    pub(super) fn sending<B>(&self, body: B) -> Sent<B> {
+        Sent { body, upload: self.upload.clone() }
     }
 
     /// When the answer is to have ended.
@@ -71,30 +71,49 @@ impl Measured {
 
 impl Drop for Measured {
     fn drop(&mut self) {
-        self.record.bytes += self.sent.load(Ordering::Relaxed);
+        // In this order: what is counted after this is not sent.
+        self.upload.is_told.store(true, Ordering::SeqCst);
+        self.record.bytes += self.upload.bytes.load(Ordering::SeqCst);
         (self.told)(&self.record);
     }
 }
 
-/// The body of a request, on its way to the member.
-pub(super) struct Sent {
-    body: Incoming,
-    count: Arc<AtomicU64>,
+/// What is known of a request's body.
+#[derive(Debug, Default)]
+struct Upload {
+    bytes: AtomicU64,
+    /// The request has been told of.
+    is_told: AtomicBool,
 }
 
-impl Body for Sent {
+/// The body of a request, on its way to the member. A member may answer before it has all of it: when the answer is over, no
+/// more is sent, since no record would say so.
+pub(super) struct Sent<B> {
+    body: B,
+    upload: Arc<Upload>,
+}
+
+impl<B> Body for Sent<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Cause>,
+{
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Cause;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &frame {
-            self.count.fetch_add(frame.data_ref().map_or(0, Bytes::len) as u64, Ordering::Relaxed);
+            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+            self.upload.bytes.fetch_add(bytes, Ordering::SeqCst);
+            if self.upload.is_told.load(Ordering::SeqCst) {
+                return Poll::Ready(Some(Err("the request has been answered".into())));
+            }
         }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -161,5 +180,36 @@ impl Body for Answer {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::{Empty, StreamBody};
+    use karmada_client::latest;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    static TOLD: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+    #[tokio::test]
+    async fn what_is_sent_is_in_the_record_or_is_not_sent() {
+        let open = latest::Sender::new(0_usize);
+        let told = |record: &Record| TOLD.lock().push(record.bytes);
+        let measured = Measured::new(Record::default(), told, Open::new(&open));
+        let part = || Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"12345")));
+        let parts = futures::stream::iter([part(), part(), part()]);
+        let mut sent = measured.sending(StreamBody::new(parts));
+        for _ in 0..2 {
+            let frame = sent.frame().await.unwrap().unwrap();
+            assert_eq!(frame.data_ref().map(Bytes::len), Some(5));
+        }
+        // The member has answered, and that has arrived.
+        drop(measured.over(Empty::<Bytes>::new()));
+        assert_eq!(*TOLD.lock(), [10]);
+        assert!(sent.frame().await.unwrap().is_err(), "five bytes that nobody is told of");
     }
 }
