@@ -358,6 +358,11 @@ if wants sbom; then
     package sbom "$fresh/karmada-$version.cdx.json" --metadata "$work/metadata.json" --version "$version"
 fi
 package sums "$fresh"
-mv -f "$fresh"/* "$out/"
+# The sums come last, and those of before go first: whoever finds sums finds the files that they are of, even if this is interrupted.
+rm -f "$out/SHA256SUMS"
+for file in "$fresh"/*; do
+    [ "${file##*/}" = SHA256SUMS ] || mv -f "$file" "$out/"
+done
+mv -f "$fresh/SHA256SUMS" "$out/"
 [ ! -t 1 ] || printf 'in %s:\n' "$out"
 (cd "$out" && cat SHA256SUMS)
