@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use karmada_client::Backoff;
 use karmada_env::Env;
 use tokio::{
-    task::JoinSet,
+    task::{Id, JoinSet},
     time::{Instant, sleep},
 };
 
@@ -19,15 +19,15 @@ use super::{
 /// One that has gone on for so long did not end by what it began with.
 const LASTS: Duration = Duration::from_secs(300);
 
-/// What has ended: of which cluster, and whether it has lasted.
-type Ended = (String, bool);
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
     /// Who is to have one.
     pub(super) roster: Roster,
-    tasks: JoinSet<Ended>,
+    /// Each says whether it has lasted.
+    tasks: JoinSet<bool>,
+    /// Of which cluster each is.
+    names: HashMap<Id, String>,
     /// How often one of a cluster has ended by itself, one after another.
     failed: HashMap<String, Backoff>,
 }
@@ -39,15 +39,15 @@ impl Instances {
         W: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let (name, stop) = (name.to_owned(), one.stop.clone());
-        let pause =
-            again.then(|| self.failed.entry(name.clone()).or_insert_with(|| Backoff::new(AGAIN)).next(env));
-        self.roster.begins(&name, one);
-        self.tasks.spawn(async move {
+        let (cluster, stop) = (name.to_owned(), one.stop.clone());
+        let pause = again
+            .then(|| self.failed.entry(cluster.clone()).or_insert_with(|| Backoff::new(AGAIN)).next(env));
+        self.roster.begins(name, one);
+        let task = self.tasks.spawn(async move {
             if let Some(pause) = pause {
                 tokio::select! {
                     biased;
-                    () = stop.cancelled() => return (name, false),
+                    () = stop.cancelled() => return false,
                     () = sleep(pause) => {}
                 }
             }
@@ -55,19 +55,27 @@ impl Instances {
             // Called within, so that the work is in the task's memory once.
             if AssertUnwindSafe(async move { work().await }).catch_unwind().await.is_err() {
                 tracing::error!(
-                    cluster = name,
+                    cluster,
                     "what works on a cluster in push mode has panicked, and begins anew"
                 );
             }
-            (name, begun.elapsed() >= LASTS)
+            begun.elapsed() >= LASTS
         });
+        self.names.insert(task.id(), name.to_owned());
     }
 
     /// The next one that has ended, and what is to be done; none where none runs. Cancel-safe.
     pub(super) async fn ended(&mut self) -> Option<(String, Next)> {
         loop {
-            // What panics is caught within.
-            let Ok((name, lasted)) = self.tasks.join_next().await? else { continue };
+            let (id, lasted) = match self.tasks.join_next_with_id().await? {
+                Ok(ended) => ended,
+                // What panics is caught within, but for what it drops on its way out. Its cluster is worked on again, too.
+                Err(error) => {
+                    tracing::error!(%error, "what works on a cluster in push mode has not ended as it should");
+                    (error.id(), false)
+                }
+            };
+            let Some(name) = self.names.remove(&id) else { continue };
             let next = self.roster.ended(&name);
             if lasted || next != Next::Again {
                 self.failed.remove(&name);
@@ -166,6 +174,28 @@ mod tests {
             assert!(matches!(world.instances.ended().await, Some((_, Next::Rest))));
         }
         assert_eq!((told.elapsed(), world.instances.ended().await), (Duration::ZERO, None));
-        assert!(world.instances.failed.is_empty());
+        assert!(world.instances.failed.is_empty() && world.instances.names.is_empty());
+    }
+
+    /// Panics when it is dropped, which nobody within the task catches.
+    struct Trap;
+
+    impl Drop for Trap {
+        fn drop(&mut self) {
+            panic!("a trap of the test");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_panics_on_its_way_out_begins_anew_as_well() {
+        let mut world = World::new();
+        assert!(world.instances.roster.wants("m", "1"));
+        let one = Running { uid: "1".to_owned(), stop: world.stop.child_token(), look: Arc::default() };
+        let (trap, stop) = (Trap, one.stop.clone());
+        // Dropped with the work that has not begun, outside of what catches its panics.
+        world.instances.begin("m", one, true, &world.env, move || async move { drop(trap) });
+        stop.cancel();
+        assert_eq!(world.instances.ended().await, Some(("m".to_owned(), Next::Begin)));
+        assert!(world.instances.roster.wants("m", "1"), "it has none that is thought to run");
     }
 }
