@@ -72,7 +72,7 @@ mod tests {
         }
     }
 
-    fn cluster(annotations: Value) -> Option<Arc<Kept>> {
+    fn cluster(annotations: &Value) -> Option<Arc<Kept>> {
         Some(Arc::new(Kept::of(json!({"metadata": {"name": "m1", "annotations": annotations}}))))
     }
 
@@ -88,14 +88,14 @@ mod tests {
             downgrade: false,
             spread: 0,
         };
-        let offers = |offer: &Offer| cluster(json!({OFFER: offer.write()}));
-        let nothing = || cluster(json!({}));
+        let offers = |offer: &Offer| cluster(&json!({OFFER: offer.write()}));
+        let nothing = || cluster(&json!({}));
         let current = latest::Sender::new(offers(&offer));
         let mut unwanted = pin!(is_unwanted(&offer, current.subscribe(), &env));
         assert!(timeout(MINUTE * 600, unwanted.as_mut()).await.is_err(), "it is offered");
         // What nobody can read says no more than nothing.
         for (says, minutes) in
-            [(nothing(), 6), (offers(&offer), 60), (cluster(json!({OFFER: "?"})), 9), (None, 60)]
+            [(nothing(), 6), (offers(&offer), 60), (cluster(&json!({OFFER: "?"})), 9), (None, 60)]
         {
             current.send_replace(says);
             assert!(timeout(MINUTE * minutes, unwanted.as_mut()).await.is_err(), "{minutes}");

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use karmada_api::{
-    consts::{extension::ADOPTED, label::WORK_ID},
+    consts::{self, extension::ADOPTED, label::WORK_ID},
     policy::PurgeMode,
     work::{ResourceBindingSpec, ResourceIdentifier, Work},
 };
@@ -267,11 +267,20 @@ fn targets(spec: &ResourceBindingSpec) -> BTreeSet<String> {
 }
 
 /// Whether the deletion of a namespace on the hub is refused: an execution namespace, while its Cluster is there
-/// and not itself being deleted. The text is the reason.
+/// and not itself being deleted; that of the Leases and Secrets of clusters, while any Cluster is there. The text is the
+/// reason.
 pub fn refuse_namespace_deletion(
     namespace: &str,
     cluster_lives: impl FnOnce(&str) -> bool,
+    any_cluster: impl FnOnce() -> bool,
 ) -> Option<String> {
+    if namespace == consts::namespace::CLUSTER {
+        return any_cluster().then(|| {
+            "it holds the Leases and Secrets of all clusters; delete the Clusters first. If you meant the namespace of this \
+             name on a member, name the member's kubeconfig"
+                .to_owned()
+        });
+    }
     let cluster = crate::names::cluster_of_namespace(namespace)?;
     cluster_lives(cluster).then(|| {
         format!(
@@ -372,7 +381,7 @@ mod tests {
         let mut ending = going();
         ending["metadata"]["finalizers"] = json!([FOREGROUND]);
         let mut marked = live("Deployment", "d");
-        marked["metadata"]["annotations"][karmada_api::consts::extension::FENCE_AFTER] = json!("60s");
+        marked["metadata"]["annotations"][consts::extension::FENCE_AFTER] = json!("60s");
         let table = [
             ("it is there", fenced, live("Deployment", "d"), "delete as a whole"),
             ("it says so itself", FACTS, marked, "delete as a whole"),
@@ -500,8 +509,14 @@ mod tests {
 
     #[test]
     fn execution_namespaces_live_as_long_as_their_cluster() {
-        assert!(refuse_namespace_deletion("karmada-es-m", |name| name == "m").is_some());
-        assert!(refuse_namespace_deletion("karmada-es-m", |_| false).is_none());
-        assert!(refuse_namespace_deletion("shop", |_| true).is_none());
+        assert!(refuse_namespace_deletion("karmada-es-m", |name| name == "m", || true).is_some());
+        assert!(refuse_namespace_deletion("karmada-es-m", |_| false, || true).is_none());
+        assert!(refuse_namespace_deletion("shop", |_| true, || true).is_none());
+    }
+
+    #[test]
+    fn the_namespace_of_all_clusters_lives_as_long_as_any() {
+        assert!(refuse_namespace_deletion("karmada-cluster", |_| false, || true).is_some());
+        assert!(refuse_namespace_deletion("karmada-cluster", |_| true, || false).is_none());
     }
 }

@@ -413,7 +413,8 @@ fn refuse_deletion(request: &AdmissionRequest<'_>, object: &Value) -> Option<Sta
     let clusters = storage_name(Cluster::GROUP, Cluster::PLURAL);
     let lives =
         |cluster: &str| snapshot.find(&clusters, "", cluster).is_some_and(|entry| !entry.header.deleting);
-    let why = delete::refuse_namespace_deletion(request.name, lives)?;
+    let any = || snapshot.count(&clusters, None) > 0;
+    let why = delete::refuse_namespace_deletion(request.name, lives, any)?;
     Some(Status::forbidden(&gr, request.name, why))
 }
 

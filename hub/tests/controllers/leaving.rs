@@ -35,8 +35,10 @@ async fn a_cluster_comes_with_its_namespace_and_goes_with_its_works() {
     world.until("it is placed", || member.work("ConfigMap", "c")).await;
     member.act().await;
 
-    let refused = world.delete(&NAMESPACES, "", "karmada-es-m").await.expect_err("its Cluster lives");
-    assert!(refused.is_forbidden(), "{refused}");
+    for namespace in ["karmada-es-m", "karmada-cluster"] {
+        let refused = world.delete(&NAMESPACES, "", namespace).await.expect_err("the Cluster lives");
+        assert!(refused.is_forbidden(), "{namespace}: {refused}");
+    }
 
     world.delete(&CLUSTERS, "", "m").await.expect("deleted");
     world

@@ -249,7 +249,8 @@ impl Judge {
                 }
                 None => false,
             };
-            why = delete::refuse_namespace_deletion(namespace, |_| lives);
+            // The namespace of all clusters does not have the label by which the server asks.
+            why = delete::refuse_namespace_deletion(namespace, |_| lives, || false);
         }
         Verdict { refused: why.map(|why| (403, "Forbidden", why)), ..Verdict::default() }
     }
