@@ -189,6 +189,16 @@ async fn the_hub_works_on_a_member_that_joins_by_push() {
     ready(&fleet, "m", "False").await;
     fleet.api.patch(secret, karmada_client::Patch::Merge, &data(&token)).await.unwrap();
     ready(&fleet, "m", "True").await;
+    // Whoever names the hub, or any other cluster, as the member loses nothing, there or on the hub.
+    let itself = fleet.kubeconfig.display().to_string();
+    let wrong = ["unjoin", "m", "--cluster-kubeconfig", &itself];
+    let (done, said) = hub(&fleet, &wrong);
+    assert!(!done && said.contains("Nothing has been deleted"), "{said}");
+    let cluster = fleet.api.get(&cluster_path("m")).await.unwrap();
+    assert_eq!(cluster["metadata"]["deletionTimestamp"], Value::Null);
+    let namespace = "/api/v1/namespaces/karmada-cluster";
+    let refused = fleet.api.delete(namespace, &json!({})).await;
+    assert!(refused.is_err_and(|error| error.is_forbidden()), "the Secrets of all clusters are in it");
     // It leaves as it has come.
     let unjoin = ["unjoin", "m", "--cluster-kubeconfig", &via, "--wait=120s"];
     let (done, said) = hub(&fleet, &unjoin);
@@ -196,13 +206,11 @@ async fn the_hub_works_on_a_member_that_joins_by_push() {
     gone(&member, &path, Duration::from_secs(1)).await;
     gone(&member, "/api/v1/namespaces/karmada-cluster/serviceaccounts/karmada-m", Duration::from_secs(1))
         .await;
-    let namespace = "/api/v1/namespaces/karmada-cluster";
     gone(&member, namespace, PATIENCE).await;
     gone(&fleet.api, secret, PATIENCE).await;
-    // Whoever names the hub as the member takes nothing from all others.
-    let itself = fleet.kubeconfig.display().to_string();
-    let (done, said) = hub(&fleet, &["unjoin", "m", "--cluster-kubeconfig", &itself]);
-    assert!(!done && said.contains("leads to the hub's own API"), "{said}");
+    // Where hub and member are one, the hub keeps its namespace.
+    let (done, said) = hub(&fleet, &wrong);
+    assert!(done && said.contains("stays") && said.contains("it is the hub's own"), "{said}");
     let kept = fleet.api.get(namespace).await.unwrap();
     assert_eq!(kept["metadata"]["deletionTimestamp"], Value::Null);
 }

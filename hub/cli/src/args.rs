@@ -142,12 +142,17 @@ pub struct UnjoinArgs {
     #[arg(value_name = "CLUSTER")]
     pub name: String,
     /// A kubeconfig for the member. With it, the command also deletes what join created there: service accounts, roles
-    /// and the Namespace karmada-cluster.
+    /// and the Namespace karmada-cluster. It keeps the Namespace if anything else is in it. It deletes nothing if the
+    /// kubeconfig leads to another cluster than the one that has joined.
     #[arg(long, value_name = "FILE")]
     pub cluster_kubeconfig: Option<PathBuf>,
     /// The context to use in --cluster-kubeconfig.
     #[arg(long, value_name = "NAME", requires = "cluster_kubeconfig")]
     pub cluster_context: Option<String>,
+    /// Delete the Cluster even if --cluster-kubeconfig leads to no cluster or to another one, from which nothing is
+    /// deleted then, and go on if something on the member cannot be deleted.
+    #[arg(long)]
+    pub force: bool,
     /// How long to wait until the Cluster is deleted.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = some_time)]
     pub wait: Duration,

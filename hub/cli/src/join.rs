@@ -1,12 +1,14 @@
 //! `karmada-hub join` and `unjoin`: members that the hub itself works on. What they make, and how it is named, is what
-//! `karmadactl join` makes, so that either undoes what the other has done. As with `karmadactl unjoin`, the namespace goes with
-//! what is in it.
+//! `karmadactl join` makes, so that either undoes what the other has done. Unlike `karmadactl unjoin`, ours deletes nothing from
+//! a cluster that is not the one that has joined, and no namespace with anything of others' in it.
 //!
 //! ```text
 //!   on the member   namespace karmada-cluster ─ accounts karmada-NAME, which may do everything, and karmada-impersonator,
 //!                   which may do nothing by itself ─ a token of each, in a Secret
 //!   on the hub      Secrets NAME {token, caBundle} and NAME-impersonator {token} in karmada-cluster ─ the Cluster, in Push mode
 //! ```
+
+mod leave;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -22,6 +24,7 @@ use super::{
     Failure,
     args::{JoinArgs, UnjoinArgs},
     ask::Server,
+    told::one_line,
 };
 
 /// The account by which the hub acts in users' names.
@@ -116,27 +119,6 @@ impl Member {
         }
     }
 
-    /// Sees to it that nothing is taken away from the hub in the place of the member: there, the Secrets of all clusters are in
-    /// the namespace of that name.
-    async fn is_not(&self, hub: &Server) -> Result<(), Failure> {
-        let path = NAMESPACES.object(None, namespace::CLUSTER);
-        let there = match self.rest.get(&path).await {
-            Ok(there) => there,
-            Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) => return Err(self.failed(&format!("cannot read {path}"), &error)),
-        };
-        match hub.objects.rest().get(&path).await {
-            Ok(own) if is_one(&there, &own) => Err(Failure::failed(format!(
-                "--cluster-kubeconfig leads to the hub's own API at {}, from which nothing is deleted: name the kubeconfig of the \
-                 member",
-                self.server
-            ))),
-            Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(hub.failure(&error)),
-        }
-    }
-
     /// Takes something away that may be gone already.
     async fn remove(&self, path: &str) -> Result<(), Failure> {
         match self.rest.delete(path, &json!({})).await {
@@ -145,12 +127,6 @@ impl Member {
             Err(error) => Err(self.failed(&format!("cannot delete {path}"), &error)),
         }
     }
-}
-
-/// Whether two servers are one, as far as a namespace of both says it.
-fn is_one(namespace: &Value, other: &Value) -> bool {
-    let uid = object::uid(namespace);
-    !uid.is_empty() && uid == object::uid(other)
 }
 
 /// The cluster that a context of a kubeconfig names.
@@ -342,7 +318,7 @@ fn cluster(args: &JoinArgs, member: &Member, id: &str) -> Value {
 /// Lets go of a member: the hub takes away what it has put there, and then the Cluster.
 pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
     let name = &args.name;
-    let member = match &args.cluster_kubeconfig {
+    let mut member = match &args.cluster_kubeconfig {
         Some(file) => Some(Member::open(file, args.cluster_context.as_deref(), &env)?),
         None => None,
     };
@@ -350,17 +326,27 @@ pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
     server.reach().await?;
     let hub = server.objects.rest().clone();
     let path = CLUSTERS.object(None, name);
-    match hub.get(&path).await {
+    let cluster = match hub.get(&path).await {
         Ok(cluster) if cluster["spec"]["syncMode"] != "Push" => {
             return Err(Failure::failed(format!(
                 "cluster {name} is in pull mode: its agent leaves with karmada-agent leave or karmadactl unregister"
             )));
         }
-        Ok(_) => {
-            hub.delete(&path, &json!({})).await.map(drop).map_err(|error| server.failure(&error))?;
-        }
-        Err(error) if error.is_not_found() && member.is_some() => {}
+        Ok(cluster) => Some(cluster),
+        Err(error) if error.is_not_found() && member.is_some() => None,
         Err(error) => return Err(server.failure(&error)),
+    };
+    let mut leaving = leave::Leaving::new(name, args.force);
+    // Before anything is deleted.
+    let is_member = match (&member, &cluster) {
+        (Some(there), Some(cluster)) => leaving.is_member(there, cluster).await?,
+        _ => true,
+    };
+    if !is_member {
+        member = None;
+    }
+    if cluster.is_some() {
+        hub.delete(&path, &json!({})).await.map(drop).map_err(|error| server.failure(&error))?;
     }
     let until = Instant::now() + args.wait;
     loop {
@@ -378,22 +364,18 @@ pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
         }
     }
     if let Some(member) = &member {
-        member.is_not(&server).await?;
-        let own = account(name);
-        for plural in ["clusterrolebindings", "clusterroles"] {
-            member.remove(&format!("/apis/{GROUP}/v1/{plural}/{ROLE}{own}")).await?;
-        }
-        for account in [own.as_str(), IMPERSONATOR] {
-            for plural in ["secrets", "serviceaccounts"] {
-                member
-                    .remove(&format!("/api/v1/namespaces/{}/{plural}/{account}", namespace::CLUSTER))
-                    .await?;
-            }
-        }
-        member.remove(&NAMESPACES.object(None, namespace::CLUSTER)).await?;
+        leaving.tidy(member, &server, cluster.is_some()).await?;
+    }
+    let notes = leaving.notes();
+    for note in notes {
+        eprintln!("note: {}", one_line(note));
     }
     let line = format!("cluster({name}) is unjoined successfully");
-    args.told.say(&line, &json!({"cluster": name, "result": "unjoined"}))
+    let mut told = json!({"cluster": name, "result": "unjoined"});
+    if !notes.is_empty() {
+        told["notes"] = json!(notes);
+    }
+    args.told.say(&line, &told)
 }
 
 #[cfg(test)]
@@ -419,15 +401,6 @@ mod tests {
         let is = json!({"type": "Ready", "status": "False", "reason": "r", "message": "m"});
         let cluster = json!({"status": {"conditions": [other, is]}});
         assert_eq!(ready(&cluster), Some(("False", "r", "m")));
-    }
-
-    #[test]
-    fn the_hub_is_not_taken_for_the_member() {
-        let namespace = |uid: Option<&str>| json!({"metadata": {"name": "karmada-cluster", "uid": uid}});
-        let (one, other, none) = (namespace(Some("1")), namespace(Some("2")), namespace(None));
-        assert!(is_one(&one, &one));
-        assert!(!is_one(&one, &other));
-        assert!(!is_one(&none, &none), "that says nothing");
     }
 
     #[test]
