@@ -115,9 +115,11 @@ fn owner<'a>(key: &'a Key, event: impl FnOnce() -> Option<Said<'a>>) -> Option<(
         "" => (resource == CLUSTERS).then_some(name),
         CLUSTER_NAMESPACE => Some(name.strip_suffix("-impersonator").unwrap_or(name)),
         namespace if namespace.starts_with(EXECUTION_PREFIX) => namespace.strip_prefix(EXECUTION_PREFIX),
-        namespace if events => event().map(|said| match said.kind {
-            "Cluster" if namespace == "default" => said.name,
-            _ => said.by,
+        // Of what group the kind is is not asked: an agent's own about its Cluster say that it has told them, and others of that
+        // kind are no reason to count what one agent tells for another.
+        namespace if events => event().map(|said| match (said.by, said.kind) {
+            ("", "Cluster") if namespace == "default" => said.name,
+            (by, _) => by,
         }),
         _ => None,
     };
@@ -172,6 +174,14 @@ mod tests {
                 Some(("a", true)),
             ),
             ("about something else", EVENTS, "default", "n.1", Some(("Node", "a", "")), None),
+            (
+                "told by a about a Cluster of another API",
+                EVENTS,
+                "default",
+                "b.1",
+                Some(("Cluster", "b", "a")),
+                Some(("a", true)),
+            ),
             (
                 "about its template there",
                 EVENTS,
