@@ -25,6 +25,7 @@ pub(crate) mod renewal;
 mod rules;
 pub mod scale;
 pub mod scaling;
+mod telling;
 pub(crate) mod together;
 
 use std::sync::{Arc, OnceLock};

@@ -204,6 +204,12 @@ impl Projection {
         };
         Self { selectable, said, quota }
     }
+
+    /// The cluster whose agent has told an event; empty if none has.
+    pub(crate) fn teller<'a>(&self, event: &'a Header) -> Option<&'a str> {
+        let [.., by] = self.said?;
+        event.fields.get(by)
+    }
 }
 
 /// The parts of stored metadata that a header needs.

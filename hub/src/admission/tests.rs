@@ -1,5 +1,7 @@
 //! What an agent may write, asked of the API as an agent asks: by every verb and kind of patch, judged on what results.
 
+use std::collections::BTreeSet;
+
 use karmada_api::consts::{extension, finalizer, namespace};
 use karmada_apiserver::authn::UserInfo;
 use karmada_client::{Error, Patch, Rest};
@@ -298,13 +300,13 @@ async fn events_secrets_and_leases_are_about_its_own_cluster() {
         .await
         .expect("the hub's about the same Cluster");
     let again = world.agent.patch(&format!("{events}/m1.2"), Patch::Merge, &count).await;
-    refused(again, "has not reported this event", "the hub's event");
+    assert!(again.is_err_and(|error| error.is_not_found()), "the hub's event");
     let mut marked = event("m1.3", "Cluster", cluster);
     object::set_annotation(&mut marked, extension::REPORTED_BY, "m1");
     let made = world.admin.post(events, &marked).await.expect("the hub's");
     assert_eq!(object::annotation(&made, extension::REPORTED_BY), None, "it does not count for the agent");
     let again = world.agent.patch(&format!("{events}/m1.3"), Patch::Merge, &count).await;
-    refused(again, "has not reported this event", "what only bears its mark");
+    assert!(again.is_err_and(|error| error.is_not_found()), "what only bears its mark");
 
     let secrets = format!("/api/v1/namespaces/{}/secrets", namespace::CLUSTER);
     let secret = |type_: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "m1", "namespace": namespace::CLUSTER}, "type": type_});
@@ -327,6 +329,61 @@ async fn events_secrets_and_leases_are_about_its_own_cluster() {
         refused(world.agent.post(&leases, &lease(name, uid)).await, "metadata.ownerReferences", "another's");
     }
     world.agent.post(&leases, &lease("m1", &own)).await.expect("its own");
+    world.stop().await;
+}
+
+/// An event about a Deployment of its namespace.
+fn about_deployment(namespace: &str, name: &str, deployment: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": namespace}, "reason": "R", "message": "m",
+        "involvedObject": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace, "name": deployment},
+        "type": "Normal", "source": {"component": "execution-controller"},
+    })
+}
+
+#[tokio::test]
+async fn an_agent_learns_nothing_of_what_it_has_not_told() {
+    let world = World::start().await;
+    world.register().await;
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    world.admin.post("/api/v1/namespaces", &shop).await.expect("somebody's namespace");
+    for namespace in ["shop", "default"] {
+        let events = format!("/api/v1/namespaces/{namespace}/events");
+        world
+            .admin
+            .post(&events, &about_deployment(namespace, "web.1", "web"))
+            .await
+            .expect("the hub's event");
+    }
+    // Is it there, of which namespace, what does it say: one answer, whatever is asked.
+    let test = |message: &str| json!([{"op": "test", "path": "/message", "value": message}]);
+    for (namespace, name) in
+        [("shop", "web.1"), ("shop", "web.2"), ("nowhere", "web.1"), ("default", "web.1")]
+    {
+        let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
+        let agent = &world.agent;
+        let answers = [
+            agent.patch(&path, Patch::Merge, &json!({"count": 2})).await,
+            agent.patch(&path, Patch::Merge, &json!({"count": "x"})).await,
+            agent.patch(&path, Patch::Json, &test("m")).await,
+            agent.patch(&path, Patch::Json, &test("n")).await,
+            agent.put(&path, &about_deployment(namespace, name, "web")).await,
+        ];
+        for answer in answers {
+            let error = answer.expect_err("it has told no such event");
+            let want = format!("events {name:?} not found");
+            assert_eq!((error.code(), error.to_string()), (Some(404), want), "{path}");
+        }
+    }
+    let mut refusals = BTreeSet::new();
+    for namespace in ["shop", "nowhere"] {
+        let events = format!("/api/v1/namespaces/{namespace}/events");
+        let told = world.agent.post(&events, &about_deployment(namespace, "web.3", "web")).await;
+        let error = told.expect_err("its cluster has no such template");
+        assert!(error.is_forbidden(), "{error}");
+        refusals.insert(error.to_string());
+    }
+    assert_eq!(refusals.len(), 1, "whether there is such a namespace makes no difference: {refusals:?}");
     world.stop().await;
 }
 

@@ -65,7 +65,7 @@ impl Registry {
     }
 
     /// Our own rules, beside everybody's work where that may take long.
-    async fn admit_ours(
+    pub(super) async fn admit_ours(
         &self,
         caller: &Caller<'_>,
         attempt: &Attempt<'_>,

@@ -11,12 +11,13 @@ use karmada_meta::{
 use karmada_store::{Expect, Guard, Op, Purpose, Revision};
 use serde_json::Value;
 
-use super::{Caller, Registry, Target, Written, ask::Attempt, escalation, metadata, rules, served};
+use super::{Caller, Registry, Target, Written, ask::Attempt, escalation, metadata, rules, served, telling};
 use crate::{
     admission::Operation,
     authn::bootstrap,
     certificates, crd, fields,
     findings::Findings,
+    identity::REPORTED_BY,
     kinds::Kind,
     options::WriteOptions,
     storage::{self, Object},
@@ -58,13 +59,19 @@ impl Registry {
         let mut object = self.pool.run(caller.weight(), own).await?;
         let name = object::name(&object).to_owned();
         let target = Target { kind, namespace, name: &name, subresource: "" };
-        self.check_open(&target)?;
         let attempt = Attempt {
             operation: Operation::Create,
             target: &target,
             options: Options::Write(options),
             old: None,
         };
+        if let Some(cluster) = telling::teller(caller.user, kind) {
+            // By this it is known for the agent's when it is changed.
+            object::set_annotation(&mut object, REPORTED_BY, cluster);
+            // What may not stand there is refused alike whether there is such a namespace or not.
+            self.admit_ours(caller, &attempt, &mut object).await?;
+        }
+        self.check_open(&target)?;
         self.admit(caller, &attempt, &mut object).await?;
         let prefix = object::generate_name(&object).to_owned();
         if !object::name(&object).is_empty() || prefix.is_empty() {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Begun, Caller, Registry, Shown, Target, Written, ask::Attempt, escalation, is_deleting, metadata,
-    parse_version, renewal::is_renewal, rules,
+    parse_version, renewal::is_renewal, rules, telling,
 };
 use crate::{
     admission::Operation, certificates, fields, kinds::Kind, node_ports::Promised, options::WriteOptions,
@@ -78,9 +78,13 @@ impl Registry {
         produce: &mut Produce<'_>,
     ) -> Result<Written, Status> {
         let (key, sent) = (target.key(), caller.weight());
+        let teller = telling::teller(caller.user, target.kind);
         for _ in 0..ROUNDS {
-            let Some(live) = self.store.get(&key) else {
-                if !how.may_create {
+            let live = self.store.get(&key);
+            // Before the change is worked out: what is wrong with it would tell of what is there.
+            let live = live.filter(|live| teller.is_none_or(|cluster| self.has_told(cluster, live)));
+            let Some(live) = live else {
+                if !how.may_create || teller.is_some() {
                     return Err(target.not_found());
                 }
                 match self.create_by_change(caller, target, how, options, produce).await {

@@ -81,6 +81,8 @@ async fn an_agent_is_bound_and_nobody_else_for_it() {
     let path = "/api/v1/namespaces/default/events/a.0";
     let less = by(&server, agent("a"), "PATCH", path, json!({"message": "short", "count": 2})).await;
     assert_eq!(less.code, 200, "{less:?}");
+    let others = by(&server, agent("b"), "PATCH", path, json!({"count": "x"})).await;
+    assert_eq!(others.code, 404, "another agent learns nothing of it: {others:?}");
     // The others, and the platform in its stead, go on; so does its own Lease.
     assert_eq!(event(&server, agent("b"), "default", "b", "b.0").await.code, 201);
     assert_eq!(event(&server, Server::admin(), "karmada-es-a", "a", "a.hub").await.code, 201);
