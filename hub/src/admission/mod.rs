@@ -140,7 +140,7 @@ impl KarmadaAdmission {
 
     /// Judges what an agent writes, whatever it is, and who makes its roles: see [`agent`].
     fn by_agent(&self, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<Vec<String>, Status> {
-        by_agent(request, object, |cluster, template| self.templates.has(cluster, template))
+        by_agent(request, object, |cluster, template| self.templates.has(request.store, cluster, template))
     }
 
     /// One member has one name: a second one for its id is a conflict.

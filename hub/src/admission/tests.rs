@@ -387,6 +387,39 @@ async fn an_agent_learns_nothing_of_what_it_has_not_told() {
     world.stop().await;
 }
 
+/// No controller runs here: what is stored counts, though nobody has heard of it.
+#[tokio::test]
+async fn an_agent_tells_of_a_template_as_soon_as_its_cluster_is_to_have_it() {
+    let world = World::start().await;
+    world.register().await;
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    world.admin.post("/api/v1/namespaces", &shop).await.expect("somebody's namespace");
+    let binding = |name: &str, cluster: &str| {
+        json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+            "metadata": {"name": format!("{name}-deployment"), "namespace": "shop"},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
+                "clusters": [{"name": cluster}],
+            },
+        })
+    };
+    let bindings = "/apis/work.karmada.io/v1alpha2/namespaces/shop/resourcebindings";
+    for (name, cluster) in [("web", "m1"), ("other", "m2")] {
+        world.admin.post(bindings, &binding(name, cluster)).await.expect("it is placed");
+    }
+    let events = "/api/v1/namespaces/shop/events";
+    let other = world.agent.post(events, &about_deployment("shop", "other.1", "other")).await;
+    refused(other, "templates that its cluster has", "another cluster's");
+    let told = world.agent.post(events, &about_deployment("shop", "web.1", "web")).await.expect("its own");
+    assert_eq!(object::annotation(&told, extension::REPORTED_BY), Some("m1"));
+    let path = format!("{events}/web.1");
+    world.agent.patch(&path, Patch::Merge, &json!({"count": 2})).await.expect("it counts its own on");
+    let odd = world.agent.patch(&path, Patch::Merge, &json!({"count": "x"})).await;
+    assert_eq!(odd.expect_err("no count").code(), Some(422), "of its own it is told all");
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn the_hub_alone_offers_agents_a_version() {
     let world = World::start().await;

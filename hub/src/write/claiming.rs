@@ -7,21 +7,31 @@
 
 use std::sync::{Arc, Weak};
 
-use karmada_api::consts::label;
+use karmada_api::{
+    consts::label,
+    work::{ObjectReference, ResourceBindingSpec},
+};
+use karmada_apiserver::{kinds::storage_name, storage::ApiStore};
 use karmada_core::{
     admit::agent,
+    delete,
     select::{self, Claim, Subject},
     skip::Skip,
 };
 use karmada_meta::{gvk::GroupVersionKind, object, parse_api_version};
 use karmada_objects::{
+    bindings,
     key::{Key, TemplateKey},
     scope::BindingKey,
 };
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::known::Known;
+
+/// So many changes the watch of a busy hub may be behind what is stored.
+const UNHEARD: u64 = 4096;
 
 /// How the embedded API asks the controllers, while they run.
 #[derive(Clone, Debug, Default)]
@@ -41,24 +51,59 @@ impl NewTemplates {
         }
     }
 
-    /// Whether a template is to be on a cluster, as far as that is known: by its binding, which is found by its name.
-    pub(crate) fn has(&self, cluster: &str, template: &agent::Template<'_>) -> bool {
+    /// Whether a template is to be on a cluster: by its binding, which is found by its name. The controllers know most of them
+    /// without reading any, but hear of a change only after it was stored, and an agent that is refused tells nothing of such
+    /// templates for long.
+    pub(crate) fn has(&self, store: &ApiStore, cluster: &str, template: &agent::Template<'_>) -> bool {
+        let binding = BindingKey::of_template(template.kind, template.namespace, template.name);
         let known = self.0.lock().upgrade();
-        known.is_some_and(|known| has(&known, cluster, template))
+        let bindings = known.as_ref().map(|known| known.bindings.of(binding.scope));
+        let head = bindings.and_then(|bindings| bindings.get(&binding.key));
+        if head.is_some_and(|head| head.wanted.contains(cluster) && is_of(&head.resource, template)) {
+            return true;
+        }
+        let all_known = bindings.is_some_and(|bindings| bindings.is_synced());
+        let spec = stored_binding(store, &binding, all_known);
+        spec.is_some_and(|spec| {
+            is_of(&spec.resource, template) && delete::wanted_clusters(&spec).contains(cluster)
+        })
     }
 }
 
-fn has(known: &Known, cluster: &str, template: &agent::Template<'_>) -> bool {
+/// Whether a binding's resource is this template: names of bindings are in small letters.
+fn is_of(resource: &ObjectReference, template: &agent::Template<'_>) -> bool {
     let agent::Template { group, kind, namespace, name } = template;
-    let binding = BindingKey::of_template(kind, namespace, name);
-    let head = known.bindings.of(binding.scope).get(&binding.key);
-    head.is_some_and(|head| {
-        let of = &head.resource;
-        // Names of bindings are in small letters.
-        (of.kind.as_str(), of.namespace.as_str(), of.name.as_str()) == (*kind, *namespace, *name)
-            && parse_api_version(&of.api_version).is_some_and(|(of, _)| of == *group)
-            && head.wanted.contains(cluster)
-    })
+    (resource.kind.as_str(), resource.namespace.as_str(), resource.name.as_str())
+        == (*kind, *namespace, *name)
+        && parse_api_version(&resource.api_version).is_some_and(|(of, _)| of == *group)
+}
+
+/// What a binding says that was stored; where all are known that were stored before, of the last ones alone: to read one takes
+/// as long as it is large, and whoever asks may do so at will.
+fn stored_binding(store: &ApiStore, binding: &BindingKey, all_known: bool) -> Option<ResourceBindingSpec> {
+    let resource = bindings::resource(binding.scope);
+    let snapshot = store.snapshot();
+    let there = snapshot.find(
+        &storage_name(&resource.group, &resource.plural),
+        &binding.key.namespace,
+        &binding.key.name,
+    )?;
+    if all_known && snapshot.revision().get() - there.revision.get() > UNHEARD {
+        return None;
+    }
+    match serde_json::from_slice(&there.value.get()) {
+        Ok(Stored { spec }) => Some(spec),
+        Err(error) => {
+            tracing::debug!(kind = binding.kind(), key = %binding.key, %error, "a stored binding cannot be read");
+            None
+        }
+    }
+}
+
+/// Of what is stored of a binding.
+#[derive(Deserialize)]
+struct Stored {
+    spec: ResourceBindingSpec,
 }
 
 fn claim(known: &Known, kind: &GroupVersionKind, object: &mut Value) {
