@@ -5,6 +5,8 @@ use serde_json::json;
 
 use super::*;
 
+mod events;
+
 const CLUSTER_KIND: &str = "cluster.karmada.io/Cluster";
 
 fn write<'a>(kind: &'a str, act: Act, namespace: &'a str, old: Option<&'a Value>) -> Write<'a> {
@@ -430,149 +432,6 @@ fn leases_and_secrets_are_its_own_and_plain() {
     for (kind, object, want) in rows {
         assert_eq!(outcome(kind, Act::Create, "karmada-cluster", None, &object), want, "{kind} {object}");
     }
-}
-
-#[test]
-fn events_are_about_its_own_under_names_of_its_own() {
-    let own = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": "m1"});
-    let work = json!({"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "name": "w", "namespace": "karmada-es-m1"});
-    let event = |name: &str, about: &Value| json!({"metadata": {"name": name}, "involvedObject": about, "message": "m"});
-    let with = |about: &Value, field: &str, value: &str| {
-        let mut about = about.clone();
-        about[field] = value.into();
-        about
-    };
-    let rows = [
-        ("default", event("m1.1", &own), "yes"),
-        ("default", event("m1.1", &with(&own, "name", "m2")), "no"),
-        ("default", event("m1.1", &with(&own, "kind", "Pod")), "no"),
-        ("default", event("m1.1", &with(&own, "apiVersion", "v1")), "no"),
-        ("default", event("web.1", &own), "no"),
-        ("default", event("m10.1", &own), "no"),
-        (
-            "default",
-            event("m1.1", &json!({"kind": "Deployment", "name": "m1", "namespace": "default"})),
-            "no",
-        ),
-        ("karmada-es-m1", event("w.1", &work), "yes"),
-        ("karmada-es-m1", event("v.1", &work), "no"),
-        ("karmada-es-m1", event("w.1", &with(&work, "namespace", "karmada-es-m2")), "no"),
-        ("karmada-es-m2", event("w.1", &with(&work, "namespace", "karmada-es-m2")), "no"),
-        ("karmada-es-m1", json!({"metadata": {"generateName": "w."}, "regarding": work.clone()}), "yes"),
-        ("karmada-es-m1", json!({"metadata": {"generateName": "v."}, "regarding": work.clone()}), "no"),
-        (
-            "karmada-es-m1",
-            json!({"metadata": {"name": "w.1", "finalizers": ["a/b"]}, "regarding": work.clone()}),
-            "no",
-        ),
-    ];
-    for (namespace, new, want) in rows {
-        for kind in ["/Event", "events.k8s.io/Event"] {
-            assert_eq!(outcome(kind, Act::Create, namespace, None, &new), want, "{namespace} {new}");
-        }
-    }
-    let mut mine = event("m1.1", &own);
-    judge(&write("/Event", Act::Create, "default", None), &mut mine).expect("its own");
-    assert_eq!(object::annotation(&mine, extension::REPORTED_BY), Some("m1"));
-    let mut counted = mine.clone();
-    counted["count"] = 2.into();
-    assert_eq!(outcome("/Event", Act::Update, "default", Some(&mine), &counted), "yes");
-    let of_hub = event("m1.2", &own);
-    assert_eq!(
-        outcome("/Event", Act::Update, "default", Some(&of_hub), &counted),
-        "no",
-        "the hub's about the same Cluster"
-    );
-    let mut of_other = mine.clone();
-    object::set_annotation(&mut of_other, extension::REPORTED_BY, "m2");
-    assert_eq!(outcome("/Event", Act::Update, "default", Some(&of_other), &counted), "no");
-    let mut elsewhere = mine.clone();
-    elsewhere["involvedObject"]["name"] = "m2".into();
-    assert_eq!(outcome("/Event", Act::Update, "default", Some(&mine), &elsewhere), "no");
-}
-
-#[test]
-fn events_are_about_templates_that_its_cluster_has() {
-    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"});
-    let disk = json!({"apiVersion": "v1", "kind": "PersistentVolume", "name": "disk"});
-    let event = |name: &str, about: &Value| json!({"metadata": {"name": name}, "involvedObject": about, "message": "m"});
-    let judged = |namespace: &str, old: Option<&Value>, new: &Value, has_template: bool| {
-        let act = if old.is_some() { Act::Update } else { Act::Create };
-        let mut object = new.clone();
-        let write = Write { has_template, ..write("/Event", act, namespace, old) };
-        judge(&write, &mut object).is_ok().then_some(object)
-    };
-    // (namespace, event, whether it is about a template, whether it is let in if the cluster has that)
-    let rows = [
-        ("shop", event("web.1", &web), true, true),
-        ("shop", event("other.1", &web), true, false),
-        ("default", event("web.1", &web), false, false),
-        ("default", event("disk.1", &disk), true, true),
-        ("shop", event("disk.1", &disk), false, false),
-        (
-            "shop",
-            event("web.1", &json!({"apiVersion": "apps/v1", "namespace": "shop", "name": "web"})),
-            false,
-            false,
-        ),
-        (
-            "shop",
-            event("web.1", &json!({"apiVersion": "a/b/c", "kind": "D", "namespace": "shop", "name": "web"})),
-            false,
-            false,
-        ),
-        ("shop", event(".1", &json!({"apiVersion": "v1", "kind": "D", "namespace": "shop"})), false, false),
-        (
-            "shop",
-            json!({"metadata": {"name": "web.1"}, "regarding": web, "involvedObject": disk}),
-            true,
-            false,
-        ),
-    ];
-    for (namespace, new, is_template, lets_in) in rows {
-        let found = template(namespace, &new);
-        assert_eq!(found.is_some(), is_template, "{namespace} {new}");
-        assert_eq!(judged(namespace, None, &new, found.is_some()).is_some(), lets_in, "{namespace} {new}");
-        assert_eq!(judged(namespace, None, &new, false), None, "another cluster's: {namespace} {new}");
-    }
-    let new = event("web.1", &web);
-    let want = Template { group: "apps".into(), kind: "Deployment", namespace: "shop", name: "web" };
-    assert_eq!(template("shop", &new), Some(want));
-
-    // Its own ones are counted on, though the template has left; they become about nothing else.
-    let mine = judged("shop", None, &new, true).expect("a template of its");
-    assert_eq!(object::annotation(&mine, extension::REPORTED_BY), Some("m1"));
-    let mut counted = mine.clone();
-    counted["count"] = 2.into();
-    assert!(judged("shop", Some(&mine), &counted, false).is_some());
-    counted["involvedObject"]["kind"] = "StatefulSet".into();
-    assert_eq!(judged("shop", Some(&mine), &counted, false), None);
-    assert_eq!(judged("shop", Some(&new), &mine, true), None, "somebody else's");
-
-    // Nobody else puts an agent's mark on an event, or takes it off.
-    for (old, marked, want) in [
-        (None, mine.clone(), None),
-        (Some(new.clone()), mine.clone(), None),
-        (Some(mine), new.clone(), Some("m1")),
-        (None, new, None),
-    ] {
-        let mut event = marked;
-        is_nobodys(old.as_ref(), &mut event);
-        assert_eq!(object::annotation(&event, extension::REPORTED_BY), want, "{old:?}");
-    }
-}
-
-#[test]
-fn events_are_bounded_and_control_no_terminal() {
-    let mut event = json!({
-        "metadata": {"name": "m1.1"}, "message": "x".repeat(5000), "reason": "a\u{1b}[2J".repeat(100), "source": {"component": "c\u{7}"},
-        "involvedObject": {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": "m1"},
-    });
-    judge(&write("/Event", Act::Create, "default", None), &mut event).expect("its own");
-    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).expect("a text").to_owned();
-    assert_eq!(text("/message").len(), MESSAGE_LIMIT);
-    assert!(text("/reason").len() <= 128 && !text("/reason").contains('\u{1b}'));
-    assert!(!text("/source/component").contains('\u{7}'));
 }
 
 #[test]
