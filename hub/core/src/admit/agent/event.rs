@@ -38,7 +38,12 @@ pub struct Template<'a> {
 
 /// Where an event says what it is about.
 fn about(event: &Value) -> &'static str {
-    if event.get("regarding").is_some() { "regarding" } else { "involvedObject" }
+    if has(event, "regarding") { "regarding" } else { "involvedObject" }
+}
+
+/// Whether a field says anything: null is what is not there.
+fn has(event: &Value, field: &str) -> bool {
+    event.get(field).is_some_and(|value| !value.is_null())
 }
 
 /// What an event that stands in this namespace is about, where it may be a template: events stand beside what they are about.
@@ -77,12 +82,12 @@ pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {
     } else {
         is_own_namespace(write) && text("namespace") == write.namespace
     };
-    if event.get("regarding").is_some() && event.get("involvedObject").is_some() {
+    if has(event, "regarding") && has(event, "involvedObject") {
         let path = Path::new("involvedObject");
         errors.push(FieldError::forbidden(&path, "it is about one object: may not be set with regarding"));
     }
     // What was let in once is counted on, also when its cluster has the template no more.
-    let again = write.old.is_some_and(|old| old[about] == event[about]);
+    let again = event[about].is_object() && write.old.is_some_and(|old| old[about] == event[about]);
     if !own && !again && !write.has_template {
         let detail = format!(
             "the agent of cluster {0} reports about the Cluster {0} in default, about what is in karmada-es-{0} there, and about \

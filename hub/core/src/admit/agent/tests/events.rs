@@ -119,6 +119,15 @@ fn events_are_about_templates_that_its_cluster_has() {
     assert_eq!(judged("shop", Some(&mine), &counted, false), None);
     assert_eq!(judged("shop", Some(&new), &mine, true), None, "somebody else's");
 
+    // Null says nothing, neither beside what the event is about nor in place of it.
+    let mut beside = new.clone();
+    beside["regarding"] = Value::Null;
+    assert!(template("shop", &beside).is_some());
+    assert!(judged("shop", None, &beside, true).is_some());
+    let mut nothing = mine.clone();
+    nothing["involvedObject"] = Value::Null;
+    assert_eq!(judged("shop", Some(&nothing), &nothing, false), None, "about nothing, as before");
+
     // Nobody else puts an agent's mark on an event, or takes it off.
     for (old, marked, want) in [
         (None, mine.clone(), None),
