@@ -13,7 +13,7 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-use super::{Act, Write, is_own_namespace, kept_by};
+use super::{Act, Write, is_own_namespace, is_same, kept_by};
 
 /// The longest message of an event, as the API of events.k8s.io has it; longer ones are cut.
 pub const MESSAGE_LIMIT: usize = 1024;
@@ -22,6 +22,9 @@ const WORD_LIMIT: usize = 128;
 
 /// Where events of cluster-scoped objects stand.
 const DEFAULT: &str = "default";
+
+/// What counts an event on, in core and in events.k8s.io.
+const COUNTED: [&str; 5] = ["count", "lastTimestamp", "series", "deprecatedCount", "deprecatedLastTimestamp"];
 
 /// A template that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,13 +91,20 @@ pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {
     }
     // What was let in once is counted on, also when its cluster has the template no more.
     let again = event[about].is_object() && write.old.is_some_and(|old| old[about] == event[about]);
-    if !own && !again && !write.has_template {
+    let lost = !own && !write.has_template;
+    if lost && !again {
         let detail = format!(
             "the agent of cluster {0} reports about the Cluster {0} in default, about what is in karmada-es-{0} there, and about \
              templates that its cluster has",
             write.cluster
         );
         errors.push(FieldError::forbidden(&Path::new(about), detail));
+    } else if lost && let Some(path) = write.old.and_then(|old| rewritten(old, event)) {
+        let detail = format!(
+            "cluster {} has this template no more: what its agent has told of it is only counted on",
+            write.cluster
+        );
+        errors.push(FieldError::forbidden(&path, detail));
     }
     let prefix = format!("{}.", text("name").replace(':', "."));
     let (name, generated) = (object::name(event), object::generate_name(event));
@@ -113,6 +123,28 @@ pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {
         bound(event);
     }
     errors
+}
+
+/// The first field in which a changed event differs by more than being counted on. What the server keeps of it says nothing.
+fn rewritten(old: &Value, event: &Value) -> Option<Path> {
+    let fields = [old, event].into_iter().filter_map(Value::as_object).flat_map(|fields| fields.keys());
+    let mut told = fields.filter(|field| *field != "metadata" && !COUNTED.contains(&field.as_str()));
+    if let Some(field) = told.find(|field| !is_same(old.get(field), event.get(field))) {
+        return Some(Path::new(field.as_str()));
+    }
+    let metadata = Path::new("metadata");
+    if !is_same(object::meta(old, "labels"), object::meta(event, "labels")) {
+        return Some(metadata.child("labels"));
+    }
+    // The mark is put there again.
+    let notes = |event: &Value| -> Vec<(String, Value)> {
+        let notes = object::annotations(event).into_iter().flatten();
+        let notes = notes.filter(|(key, _)| *key != extension::REPORTED_BY);
+        let mut notes: Vec<_> = notes.map(|(key, value)| (key.clone(), value.clone())).collect();
+        notes.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        notes
+    };
+    (notes(old) != notes(event)).then(|| metadata.child("annotations"))
 }
 
 /// People read events in terminals: what an agent says in them is of bounded length and cannot control one.

@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// Sets what stands at a pointer whose parent is there.
+fn put(object: &mut Value, pointer: &str, value: Value) {
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
+    let parent = object.pointer_mut(parent).and_then(Value::as_object_mut).expect("an object");
+    parent.insert(field.to_owned(), value);
+}
+
 #[test]
 fn events_are_about_its_own_under_names_of_its_own() {
     let own = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": "m1"});
@@ -115,6 +122,34 @@ fn events_are_about_templates_that_its_cluster_has() {
     let mut counted = mine.clone();
     counted["count"] = 2.into();
     assert!(judged("shop", Some(&mine), &counted, false).is_some());
+    for (pointer, value) in [
+        ("/lastTimestamp", json!("2026-01-01T00:00:00Z")),
+        ("/series", json!({"count": 3})),
+        ("/reportingComponent", json!("")),
+        ("/metadata/resourceVersion", json!("7")),
+    ] {
+        let mut counted = mine.clone();
+        put(&mut counted, pointer, value);
+        assert!(judged("shop", Some(&mine), &counted, false).is_some(), "{pointer}");
+    }
+    // While its cluster has the template, all of it may be told anew; later nothing else is.
+    for (pointer, value) in [
+        ("/message", json!("other")),
+        ("/reason", json!("Other")),
+        ("/type", json!("Warning")),
+        ("/related", json!({"kind": "Node"})),
+        ("/metadata/labels", json!({"a": "b"})),
+        ("/metadata/annotations/a", json!("b")),
+    ] {
+        let mut rewritten = mine.clone();
+        put(&mut rewritten, pointer, value);
+        assert!(judged("shop", Some(&mine), &rewritten, true).is_some(), "{pointer}");
+        assert_eq!(judged("shop", Some(&mine), &rewritten, false), None, "{pointer}");
+    }
+    let mut unmarked = mine.clone();
+    object::remove_annotation(&mut unmarked, extension::REPORTED_BY);
+    let again = judged("shop", Some(&mine), &unmarked, false).expect("nothing else is new");
+    assert_eq!(object::annotation(&again, extension::REPORTED_BY), Some("m1"));
     counted["involvedObject"]["kind"] = "StatefulSet".into();
     assert_eq!(judged("shop", Some(&mine), &counted, false), None);
     assert_eq!(judged("shop", Some(&new), &mine, true), None, "somebody else's");
