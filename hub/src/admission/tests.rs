@@ -413,6 +413,10 @@ async fn an_agent_tells_of_a_template_as_soon_as_its_cluster_is_to_have_it() {
     refused(other, "templates that its cluster has", "another cluster's");
     let told = world.agent.post(events, &about_deployment("shop", "web.1", "web")).await.expect("its own");
     assert_eq!(object::annotation(&told, extension::REPORTED_BY), Some("m1"));
+    assert_eq!((&told["source"]["host"], &told["reportingInstance"]), (&json!("m1"), &json!("m1")));
+    let mut hubs = about_deployment("shop", "web.2", "web");
+    hubs["source"]["component"] = "default-scheduler".into();
+    refused(world.agent.post(events, &hubs).await, "source.component", "in the scheduler's name");
     let path = format!("{events}/web.1");
     world.agent.patch(&path, Patch::Merge, &json!({"count": 2})).await.expect("it counts its own on");
     let odd = world.agent.patch(&path, Patch::Merge, &json!({"count": "x"})).await;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use karmada_api::consts::extension;
+use karmada_api::consts::{component, extension};
 use karmada_meta::{
     object, parse_api_version,
     path::{FieldError, Path},
@@ -25,6 +25,12 @@ const DEFAULT: &str = "default";
 
 /// What counts an event on, in core and in events.k8s.io.
 const COUNTED: [&str; 5] = ["count", "lastTimestamp", "series", "deprecatedCount", "deprecatedLastTimestamp"];
+
+/// Who tells of templates on an agent's side, here and in Karmada. What the hub's own say is theirs.
+const TELLERS: [&str; 2] = [component::EXECUTION, component::WORK_STATUS];
+/// Where an event says who tells, in core and in events.k8s.io.
+const TELLER: &[&str] =
+    &["/source/component", "/reportingComponent", "/deprecatedSource/component", "/reportingController"];
 
 /// A template that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +112,15 @@ pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {
         );
         errors.push(FieldError::forbidden(&path, detail));
     }
+    let others = TELLER.iter().filter(|pointer| {
+        let teller = event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        !own && !teller.is_empty() && !TELLERS.contains(&teller)
+    });
+    errors.extend(others.map(|pointer| {
+        let path = Path::new(pointer.trim_start_matches('/').replace('/', "."));
+        let detail = format!("of templates an agent's {} tell", TELLERS.join(" and "));
+        FieldError::forbidden(&path, detail)
+    }));
     let prefix = format!("{}.", text("name").replace(':', "."));
     let (name, generated) = (object::name(event), object::generate_name(event));
     if write.act == Act::Create
@@ -120,9 +135,26 @@ pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {
     }
     if errors.is_empty() {
         object::set_annotation(event, extension::REPORTED_BY, write.cluster);
+        if !own {
+            sign(write.cluster, event);
+        }
         bound(event);
     }
     errors
+}
+
+/// Says where people look whose word an event is beside what is not its teller's own: the hub's has the same controllers for
+/// clusters in push mode.
+fn sign(cluster: &str, event: &mut Value) {
+    let Some(fields) = event.as_object_mut() else { return };
+    fields.insert("reportingInstance".to_owned(), cluster.into());
+    for source in ["source", "deprecatedSource"] {
+        let source = fields.get_mut(source).and_then(Value::as_object_mut);
+        // A new event of events.k8s.io may have none.
+        if let Some(source) = source.filter(|source| !source.is_empty()) {
+            source.insert("host".to_owned(), cluster.into());
+        }
+    }
 }
 
 /// The first field in which a changed event differs by more than being counted on. What the server keeps of it says nothing.
@@ -159,6 +191,8 @@ fn bound(event: &mut Value) {
         ("/reportingInstance", WORD_LIMIT),
         ("/source/component", WORD_LIMIT),
         ("/source/host", WORD_LIMIT),
+        ("/deprecatedSource/component", WORD_LIMIT),
+        ("/deprecatedSource/host", WORD_LIMIT),
     ];
     for (pointer, limit) in fields {
         let Some(Value::String(text)) = event.pointer_mut(pointer) else { continue };

@@ -10,7 +10,7 @@
 //! | Lease | its own |
 //! | Secret | `<cluster>` and `<cluster>-impersonator`, where a stock karmada-agent reports credentials of its member; of no special type |
 //! | CertificateSigningRequest | make them |
-//! | Event | about its own Cluster in `default`, about what is in its own namespace there, about templates that its cluster has; only its own ones again, and a server that can answers as if there were no others |
+//! | Event | about its own Cluster in `default`, about what is in its own namespace there, about templates that its cluster has, in its name; only its own ones again, and a server that can answers as if there were no others |
 //!
 //! None of it may be of any size, or of a size that says little of what it holds: see [`too_much`].
 //!

@@ -176,6 +176,48 @@ fn events_are_about_templates_that_its_cluster_has() {
     }
 }
 
+/// What is told of a template passes for nobody else's word, least of all for the hub's.
+#[test]
+fn events_about_templates_say_whose_agent_has_told_them() {
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"});
+    let core = |component: &str, instance: &str, host: &str| {
+        json!({
+            "metadata": {"name": "web.1"}, "involvedObject": web, "source": {"component": component, "host": host},
+            "reportingComponent": component, "reportingInstance": instance,
+        })
+    };
+    let new = |controller: &str| json!({"metadata": {"name": "web.1"}, "regarding": web, "reportingController": controller, "reportingInstance": "hub-0"});
+    let told = |kind: &str, mut event: Value| {
+        let write = Write { has_template: true, ..write(kind, Act::Create, "shop", None) };
+        judge(&write, &mut event).map(|_| event)
+    };
+    for component in ["execution-controller", "work-status-controller", ""] {
+        let event = told("/Event", core(component, "hub-0", "hub-0")).expect("its own controllers");
+        assert_eq!((&event["source"]["host"], &event["reportingInstance"]), (&json!("m1"), &json!("m1")));
+        assert_eq!(event["source"]["component"], component);
+        let event = told("events.k8s.io/Event", new(component)).expect("its own controllers");
+        assert_eq!(event["reportingInstance"], "m1");
+        assert_eq!(event.get("deprecatedSource"), None, "a new event may have none");
+    }
+    for component in ["default-scheduler", "resource-detector", "kubelet", "execution-controller "] {
+        let mut late = new("execution-controller");
+        late["deprecatedSource"] = json!({"component": component});
+        for (kind, event, field) in [
+            ("/Event", core(component, "", ""), "source.component"),
+            ("events.k8s.io/Event", new(component), "reportingController"),
+            ("events.k8s.io/Event", late, "deprecatedSource.component"),
+        ] {
+            let errors = told(kind, event).expect_err(component);
+            assert_eq!(errors[0].path.to_string(), field, "{component}");
+        }
+    }
+    // Of its own Cluster it says who tells as it likes.
+    let own = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": "m1"});
+    let mut event = json!({"metadata": {"name": "m1.1"}, "involvedObject": own, "source": {"component": "karmada-agent"}});
+    judge(&write("/Event", Act::Create, "default", None), &mut event).expect("its own");
+    assert_eq!(event["source"], json!({"component": "karmada-agent"}));
+}
+
 #[test]
 fn events_are_bounded_and_control_no_terminal() {
     let mut event = json!({
