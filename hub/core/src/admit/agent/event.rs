@@ -13,7 +13,7 @@ use karmada_meta::{
 };
 use serde_json::Value;
 
-use super::{Act, Write, is_own_namespace, is_same, kept_by};
+use super::{Act, Write, is_own_namespace, is_same, kept_by, size};
 
 /// The longest message of an event, as the API of events.k8s.io has it; longer ones are cut.
 pub const MESSAGE_LIMIT: usize = 1024;
@@ -65,12 +65,17 @@ pub fn template<'a>(namespace: &str, event: &'a Value) -> Option<Template<'a>> {
     (stands == namespace && !template.kind.is_empty() && !template.name.is_empty()).then_some(template)
 }
 
-/// Takes from an event what only an agent's bears: it counts for the agent.
+/// Takes from an event that no agent writes what only an agent's bears: it counts for the agent. So one that somebody else makes
+/// larger is the agent's no more.
 pub fn is_nobodys(old: Option<&Value>, event: &mut Value) {
-    match old.and_then(|old| object::annotation(old, extension::REPORTED_BY)) {
-        Some(cluster) => object::set_annotation(event, extension::REPORTED_BY, cluster),
-        None => drop(object::remove_annotation(event, extension::REPORTED_BY)),
+    let told = old.and_then(|old| Some((old, object::annotation(old, extension::REPORTED_BY)?)));
+    if let Some((old, cluster)) = told {
+        object::set_annotation(event, extension::REPORTED_BY, cluster);
+        if size::of_words(event) <= size::of_words(old) {
+            return;
+        }
     }
+    object::remove_annotation(event, extension::REPORTED_BY);
 }
 
 pub(super) fn judge(write: &Write<'_>, event: &mut Value) -> Vec<FieldError> {

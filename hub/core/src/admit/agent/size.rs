@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::Write;
+use super::{Write, is_empty};
 
 /// A whole Cluster: annotations may have 256 KiB, and the rest as much.
 const CLUSTER: usize = 512 << 10;
@@ -72,6 +72,19 @@ fn quoted(text: &str) -> usize {
         _ => 1,
     };
     2 + text.bytes().map(escaped).sum::<usize>()
+}
+
+/// How many bytes of an object are the words of those who write it: neither what a server adds, nor what stands for nothing.
+pub(super) fn of_words(object: &Value) -> usize {
+    const METADATA: [&str; 5] = ["annotations", "finalizers", "labels", "managedFields", "ownerReferences"];
+    let fields = object.as_object().into_iter().flatten().filter(|(field, _)| *field != "metadata");
+    let metadata = object["metadata"].as_object().into_iter().flatten();
+    let metadata = metadata.filter(|(field, _)| METADATA.contains(&field.as_str()));
+    fields
+        .chain(metadata)
+        .filter(|(_, value)| !is_empty(value))
+        .map(|(_, value)| Weight::of(value).bytes)
+        .sum()
 }
 
 /// Why what comes of an agent's write is too much, if it is.

@@ -163,8 +163,22 @@ fn events_are_about_templates_that_its_cluster_has() {
     nothing["involvedObject"] = Value::Null;
     assert_eq!(judged("shop", Some(&nothing), &nothing, false), None, "about nothing, as before");
 
-    // Nobody else puts an agent's mark on an event, or takes it off.
+    // Nobody else puts an agent's mark on an event, or takes it off but by making it larger.
+    let with = |event: &Value, pointer: &str, value: Value| {
+        let mut event = event.clone();
+        put(&mut event, pointer, value);
+        event
+    };
+    let kept = with(&mine, "/metadata/uid", json!("0b0e-4711"));
+    let later = with(&new, "/metadata/labels", json!({"a": "b"}));
     for (old, marked, want) in [
+        (Some(mine.clone()), with(&mine, "/message", json!("longer")), None),
+        (Some(mine.clone()), with(&mine, "/message", json!("")), Some("m1")),
+        (Some(mine.clone()), with(&mine, "/metadata/annotations/a", json!("b")), None),
+        (Some(mine.clone()), with(&mine, "/metadata/managedFields", json!([{"manager": "me"}])), None),
+        (Some(mine.clone()), with(&mine, "/eventTime", Value::Null), Some("m1")),
+        // What is not sent since a server puts it back makes no room.
+        (Some(kept), later, None),
         (None, mine.clone(), None),
         (Some(new.clone()), mine.clone(), None),
         (Some(mine), new.clone(), Some("m1")),
