@@ -44,8 +44,8 @@ const NORMAL_BURST: f64 = 1000.0;
 /// While the server cannot be reached.
 const RETRY: Policy = Policy::full(Duration::from_secs(1), Duration::from_secs(17));
 
-/// After a 403 nothing is tried about that kind in that namespace for so long: an agent may write about few of the objects
-/// that its templates are, and asking each time would cost as much as writing.
+/// After a 403, or where the namespace is missing, nothing is tried about that kind in that namespace for so long: asking each
+/// time would cost as much as writing.
 const FORBIDDEN: Duration = Duration::from_secs(10 * 60);
 
 /// How long the last events may take at shutdown.
@@ -334,7 +334,7 @@ impl RecorderTask {
             None => self.create(&key, &known).await,
             Some(suffix) => self.update(&key, &known, suffix).await,
         };
-        if result.as_ref().is_err_and(is_for_long) {
+        if result.as_ref().is_err_and(|error| is_for_long(error, known.suffix)) {
             refused.lock().insert(about(&key));
         }
         (key, known.count, result.map(Some))
@@ -354,7 +354,7 @@ impl RecorderTask {
             Err(error) if error.is_not_found() && known.suffix.is_some() => known.suffix = None,
             lost => {
                 if let Err(error) = lost {
-                    if is_for_long(&error) {
+                    if is_for_long(&error, known.suffix) {
                         let until = self.env.now() + FORBIDDEN;
                         self.forbidden.insert(about(key), until);
                     }
@@ -400,9 +400,10 @@ impl RecorderTask {
     }
 }
 
-/// Whether it is of no use to try another event about the same for a while.
-fn is_for_long(error: &Error) -> bool {
-    error.is_forbidden() && !error.is_for_ending_namespace()
+/// Whether it is of no use to try another event about the same for a while. `suffix` is that of one that is told of again: it
+/// may have expired, while a new one is not found where its namespace is missing.
+fn is_for_long(error: &Error, suffix: Option<u64>) -> bool {
+    error.is_forbidden() && !error.is_for_ending_namespace() || error.is_not_found() && suffix.is_none()
 }
 
 fn events() -> Resource {
