@@ -364,6 +364,8 @@ async fn a_program_is_tried_by_the_next_start_stays_and_goes_back_when_the_hub_s
     let (config, aside) = program(&world, state.path(), "0.1.0");
     let agent = world.agent(config);
     agent.phase(Phase::Active).await;
+    // At its first look it takes away what nobody offers.
+    sleep(MINUTE).await;
     let digest = fetched(state.path());
     offer_program(&world, "https://releases.test/a", &digest).await;
     eventually(MINUTE * 3, "the old one ends", async || aside.is_cancelled()).await;
