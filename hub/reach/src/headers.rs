@@ -3,7 +3,7 @@
 //! A client may not say in whose name the member is to act. Everything that could is removed first, with whatever
 //! `Connection` names, since HTTP/2 and proxies drop what is named there; then the identity is set.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use karmada_apiserver::authn::UserInfo;
 use karmada_core::spent::SPENT;
 
@@ -54,6 +54,30 @@ const THEIRS: [&str; 10] = [
     // That is between agent and hub.
     SPENT,
 ];
+/// What of a client's headers an agent is sent: what it passes on, and how long a body is. All else would cross the link in vain.
+const TO_AGENT: [&str; 8] = [
+    "accept",
+    "accept-encoding",
+    "content-length",
+    "content-type",
+    "if-match",
+    "if-none-match",
+    "range",
+    "user-agent",
+];
+/// Beside those, of a session.
+const OF_SESSION: [&str; 7] = [
+    "connection",
+    "upgrade",
+    "sec-websocket-extensions",
+    "sec-websocket-key",
+    "sec-websocket-protocol",
+    "sec-websocket-version",
+    "x-stream-protocol-version",
+];
+/// The most that an agent is sent of what a client asks for and of its headers, in bytes. An agent ends the connection of all for a
+/// head that is much larger.
+pub(crate) const HEAD: usize = 8 << 10;
 /// What sessions may speak.
 const PROTOCOLS: [&str; 2] = ["websocket", "SPDY/3.1"];
 /// The longest that a client is told to wait by a header of an answer through a tunnel, in seconds.
@@ -137,7 +161,14 @@ pub(crate) fn forward(
 /// # Errors
 /// When a name could not be a header's value on the member.
 pub(crate) fn to_agent(headers: &HeaderMap, user: &UserInfo, audit_id: &str) -> Result<HeaderMap, String> {
-    let mut headers = without_identity(headers);
+    let all = without_identity(headers);
+    let is_session = all.contains_key(header::UPGRADE);
+    let mut headers = HeaderMap::new();
+    for (name, line) in &all {
+        if TO_AGENT.contains(&name.as_str()) || (is_session && OF_SESSION.contains(&name.as_str())) {
+            headers.append(name.clone(), line.clone());
+        }
+    }
     value("user", &user.name)?;
     for group in &user.groups {
         value("group", group)?;
@@ -145,6 +176,13 @@ pub(crate) fn to_agent(headers: &HeaderMap, user: &UserInfo, audit_id: &str) -> 
     headers.insert(tunnel::USER, tunnel::told(user)?);
     headers.insert("audit-id", value("audit id", audit_id)?);
     Ok(headers)
+}
+
+/// What a head to an agent takes, in bytes, but for what the hub says of the user.
+pub(crate) fn weight(uri: &Uri, headers: &HeaderMap) -> usize {
+    let lines = headers.iter().filter(|(name, _)| name.as_str() != tunnel::USER);
+    let lines: usize = lines.map(|(name, line)| name.as_str().len() + line.len()).sum();
+    lines + uri.path_and_query().map_or(0, |asked| asked.as_str().len())
 }
 
 /// What somebody is named in a header. Space at an end is no part of a header's value: the member would read another name than
@@ -285,6 +323,10 @@ mod tests {
             ("impersonate-user", "system:admin"),
             ("authorization", "Bearer mine"),
             ("accept", "application/json"),
+            // It would not pass these on.
+            ("x-a", "b"),
+            ("content-encoding", "gzip"),
+            ("sec-websocket-key", "k"),
         ]);
         let mut made = to_agent(&sent, &user(), "id-1").unwrap();
         let told = made.remove("karmada-user").unwrap();
@@ -296,6 +338,43 @@ mod tests {
         for (name, group) in [("jane ", "g"), ("", "g"), ("a", "system:masters "), ("a", "x\ty")] {
             assert!(to_agent(&HeaderMap::new(), &UserInfo::new(name, [group]), "id").is_err(), "{name:?}");
         }
+        // As many groups as the agent reads.
+        let groups = |count: usize| UserInfo::new("jane", (0..count).map(|n| format!("group-{n:04}")));
+        assert!(to_agent(&HeaderMap::new(), &groups(1000), "id").is_ok());
+        assert!(to_agent(&HeaderMap::new(), &groups(3000), "id").unwrap_err().contains("groups"));
+    }
+
+    #[test]
+    fn an_agent_gets_what_a_session_needs() {
+        let sent = headers(&[
+            ("connection", "upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-key", "k"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-protocol", "v5"),
+            ("x-stream-protocol-version", "v5"),
+            ("x-stream-protocol-version", "v4"),
+            ("x-a", "b"),
+            ("user-agent", "kubectl"),
+        ]);
+        let mut made = to_agent(&sent, &user(), "id-1").unwrap();
+        let uri = Uri::from_static("https://member/api?x=y");
+        let weight_of_all = weight(&uri, &made);
+        made.remove("karmada-user").unwrap();
+        let want = [
+            "audit-id: id-1",
+            "connection: Upgrade",
+            "sec-websocket-key: k",
+            "sec-websocket-protocol: v5",
+            "sec-websocket-version: 13",
+            "upgrade: websocket",
+            "user-agent: kubectl",
+            "x-stream-protocol-version: v4",
+            "x-stream-protocol-version: v5",
+        ];
+        assert_eq!(lines(&made), want);
+        let bytes: usize = want.iter().map(|line| line.len() - ": ".len()).sum();
+        assert_eq!(weight_of_all, bytes + "/api?x=y".len());
     }
 
     #[test]

@@ -393,6 +393,15 @@ impl Carriage<'_> {
         let upgrades = headers::session(&parts.headers).map_err(Status::bad_request)?;
         let lasts = upgrades || target::lasts(&path, query);
         let sent = self.way.headers(&parts.headers, &user, &audit_id).map_err(Status::bad_request)?;
+        let weight = headers::weight(&place, &sent);
+        if matches!(self.way, Way::Tunnel(_)) && weight > headers::HEAD {
+            let why = format!(
+                "the address and the headers of this request take {weight} bytes, and its tunnel carries up to {}: shorten the query, \
+                 or the command of a session",
+                headers::HEAD
+            );
+            return Err(self.on_the_way(431, "RequestHeaderFieldsTooLarge", &why));
+        }
         // Before anything is done on the member.
         let client = match upgrades {
             true => Some(parts.extensions.remove::<hyper::upgrade::OnUpgrade>().ok_or_else(|| {

@@ -354,6 +354,30 @@ async fn what_an_agent_has_accepted_goes_on_when_it_takes_nothing_more() {
 }
 
 #[tokio::test]
+async fn a_head_that_is_too_large_is_refused_and_ends_nothing_of_others() {
+    let (reach, agents) = world().await;
+    let (line, lines) = mpsc::unbounded_channel();
+    *agents.lines.lock() = Some(lines);
+    let mut log = reach.carry(get(LOG)).await.unwrap().into_body().into_data_stream();
+    for (name, bytes, query, code) in [
+        ("accept", 200 << 10, 0, 431),
+        ("accept", 100, 8 << 10, 431),
+        ("accept", 7 << 10, 100, 200),
+        // The agent would not pass it on.
+        ("x-a", 200 << 10, 0, 200),
+    ] {
+        let request = Request::get(format!("/?a={}", "x".repeat(query))).header(name, "a".repeat(bytes));
+        let answer = reach.carry(call("/version", request.body(Body::empty()).unwrap())).await;
+        let got = answer.map_or_else(|status| status.code(), |answer| answer.status().as_u16());
+        assert_eq!(got, code, "{name} {bytes} {query}");
+    }
+    line.send(Bytes::from_static(b"one")).unwrap();
+    let came = timeout(Duration::from_secs(20), log.next()).await.unwrap();
+    assert_eq!(came.unwrap().unwrap(), "one");
+    assert_eq!((agents.calls.load(Relaxed), agents.asked.load(Relaxed)), (1, 3));
+}
+
+#[tokio::test]
 async fn a_connection_that_breaks_before_a_word_was_heard_does_not_spend_the_number() {
     let (reach, agents) = world().await;
     agents.is_lost.store(true, Relaxed);

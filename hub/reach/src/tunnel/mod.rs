@@ -60,6 +60,8 @@ pub const PROTOCOL: &str = "karmada-tunnel";
 pub const NUMBER: &str = "karmada-tunnel";
 /// Who asks: base64url of JSON, so that a name is what it is, whatever signs it has.
 pub const USER: &str = "karmada-user";
+/// The most that an agent reads of that.
+const USER_BYTES: usize = 32 << 10;
 /// What a session is: the method of its request.
 pub const METHOD: &str = "karmada-method";
 /// And to what it changes its protocol.
@@ -218,7 +220,13 @@ fn agreed(answer: &mut Response<Incoming>) {
 /// Who asks, as an agent is told.
 pub(crate) fn told(user: &UserInfo) -> Result<HeaderValue, String> {
     let text = json!({"username": user.name, "groups": user.groups}).to_string();
-    HeaderValue::from_str(&BASE64_URL_SAFE_NO_PAD.encode(text)).map_err(|error| error.to_string())
+    let told = BASE64_URL_SAFE_NO_PAD.encode(text);
+    if told.len() > USER_BYTES {
+        return Err(format!(
+            "the user's name and groups are too long for the cluster's agent: {USER_BYTES} bytes"
+        ));
+    }
+    HeaderValue::from_str(&told).map_err(|error| error.to_string())
 }
 
 /// All tunnels.
