@@ -294,6 +294,20 @@ impl Tunnel {
         }
     }
 
+    /// Who asks, and pays. Their share is asked before they are judged: whoever is refused pays for that, and who has nothing left
+    /// for that is told so, which the hub remembers. Whom [`Who`] refuses have one share: such names are free to make up.
+    fn admitted(&self, head: &http::request::Parts, measured: &mut Measured) -> Result<Who, Status> {
+        let who = self.who(&head.headers, &mut measured.record.user);
+        let payer = if who.is_ok() { measured.record.user.as_str() } else { "" };
+        measured.share = self.budget.share(payer, weight(head));
+        if let Err((hourly, short)) = measured.share.ask() {
+            let spent = Spent { short, hourly };
+            measured.spent = Some(spent);
+            return Err(spent.status());
+        }
+        who.map_err(|refusal| refused(&refusal))
+    }
+
     /// Takes a request apart, and judges it.
     fn judged(
         &self,
@@ -301,21 +315,12 @@ impl Tunnel {
         method: &str,
         upgrades: bool,
         measured: &mut Measured,
-    ) -> Result<(Who, Asked), Status> {
-        let refused =
-            |refusal: Refusal| on_the_way(refusal.code(), reason(refusal.code()), refusal.message());
-        let who = self.who(&head.headers, &mut measured.record.user);
-        measured.share = self.budget.share(&measured.record.user);
-        let who = who.map_err(refused)?;
-        let asked = Asked::of(method, head.uri.path(), head.uri.query(), upgrades).map_err(refused)?;
+    ) -> Result<Asked, Status> {
+        let asked = Asked::of(method, head.uri.path(), head.uri.query(), upgrades)
+            .map_err(|refusal| refused(&refusal))?;
         asked.verb().name().clone_into(&mut measured.record.verb);
-        self.limits.judge(&asked).map_err(refused)?;
-        if let Err((hourly, short)) = measured.share.ask() {
-            let spent = Spent { short, hourly };
-            measured.spent = Some(spent);
-            return Err(spent.status());
-        }
-        Ok((who, asked))
+        self.limits.judge(&asked).map_err(|refusal| refused(&refusal))?;
+        Ok(asked)
     }
 
     /// What the member is asked, but for its body.
@@ -355,7 +360,10 @@ impl Tunnel {
         measured: &mut Measured,
     ) -> Result<(http::response::Parts, Incoming), Status> {
         let (head, body) = request.into_parts();
-        let judged = self.judged(&head, head.method.as_str(), false, measured);
+        let judged = self.admitted(&head, measured).and_then(|who| {
+            let asked = self.judged(&head, head.method.as_str(), false, measured)?;
+            Ok((who, asked))
+        });
         let (who, asked) = judged.inspect_err(|_| measured.share.charge_unread(&body))?;
         let body = Counted::new(measured.sending(body), measured.share.clone());
         let due = (!lasts(&asked)).then(|| Instant::now() + WHOLE);
@@ -467,6 +475,17 @@ fn headers(of: &HeaderMap, who: &Who, token: &str, host: &str) -> Result<HeaderM
         headers.append("impersonate-group", value("group", group)?);
     }
     Ok(headers)
+}
+
+/// What a head takes, in bytes.
+fn weight(head: &http::request::Parts) -> usize {
+    let lines: usize = head.headers.iter().map(|(name, line)| name.as_str().len() + line.len()).sum();
+    lines + head.uri.path_and_query().map_or(0, |asked| asked.as_str().len())
+}
+
+/// How a refusal is answered.
+fn refused(refusal: &Refusal) -> Status {
+    on_the_way(refusal.code(), reason(refusal.code()), refusal.message())
 }
 
 /// A failure as it is answered.

@@ -71,6 +71,7 @@ impl Tunnel {
     ) -> Result<Agreed, Status> {
         let hub = hyper::upgrade::on(&mut request);
         let (head, _) = request.into_parts();
+        let who = self.admitted(&head, measured)?;
         let unclear = |why: &str| on_the_way(400, "BadRequest", why);
         let method = single(&head.headers, METHOD).filter(|method| ["GET", "POST"].contains(method));
         let method = method.ok_or_else(|| unclear("a session is asked for by GET or POST"))?;
@@ -79,7 +80,7 @@ impl Tunnel {
         let protocol = protocol.filter(known).ok_or_else(|| {
             unclear(&format!("a connection changes to {} alone", PROTOCOLS.join(" or to ")))
         })?;
-        let (who, asked) = self.judged(&head, method, true, measured)?;
+        let asked = self.judged(&head, method, true, measured)?;
         let method = method.parse().map_err(|_| unclear("the method is none"))?;
         let due = Instant::now() + WHOLE;
         let asking = async {

@@ -540,7 +540,7 @@ async fn whoever_has_used_up_their_share_asks_nothing_and_others_do() {
     let mut set = set_of("full", budget.clone(), Duration::ZERO).await;
     assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
     budget.spend(1 << 20);
-    budget.share("jane").charge(1 << 20);
+    budget.share("jane", 0).charge(1 << 20);
     let asked = set.seen.heads.lock().len();
     for asked in [request("GET", "/api/v1/pods", ""), session("GET", "websocket", EXEC)] {
         let (code, headers, body) = set.ask(asked).await;
@@ -557,9 +557,29 @@ async fn whoever_has_used_up_their_share_asks_nothing_and_others_do() {
     }
     assert_eq!(set.seen.heads.lock().len(), asked);
     assert_eq!(set.ask(of_john(request("GET", "/api/v1/pods", ""))).await.0, 200);
-    // Who may not is told so.
-    let (code, ..) = set.ask(request("GET", "/api/v1//pods", "")).await;
+    // Also for what she may not do at all: the hub sends nothing more of hers.
+    let (code, headers, body) = set.ask(request("GET", "/api/v1//pods", "")).await;
+    assert!(code == 429 && headers.contains_key(SPENT), "{code}: {body}");
+    let (code, ..) = set.ask(of_john(request("GET", "/api/v1//pods", ""))).await;
     assert_eq!(code, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_are_refused_have_one_share_and_large_heads_are_paid_for() {
+    let budget = Toll::full(4 << 20, karmada_env::Env::system());
+    let mut set = set_of("read-only", budget, Duration::ZERO).await;
+    let accept = "a".repeat(7 << 10);
+    let mut codes = Vec::new();
+    // 512 KiB may go at once.
+    for n in 0..100 {
+        let mut asked = request("GET", "/api/v1/pods", "");
+        let name = format!("system:serviceaccount:made-up:{n}");
+        asked.headers_mut().insert(USER, user(&name, &[]).parse().unwrap());
+        asked.headers_mut().insert("accept", accept.parse().unwrap());
+        codes.push(set.ask(asked).await.0);
+    }
+    assert!(codes.starts_with(&[403; 50]) && codes.ends_with(&[429; 20]), "{codes:?}");
+    assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
 }
 
 #[tokio::test(start_paused = true)]
@@ -597,11 +617,11 @@ async fn what_has_begun_goes_on_until_a_share_of_an_hour_is_owed() {
     let (mut hers, mut his) = (hers.into_body().into_data_stream(), his.into_body().into_data_stream());
     assert!(hers.next().await.unwrap().is_ok() && his.next().await.unwrap().is_ok());
     // A quarter of her share of an hour may go at once, and all of it may be owed.
-    budget.share("jane").charge(1 << 20);
+    budget.share("jane", 0).charge(1 << 20);
     for _ in 0..10 {
         assert!(hers.next().await.unwrap().is_ok() && his.next().await.unwrap().is_ok());
     }
-    budget.share("jane").charge(3 << 19);
+    budget.share("jane", 0).charge(3 << 19);
     let ended = async { while hers.next().await.is_some_and(|line| line.is_ok()) {} };
     assert!(tokio::time::timeout(GOODBYE, ended).await.is_ok(), "it goes on");
     assert!(his.next().await.unwrap().is_ok());

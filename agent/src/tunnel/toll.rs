@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::WINDOW;
 
-/// What a request costs beside its bodies, about: headers and frames, there and back.
+/// What a request costs beside its bodies, about: headers and frames, there and back. One with a larger head costs what that takes.
 const AROUND: usize = 400;
 
 /// What is around bytes that are read or written at once, about: a record of TLS, the headers of TCP and IP, and the packet that
@@ -86,10 +86,10 @@ impl Toll {
         Some(Spent { short: Short::All(wait), hourly: shares.hourly() })
     }
 
-    /// What is this user's, of whom there is a request now.
-    pub(super) fn share(&self, user: &str) -> Share {
+    /// What is this user's, of whom there is a request now, with so many bytes of a head.
+    pub(super) fn share(&self, user: &str, head: usize) -> Share {
         let share = Share(self.0.clone().map(|meter| (meter, user.into())));
-        share.charge(AROUND);
+        share.charge(AROUND.max(on_the_wire(head)));
         share
     }
 }
@@ -139,16 +139,26 @@ impl Share {
     }
 }
 
-/// A body that the hub sends, and for which its user pays.
+/// A body that the hub sends, and for which its user pays. Where it is not read to its end, for what is under way of it, too: it may
+/// be that nothing of it was read, since the member could not be asked.
 #[derive(Debug)]
-pub(super) struct Counted<B> {
+pub(super) struct Counted<B: Body> {
     body: B,
     share: Share,
+    has_ended: bool,
 }
 
-impl<B> Counted<B> {
+impl<B: Body> Counted<B> {
     pub(super) fn new(body: B, share: Share) -> Self {
-        Self { body, share }
+        Self { body, share, has_ended: false }
+    }
+}
+
+impl<B: Body> Drop for Counted<B> {
+    fn drop(&mut self) {
+        if !self.has_ended && !self.body.is_end_stream() {
+            self.share.charge_unread(&self.body);
+        }
     }
 }
 
@@ -167,7 +177,10 @@ where
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         let bytes = match &frame {
             Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.remaining()),
-            _ => 0,
+            None | Some(Err(_)) => {
+                self.has_ended = true;
+                0
+            }
         };
         if let Err(why) = self.share.pay(bytes) {
             return Poll::Ready(Some(Err(why.into())));
@@ -205,7 +218,7 @@ mod tests {
     #[test]
     fn whoever_types_pays_for_packets() {
         let budget = Toll::full(64 << 10, Env::system());
-        let share = budget.share("jane");
+        let share = budget.share("jane", 0);
         // 8 KiB may go at once.
         for key in 0..80 {
             assert!(share.ask().is_ok(), "{key}");
@@ -215,6 +228,26 @@ mod tests {
             share.pay(1).unwrap();
         }
         assert!(share.ask().is_err());
-        assert!(budget.share("john").ask().is_ok());
+        assert!(budget.share("john", 0).ask().is_ok());
+    }
+
+    #[test]
+    fn whoever_sends_large_heads_pays_for_them() {
+        let budget = Toll::full(4 << 20, Env::system());
+        // 512 KiB may go at once.
+        let asks =
+            |user: &str, head: usize| (0..100).filter(|_| budget.share(user, head).ask().is_ok()).count();
+        assert_eq!((asks("jane", 8 << 10), asks("john", 200)), (60, 100));
+    }
+
+    #[test]
+    fn a_body_is_paid_for_where_it_is_not_read() {
+        let budget = Toll::full(64 << 10, Env::system());
+        let body = |bytes: usize| http_body_util::Full::new(Bytes::from(vec![b' '; bytes]));
+        drop(Counted::new(body(0), budget.share("jane", 0)));
+        assert!(budget.share("jane", 0).ask().is_ok());
+        // 8 KiB may go at once.
+        drop(Counted::new(body(9 << 10), budget.share("jane", 0)));
+        assert!(budget.share("jane", 0).ask().is_err());
     }
 }
