@@ -2,7 +2,8 @@
 //! need not cross the link to be refused.
 //!
 //! Nothing is kept but by an agent's own word, and that is about its own cluster alone. It is not believed for long at a time: an
-//! agent that was started anew, with more to use, is asked again soon.
+//! agent that was started anew, with more to use, is asked again soon. By one request of that user first: many that cross at once
+//! would cost much before the first of them is refused.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,6 +19,8 @@ pub const SPENT: &str = "karmada-spent";
 const LONGEST: Duration = Duration::from_secs(2 * 3600);
 /// After so long an agent is asked again.
 const AGAIN: Duration = Duration::from_secs(15 * 60);
+/// While one request asks again, the user's others wait so long for what comes of it.
+const ONE: Duration = Duration::from_secs(60);
 /// Of one cluster so many users are kept, as many as an agent tells apart.
 const EACH: usize = 64;
 /// And of all clusters together.
@@ -114,14 +117,26 @@ struct Kept {
     at: Duration,
     wait: Duration,
     hourly: u64,
+    /// Until when it is believed.
+    until: Duration,
+    /// It was not believed any more, and one request has asked again.
+    asked: bool,
 }
 
 impl Kept {
     /// What is left of the wait, while it is believed.
     fn left(&self, now: Duration) -> Option<Duration> {
-        let age = now.saturating_sub(self.at);
-        let left = self.wait.saturating_sub(age);
-        (age < AGAIN && !left.is_zero()).then_some(left)
+        let left = self.wait.saturating_sub(now.saturating_sub(self.at));
+        (now < self.until && !left.is_zero()).then_some(left)
+    }
+
+    /// The same for one request of this user's, which asks again where there is nothing left.
+    fn left_or_asks(&mut self, now: Duration) -> Option<Duration> {
+        let left = self.left(now);
+        if left.is_none() {
+            (self.until, self.asked) = (now + ONE, true);
+        }
+        left
     }
 }
 
@@ -165,7 +180,8 @@ impl Row {
 impl Memory {
     /// Keeps what a cluster's agent has said to this user.
     pub fn keep(&mut self, cluster: &str, user: &str, spent: Spent, now: Duration) {
-        let kept = Kept { at: now, wait: spent.short.wait().min(LONGEST), hourly: spent.hourly };
+        let wait = spent.short.wait().min(LONGEST);
+        let kept = Kept { at: now, wait, hourly: spent.hourly, until: now + AGAIN, asked: false };
         let is_all = matches!(spent.short, Short::All(_));
         if kept.left(now).is_none() || (!is_all && user.len() > NAME) {
             return;
@@ -182,18 +198,38 @@ impl Memory {
         row.users.insert(user.to_owned(), kept);
     }
 
-    /// What this user would hear from a cluster's agent.
-    pub fn of(&self, cluster: &str, user: &str, now: Duration) -> Option<Spent> {
-        let row = self.0.get(cluster)?;
-        let all = row.all.and_then(|kept| Some((Short::All(kept.left(now)?), kept.hourly)));
-        let share =
-            || row.users.get(user).and_then(|kept| Some((Short::Share(kept.left(now)?), kept.hourly)));
-        all.or_else(share).map(|(short, hourly)| Spent { short, hourly })
+    /// What this user would hear from a cluster's agent. Where that is not known, a request is sent.
+    pub fn of(&mut self, cluster: &str, user: &str, now: Duration) -> Option<Spent> {
+        let row = self.0.get_mut(cluster)?;
+        if let Some((kept, left)) = row.all.and_then(|kept| Some((kept, kept.left(now)?))) {
+            return Some(Spent { short: Short::All(left), hourly: kept.hourly });
+        }
+        let kept = row.users.get_mut(user)?;
+        let left = kept.left_or_asks(now)?;
+        Some(Spent { short: Short::Share(left), hourly: kept.hourly })
     }
 
-    /// A cluster's agent is there anew.
-    pub fn forget(&mut self, cluster: &str) {
-        self.0.remove(cluster);
+    /// A request of this user's was not refused for that. If it has asked again, others may go.
+    pub fn goes(&mut self, cluster: &str, user: &str) {
+        let Some(row) = self.0.get_mut(cluster) else { return };
+        if row.users.get(user).is_some_and(|kept| kept.asked) {
+            row.users.remove(user);
+        }
+        if row.is_empty() {
+            self.0.remove(cluster);
+        }
+    }
+
+    /// A cluster's agent is there anew: what it has said is not believed any more.
+    pub fn doubt(&mut self, cluster: &str) {
+        let Some(row) = self.0.get_mut(cluster) else { return };
+        row.all = None;
+        for kept in row.users.values_mut() {
+            kept.until = Duration::ZERO;
+        }
+        if row.is_empty() {
+            self.0.remove(cluster);
+        }
     }
 
     /// Room for one more.
@@ -324,12 +360,45 @@ mod tests {
             memory.keep(cluster, "jane", share(600), after(0));
             memory.keep(cluster, "john", all(600), after(0));
         }
-        memory.forget("m");
+        memory.doubt("m");
         assert_eq!((memory.of("m", "jane", after(0)), memory.of("m", "john", after(0))), (None, None));
         assert_eq!(memory.of("n", "jane", after(0)), Some(all(600)));
         // When there is something for all again, she has still used up hers.
         memory.keep("n", "jane", share(700), after(1));
         assert_eq!(memory.of("n", "jane", after(600)), Some(share(101)));
+    }
+
+    #[test]
+    fn whoever_was_refused_asks_again_by_one_request_at_a_time() {
+        let again = AGAIN.as_secs();
+        for by_tunnel in [false, true] {
+            let mut memory = Memory::default();
+            memory.keep("m", "jane", share(4800), after(0));
+            // What was sent before she was refused says nothing.
+            memory.goes("m", "jane");
+            assert!(memory.of("m", "jane", after(0)).is_some());
+            let at = if by_tunnel { 10 } else { again };
+            if by_tunnel {
+                memory.doubt("m");
+            }
+            assert_eq!(memory.of("m", "jane", after(at)), None, "one goes");
+            for later in [0, 59] {
+                assert_eq!(memory.of("m", "jane", after(at + later)), Some(share(4800 - at - later)));
+            }
+            // Nothing was heard of it.
+            assert_eq!(memory.of("m", "jane", after(at + 60)), None);
+            assert!(memory.of("m", "jane", after(at + 60)).is_some());
+            // It is refused.
+            memory.keep("m", "jane", share(3000), after(at + 61));
+            assert_eq!(memory.of("m", "jane", after(at + 61 + again - 1)), Some(share(3000 - again + 1)));
+            assert_eq!(memory.of("m", "jane", after(at + 61 + again)), None);
+            // It is not.
+            memory.goes("m", "jane");
+            for _ in 0..3 {
+                assert_eq!(memory.of("m", "jane", after(at + 61 + again)), None);
+            }
+            assert!(memory.0.is_empty());
+        }
     }
 
     #[test]

@@ -442,6 +442,9 @@ impl Carriage<'_> {
         };
         let (mut answer, place) = answer;
         let code = answer.status();
+        if matches!(self.way, Way::Tunnel(_)) {
+            self.shared.tunnels.hears(&self.name, &user.name, (code, answer.headers()));
+        }
         if let Some(client) = client
             && code == StatusCode::SWITCHING_PROTOCOLS
         {
@@ -487,7 +490,6 @@ impl Carriage<'_> {
         }
         let (mut head, body) = answer.into_parts();
         if code == StatusCode::TOO_MANY_REQUESTS && matches!(self.way, Way::Tunnel(_)) {
-            self.shared.tunnels.hears(&self.name, &user.name, &head.headers);
             headers::without_long_wait(&mut head.headers);
         }
         headers::back(&mut head.headers, false);

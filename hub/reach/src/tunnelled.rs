@@ -454,6 +454,13 @@ async fn what_an_agent_refuses_for_its_budget_the_hub_refuses_until_there_is_som
     assert_eq!(ask("jane").await.0, 429);
     assert_eq!(ask("john").await.0, 200);
     assert_eq!((ask("jane").await.0, count()), (200, (3, 8)));
+    assert_eq!((ask("jane").await.0, count()), (200, (3, 9)), "and no less than others");
+    // Whoever asks again does so by one request.
+    says(Some("share-4800-4194304"));
+    assert_eq!(ask("jane").await.0, 429);
+    clock.advance(Duration::from_secs(15 * 60));
+    let (one, other) = tokio::join!(ask("jane"), ask("jane"));
+    assert_eq!((one.0, other.0, count()), (429, 429, (3, 11)));
 }
 
 #[tokio::test]

@@ -253,11 +253,14 @@ impl Tunnels {
         self.spent.lock().of(cluster, user, self.env.now())
     }
 
-    /// Keeps that, where an agent's refusal says so.
-    pub(crate) fn hears(&self, cluster: &str, user: &str, refusal: &HeaderMap) {
-        let told = refusal.get(SPENT).and_then(|told| Spent::of(told.to_str().ok()?));
-        if let Some(spent) = told {
-            self.spent.lock().keep(cluster, user, spent, self.env.now());
+    /// Keeps that, where what an agent answers says so.
+    pub(crate) fn hears(&self, cluster: &str, user: &str, (code, headers): (StatusCode, &HeaderMap)) {
+        let told = headers.get(SPENT).filter(|_| code == StatusCode::TOO_MANY_REQUESTS);
+        let told = told.and_then(|told| Spent::of(told.to_str().ok()?));
+        let mut memory = self.spent.lock();
+        match told {
+            Some(spent) => memory.keep(cluster, user, spent, self.env.now()),
+            None => memory.goes(cluster, user),
         }
     }
 
@@ -382,7 +385,7 @@ impl Tunnels {
             return "it came too late".to_owned();
         }
         // Before anything is asked by it: its agent may have been started anew, with more to use.
-        self.spent.lock().forget(cluster);
+        self.spent.lock().doubt(cluster);
         self.figures.call("opened");
         let _open = self.figures.open();
         let silent = "nothing was heard of its agent for too long";
