@@ -6,8 +6,8 @@
 //!   no resource ────▶ the hub's own API
 //! ```
 //!
-//! Whoever says that it has an object is believed. So what may change something is sent on only if all others have been heard: one
-//! that makes things up gets nobody's Secrets because their owner is silent.
+//! Whoever says that it has an object is believed. So what may change something is sent on only if all others have said that they do
+//! not have it: one that makes things up gets nobody's Secrets because their owner is silent, or does not let the user look.
 //!
 //! In Karmada's words, where it has some. The rest (watches, what makes or deletes without a name) cannot be asked of all. Each
 //! request is made in the user's name, as to one cluster, and members' own roles say what comes of it.
@@ -141,6 +141,14 @@ impl Among {
         match self {
             Self::All => format!("conflict resource, exist in more than one cluster: {}", names.join(",")),
             Self::These(..) => format!("ambiguous objects in clusters [{}]", names.join(", ")),
+        }
+    }
+
+    /// What to do where it cannot be known who has something.
+    fn way_out(&self) -> String {
+        match self {
+            Self::All => format!("name one cluster instead of {ALL}"),
+            Self::These(..) => "ask for it at clusters/NAME/proxy".to_owned(),
         }
     }
 
@@ -302,11 +310,13 @@ async fn whose(
             ..Status::internal("")
         });
     }
-    let unheard = unheard(&silent);
+    // Who is not let look does not know that it is not there.
+    let unheard = unheard_but(&silent, if reads { &NOTHING[..] } else { &NOTHING[1..] });
     if !reads && !unheard.is_empty() {
         return Err(Status::service_unavailable(format!(
-            "only what reads is sent to the cluster that has the object while others may have it, too: name one cluster instead of {ALL}. \
-             These clusters have not answered: {unheard}"
+            "only what reads is sent to the cluster that has the object while others may have it, too: {}. \
+             These clusters have not said that they do not have it: {unheard}",
+            among.way_out()
         )));
     }
     match found.pop() {
@@ -493,10 +503,19 @@ fn nobody(silent: &Silent) -> Status {
     }
 }
 
+/// By these codes a member answers that there is nothing for this user.
+const NOTHING: [u16; 2] = [403, 404];
+
 /// Who has not answered, and why, in short.
 fn unheard(silent: &Silent) -> String {
+    unheard_but(silent, &NOTHING)
+}
+
+/// The same, where these codes are answers.
+fn unheard_but(silent: &Silent, answers: &[u16]) -> String {
     let mut all = silent.iter().filter_map(|(name, missing)| match missing {
-        Missing::Refused(403 | 404, _) | Missing::Left | Missing::TooMuch(_) | Missing::Reported(_) => None,
+        Missing::Refused(code, _) if answers.contains(code) => None,
+        Missing::Left | Missing::TooMuch(_) | Missing::Reported(_) => None,
         Missing::Refused(_, why) | Missing::Unheard(why) | Missing::Busy(why) => Some((name, why)),
     });
     let mut words = String::new();

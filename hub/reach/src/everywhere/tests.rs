@@ -272,16 +272,35 @@ fn items(list: &Value) -> Vec<String> {
 async fn what_may_change_something_is_sent_only_where_all_others_were_heard() {
     let log = Log::default();
     let mut members = BTreeMap::from([
+        ("a", member("a", Some(&["both"]), &log).await),
         ("b", member("b", Some(&["both", "z"]), &log).await),
-        ("c", member("c", None, &log).await),
     ]);
-    // An object is its member's alone; nothing is done to look for it. Whoever refuses has answered.
+    // An object is its member's alone; nothing is done to look for it.
     let all_heard = hub(members.clone()).await;
     let (code, one) = ask(all_heard, request("DELETE", "/api/v1/namespaces/n/pods/z?dryRun=All")).await;
     assert_eq!((code, &one["body"]["metadata"]["name"]), (StatusCode::OK, &json!("z")));
     let deleted: Vec<String> = log.lock().iter().filter(|line| line.contains("DELETE")).cloned().collect();
     assert_eq!(deleted, ["b DELETE /api/v1/namespaces/n/pods/z?dryRun=All jane"]);
-    // The owner may be one that is silent: nobody knows whether the one that says so has it.
+    // The owner may be one that does not let her look.
+    members.insert("c", member("c", None, &log).await);
+    let one_refuses = hub(members.clone()).await;
+    for (method, name, code, says) in [
+        (
+            "DELETE",
+            "z",
+            503,
+            "name one cluster instead of *. These clusters have not said that they do not have it: c: you",
+        ),
+        ("PATCH", "none", 503, "do not have it: c: you"),
+        ("GET", "none", 404, "resource not found"),
+        ("GET", "z", 200, ""),
+    ] {
+        let uri = format!("/api/v1/namespaces/n/pods/{name}");
+        let (got, said) = ask(one_refuses, request(method, &uri)).await;
+        let message = said["body"]["message"].as_str().unwrap_or_default();
+        assert!(got == code && message.contains(says), "{method} {name}: {got} {said}");
+    }
+    // Or one that is silent: nobody knows whether the one that says so has it.
     members.insert("d", "http://127.0.0.1:1".to_owned());
     let one_silent = hub(members.clone()).await;
     members.insert("d", refuses(429).await);
@@ -301,7 +320,12 @@ async fn what_may_change_something_is_sent_only_where_all_others_were_heard() {
             let (got, said) = ask(hub, request(method, &format!("/api/v1/namespaces/n/pods/{rest}"))).await;
             assert_eq!(got, code, "{method} {rest}: {said}");
             let message = said["body"]["message"].as_str().unwrap_or_default();
-            assert!(code == 200 || message.contains("have not answered: d: "), "{method} {rest}: {said}");
+            let says = match code {
+                503 => "; d: ",
+                404 => "have not answered: d: ",
+                _ => "",
+            };
+            assert!(message.contains(says), "{method} {rest}: {said}");
         }
         let mut session = request("GET", "/api/v1/namespaces/n/pods/z/exec?command=sh");
         session.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
