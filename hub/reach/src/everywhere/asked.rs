@@ -1,7 +1,9 @@
 //! What is asked of all clusters together.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, Method, header};
-use karmada_meta::query::watches;
+use karmada_meta::query::{percent_decode, watches};
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,15 +115,15 @@ pub(super) fn for_each(query: Option<&str>) -> String {
         "allowWatchBookmarks",
     ];
     let kept: Vec<&str> =
-        pairs(query).filter(|(key, ..)| !OF_ONE.contains(key)).map(|(_, _, pair)| pair).collect();
+        pairs(query).filter(|(key, ..)| !OF_ONE.contains(&&**key)).map(|(_, _, pair)| pair).collect();
     kept.join("&")
 }
 
-/// Keys and values, and both as they came.
-pub(super) fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str, &str)> {
+/// Keys as members read them, values, and both as they came.
+pub(super) fn pairs(query: Option<&str>) -> impl Iterator<Item = (Cow<'_, str>, &str, &str)> {
     query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (key, value, pair)
+        (percent_decode(key, true), value, pair)
     })
 }
 
@@ -241,6 +243,7 @@ mod tests {
             (Some("limit=500&labelSelector=a%3Db&resourceVersion=0"), "labelSelector=a%3Db"),
             (Some("fieldSelector=x&&pretty&continue="), "fieldSelector=x&pretty"),
             (Some("limit=5&continue=abc"), ""),
+            (Some("%6cimit=5&contin%75e=abc&%70retty"), "%70retty"),
         ] {
             assert_eq!(for_each(query), want, "{query:?}");
         }

@@ -55,7 +55,7 @@ impl Copies {
         }
         let (mut labels, mut first) = (None, any);
         for (key, value, _) in asked::pairs(query) {
-            match key {
+            match &*key {
                 "labelSelector" => labels = Some(Arc::new(Selector::parse(&asked::decoded(value)?).ok()?)),
                 "resourceVersion" => first |= value == "0",
                 "limit" | "continue" | "timeout" | "timeoutSeconds" | "pretty" => {}

@@ -75,6 +75,7 @@ mod tests {
             (None, false, "a b c"),
             (Some("limit=0&continue="), false, "a b c"),
             (Some("limit=500"), true, "a b c"),
+            (Some("%6cimit=500"), true, "a b c"),
             (Some(&*format!("limit=500&continue={}", token("b"))), true, "b c"),
             (Some(&*format!("continue={}", token("bb"))), true, "c"),
         ] {
