@@ -40,6 +40,8 @@ struct Row<T> {
     until: Instant,
     /// With which credential it has come.
     by: Option<String>,
+    /// How often it has come.
+    turn: u32,
     stage: Stage<T>,
     /// By whose request to many clusters it was wanted, if nobody has asked this one alone.
     many: Option<Arc<str>>,
@@ -115,7 +117,7 @@ impl<T: Clone> Book<T> {
         let (number, until) = (number(), now + CALL);
         let told = latest::Sender::new(None);
         let hears = told.subscribe();
-        let row = Row { number: number.clone(), until, by: None, stage: Stage::Called(told), many };
+        let row = Row { number: number.clone(), until, by: None, turn: 0, stage: Stage::Called(told), many };
         self.end(cluster);
         if let Some(user) = &row.many {
             self.many += 1;
@@ -183,24 +185,30 @@ impl<T: Clone> Book<T> {
         }
     }
 
-    /// An agent has come by a number, with this credential.
+    /// An agent has come by a number, with this credential: for which time. Who comes again takes the place of what they came with
+    /// before, if nothing was heard on that (`is_new`): it has broken, and nobody has told the hub.
     pub(super) fn comes(
         &mut self,
         cluster: &str,
         number: &str,
         by: Option<&str>,
         now: Instant,
-    ) -> Result<(), Unasked> {
+        is_new: impl Fn(&T) -> bool,
+    ) -> Result<u32, Unasked> {
         let row = self.rows.get_mut(cluster).filter(|row| row.number == number).ok_or(Unasked::NotCalled)?;
-        match &row.stage {
-            Stage::Called(_) if row.until <= now => Err(Unasked::NotCalled),
-            Stage::Called(told) if row.by.is_none() || row.by.as_deref() == by => {
-                row.by = by.map(str::to_owned);
-                row.stage = Stage::Coming(told.clone());
-                Ok(())
-            }
-            Stage::Called(_) | Stage::Coming(_) | Stage::Open(_) => Err(Unasked::Taken),
-        }
+        let is_itself = row.by.is_some() && row.by.as_deref() == by;
+        let may_again = is_itself && row.until > now;
+        let told = match &row.stage {
+            Stage::Called(_) if row.until <= now => return Err(Unasked::NotCalled),
+            Stage::Called(told) if row.by.is_none() || is_itself => told.clone(),
+            Stage::Coming(told) if may_again => told.clone(),
+            Stage::Open(tunnel) if may_again && is_new(tunnel) => latest::Sender::new(None),
+            Stage::Called(_) | Stage::Coming(_) | Stage::Open(_) => return Err(Unasked::Taken),
+        };
+        row.by = by.map(str::to_owned);
+        row.turn += 1;
+        row.stage = Stage::Coming(told);
+        Ok(row.turn)
     }
 
     /// Whether an agent has been asked by this number, and nothing has come of it.
@@ -211,9 +219,9 @@ impl<T: Clone> Book<T> {
 
     /// The connection of this number has broken off before anything was heard on it: whoever has come may come again while there is
     /// time, and nobody else. Whether there is.
-    pub(super) fn again(&mut self, cluster: &str, number: &str, now: Instant) -> bool {
-        let row = self.rows.get_mut(cluster);
-        let Some(row) = row.filter(|row| row.number == number && row.by.is_some() && row.until > now) else {
+    pub(super) fn again(&mut self, cluster: &str, (number, turn): (&str, u32), now: Instant) -> bool {
+        let row = self.rows.get_mut(cluster).filter(|row| row.number == number && row.turn == turn);
+        let Some(row) = row.filter(|row| row.by.is_some() && row.until > now) else {
             return false;
         };
         let told = match &row.stage {
@@ -225,12 +233,20 @@ impl<T: Clone> Book<T> {
     }
 
     /// It is ready. Whether it is still wanted.
-    pub(super) fn opens(&mut self, cluster: &str, number: &str, tunnel: T) -> bool {
-        let Some(row) = self.rows.get_mut(cluster).filter(|row| row.number == number) else { return false };
+    pub(super) fn opens(&mut self, cluster: &str, (number, turn): (&str, u32), tunnel: T) -> bool {
+        let row = self.rows.get_mut(cluster).filter(|row| row.number == number && row.turn == turn);
+        let Some(row) = row else { return false };
         let Stage::Coming(told) = &row.stage else { return false };
         told.send_replace(Some(Ok(tunnel.clone())));
         row.stage = Stage::Open(tunnel);
         true
+    }
+
+    /// What an agent came with for this time is over. If it has come again since, that goes on.
+    pub(super) fn breaks(&mut self, cluster: &str, (number, turn): (&str, u32), why: Status) {
+        if self.rows.get(cluster).is_some_and(|row| row.turn == turn) {
+            self.ends(cluster, number, why);
+        }
     }
 
     /// What belongs to this number is over. Whoever waits hears why.
@@ -249,6 +265,7 @@ mod tests {
     use super::*;
 
     const BY: Option<&str> = Some("X509SHA256=a");
+    const OTHER: Option<&str> = Some("X509SHA256=b");
 
     fn find(book: &mut Book<u8>, cluster: &str, at: Instant, number: &str) -> String {
         find_for(book, (cluster, None), at, number)
@@ -263,6 +280,17 @@ mod tests {
         }
     }
 
+    /// Nothing was heard of 9.
+    fn comes(
+        book: &mut Book<u8>,
+        cluster: &str,
+        number: &str,
+        by: Option<&str>,
+        at: Instant,
+    ) -> Result<u32, Unasked> {
+        book.comes(cluster, number, by, at, |tunnel| *tunnel == 9)
+    }
+
     #[test]
     fn one_call_at_a_time_and_one_answer_to_each() {
         let (mut book, start) = (Book::new(10), Instant::now());
@@ -272,21 +300,29 @@ mod tests {
             panic!("somebody waits");
         };
         for (cluster, number) in [("m", "b"), ("n", "a"), ("m", "")] {
-            assert_eq!(book.comes(cluster, number, BY, start), Err(Unasked::NotCalled), "{cluster} {number}");
+            assert_eq!(
+                comes(&mut book, cluster, number, BY, start),
+                Err(Unasked::NotCalled),
+                "{cluster} {number}"
+            );
         }
         assert!(book.is_called("m", "a") && !book.is_called("m", "b") && !book.is_called("n", "a"));
-        assert_eq!(book.comes("m", "a", BY, start), Ok(()));
+        assert_eq!(comes(&mut book, "m", "a", BY, start), Ok(1));
         assert!(!book.is_called("m", "a"), "it has come");
-        assert_eq!(book.comes("m", "a", BY, start), Err(Unasked::Taken), "a second agent of that name");
+        assert_eq!(
+            comes(&mut book, "m", "a", OTHER, start),
+            Err(Unasked::Taken),
+            "a second agent of that name"
+        );
         assert_eq!(find(&mut book, "m", start, "b"), "wait");
-        assert!(book.opens("m", "a", 7));
+        assert!(book.opens("m", ("a", 1), 7));
         assert!(matches!(*hears.borrow(), Some(Ok(7))));
         assert_eq!(find(&mut book, "m", start, "b"), "open 7");
-        assert_eq!(book.comes("m", "a", BY, start), Err(Unasked::Taken));
+        assert_eq!(comes(&mut book, "m", "a", BY, start), Err(Unasked::Taken));
         book.ends("m", "b", Status::internal("another's"));
         assert_eq!(find(&mut book, "m", start, "b"), "open 7");
         book.ends("m", "a", Status::internal("over"));
-        assert_eq!(book.comes("m", "a", BY, start), Err(Unasked::NotCalled), "a number is good once");
+        assert_eq!(comes(&mut book, "m", "a", BY, start), Err(Unasked::NotCalled), "a number is good once");
         assert!(book.rows.is_empty(), "nothing is kept of what has ended");
     }
 
@@ -294,56 +330,72 @@ mod tests {
     fn who_comes_too_late_is_sent_away() {
         let (mut book, start) = (Book::new(10), Instant::now());
         find(&mut book, "m", start, "a");
-        assert_eq!(book.comes("m", "a", BY, start + CALL), Err(Unasked::NotCalled));
+        assert_eq!(comes(&mut book, "m", "a", BY, start + CALL), Err(Unasked::NotCalled));
         assert_eq!(find(&mut book, "m", start + CALL, "b"), "call b");
-        assert_eq!(book.comes("m", "a", BY, start + CALL), Err(Unasked::NotCalled));
-        assert_eq!(book.comes("m", "b", BY, start + CALL), Ok(()));
+        assert_eq!(comes(&mut book, "m", "a", BY, start + CALL), Err(Unasked::NotCalled));
+        assert_eq!(comes(&mut book, "m", "b", BY, start + CALL), Ok(1));
         // One that never gets ready holds up nobody for longer.
         assert_eq!(find(&mut book, "m", start + 2 * CALL, "c"), "call c");
-        assert!(!book.opens("m", "b", 1));
+        assert!(!book.opens("m", ("b", 1), 1));
     }
 
     #[test]
     fn whoever_broke_off_before_a_word_was_heard_may_come_again_and_nobody_else() {
-        let other = Some("X509SHA256=b");
         let (mut book, start) = (Book::new(10), Instant::now());
         let Ok(Found::Call(_, _, hears)) = book.find(("m", None), start, |_| true, || "a".to_owned()) else {
             panic!("it is called");
         };
-        assert!(!book.again("m", "a", start), "nobody has come");
-        book.comes("m", "a", BY, start).unwrap();
+        assert!(!book.again("m", ("a", 0), start), "nobody has come");
+        comes(&mut book, "m", "a", BY, start).unwrap();
         // Before it has opened: whoever waits still does.
-        assert!(!book.again("m", "b", start) && !book.again("n", "a", start));
-        assert!(book.again("m", "a", start));
+        assert!(!book.again("m", ("b", 1), start) && !book.again("n", ("a", 1), start));
+        assert!(book.again("m", ("a", 1), start));
         assert!(hears.borrow().is_none());
         assert_eq!(find(&mut book, "m", start, "b"), "wait");
-        for by in [other, None] {
-            assert_eq!(book.comes("m", "a", by, start), Err(Unasked::Taken), "{by:?}");
-        }
-        assert_eq!(book.comes("m", "a", BY, start), Ok(()));
-        assert_eq!(book.comes("m", "a", BY, start), Err(Unasked::Taken), "it is there");
+        let others = |book: &mut Book<u8>| {
+            for by in [OTHER, None] {
+                assert_eq!(comes(book, "m", "a", by, start), Err(Unasked::Taken), "{by:?}");
+            }
+        };
+        others(&mut book);
+        assert_eq!(comes(&mut book, "m", "a", BY, start), Ok(2));
         // And after that, as far as the hub could know.
-        assert!(book.opens("m", "a", 7u8));
+        assert!(book.opens("m", ("a", 2), 7));
         assert!(matches!(*hears.borrow(), Some(Ok(7))));
-        assert!(book.again("m", "a", start));
+        assert!(book.again("m", ("a", 2), start));
         assert_eq!(find(&mut book, "m", start, "b"), "wait");
-        assert_eq!(book.comes("m", "a", BY, start), Ok(()));
-        assert!(book.opens("m", "a", 8));
+        assert_eq!(comes(&mut book, "m", "a", BY, start), Ok(3));
+        // Also where the hub has not noticed; what there was before is over then.
+        for turn in [3, 5] {
+            others(&mut book);
+            assert_eq!(comes(&mut book, "m", "a", BY, start), Ok(turn + 1));
+            assert!(!book.again("m", ("a", turn), start) && !book.opens("m", ("a", turn), 7));
+            book.breaks("m", ("a", turn), Status::internal("over"));
+            assert_eq!(find(&mut book, "m", start, "b"), "wait");
+            if turn == 3 {
+                assert!(book.opens("m", ("a", 4), 9));
+                assert_eq!(find(&mut book, "m", start, "b"), "open 9");
+                assert_eq!(comes(&mut book, "m", "a", BY, start + CALL), Err(Unasked::Taken), "too late");
+                assert_eq!(comes(&mut book, "m", "a", BY, start), Ok(5));
+            }
+        }
+        assert!(book.opens("m", ("a", 6), 8));
         assert_eq!(find(&mut book, "m", start, "b"), "open 8");
+        assert_eq!(comes(&mut book, "m", "a", BY, start), Err(Unasked::Taken), "it was heard");
         // It has no more time for that.
-        assert!(!book.again("m", "a", start + CALL));
+        assert!(!book.again("m", ("a", 6), start + CALL));
         // Of whom nobody knows with what they have come, nobody can come again.
         book.find(("n", None), start, |_| true, || "a".to_owned()).unwrap();
-        book.comes("n", "a", None, start).unwrap();
-        assert!(!book.again("n", "a", start));
+        comes(&mut book, "n", "a", None, start).unwrap();
+        assert!(!book.again("n", ("a", 1), start));
     }
 
     #[test]
     fn a_tunnel_that_works_no_longer_is_asked_for_anew() {
         let (mut book, start) = (Book::new(10), Instant::now());
         find(&mut book, "m", start, "a");
-        book.comes("m", "a", BY, start).unwrap();
-        assert!(book.opens("m", "a", 0));
+        comes(&mut book, "m", "a", BY, start).unwrap();
+        assert!(book.opens("m", ("a", 1), 0));
         assert_eq!(find(&mut book, "m", start, "b"), "call b");
     }
 
@@ -393,8 +445,8 @@ mod tests {
         assert_eq!(find(&mut book, "a", start, "x"), "wait");
         assert_eq!(many(&mut book, "f", "jane", start), "call f");
         // Nor does what has come to nothing, or has ended.
-        book.comes("b", "b", BY, start).unwrap();
-        assert!(book.opens("b", "b", 1));
+        comes(&mut book, "b", "b", BY, start).unwrap();
+        assert!(book.opens("b", ("b", 1), 1));
         assert_eq!(many(&mut book, "g", "joe", start + CALL), "call g");
         book.ends("b", "b", Status::internal("over"));
         book.ends("g", "g", Status::internal("over"));

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What an agent is follows from its certificate, and the number says that it was asked just now: it is good for one
-//! connection, of that cluster's agent; for one more by the same certificate if the first broke off before a word was heard.
+//! connection, of that cluster's agent; for one more by the same certificate if nothing was heard on the first.
 //! Whoever else asks that path is sent away. The agent is somebody else's machine: whatever it says has a size and a time,
 //! and it is believed nothing about anybody.
 //!
@@ -324,7 +324,7 @@ impl Tunnels {
     /// Runs a connection, from when it has changed its protocol until it ends.
     async fn run(
         self: Arc<Self>,
-        (cluster, number): (String, String),
+        (cluster, number, turn): (String, String, u32),
         upgrade: hyper::upgrade::OnUpgrade,
         ends: BoxFuture<'static, ()>,
         held: Held,
@@ -332,23 +332,23 @@ impl Tunnels {
         let _held = held;
         let heard = Heard::now();
         let (why, is_new) = tokio::select! {
-            why = self.converse(&cluster, &number, upgrade, &heard) => (why, !heard.is_any()),
+            why = self.converse(&cluster, (&number, turn), upgrade, &heard) => (why, !heard.is_any()),
             () = ends => {
                 ("what its agent has shown holds no longer, or the hub makes room, or ends".to_owned(), false)
             }
         };
         tracing::debug!(cluster, why, "a tunnel has ended");
         // Its agent may not even know that it was let in, and dials once more.
-        if is_new && self.book.lock().again(&cluster, &number, Instant::now()) {
+        if is_new && self.book.lock().again(&cluster, (&number, turn), Instant::now()) {
             return;
         }
-        self.over(&cluster, &number, &why);
+        self.over(&cluster, (&number, turn), &why);
     }
 
     async fn converse(
         &self,
         cluster: &str,
-        number: &str,
+        number: (&str, u32),
         upgrade: hyper::upgrade::OnUpgrade,
         heard: &Heard,
     ) -> String {
@@ -405,10 +405,10 @@ impl Tunnels {
         }
     }
 
-    /// Nothing more is asked by the tunnel of this number.
-    fn over(&self, cluster: &str, number: &str, why: &str) {
+    /// Nothing more is asked by the tunnel of this number and turn.
+    fn over(&self, cluster: &str, number: (&str, u32), why: &str) {
         let why = format!("cluster {cluster} cannot be reached: its tunnel has ended: {why}");
-        self.book.lock().ends(cluster, number, Status::service_unavailable(why));
+        self.book.lock().breaks(cluster, number, Status::service_unavailable(why));
     }
 }
 
@@ -467,17 +467,19 @@ fn let_in(tunnels: &Arc<Tunnels>, call: Call) -> Result<Response<Body>, Status> 
         .remove::<hyper::upgrade::OnUpgrade>()
         .ok_or_else(|| Status::bad_request("this connection cannot change its protocol: ask by HTTP/1.1"))?;
     let by = user.extra.get(CREDENTIAL_ID).and_then(|ids| ids.first()).map(String::as_str);
-    tunnels.book.lock().comes(&cluster, &number, by, Instant::now()).map_err(|unasked| {
-        let (outcome, why) = match unasked {
-            Unasked::NotCalled => {
-                ("uncalled", "the agent was not asked for a tunnel by this number, or comes too late")
-            }
-            Unasked::Taken => ("taken", "another agent of this name has come before"),
-        };
-        tunnels.figures.call(outcome);
-        Status::conflict(&GroupResource::default(), "tunnel", why)
-    })?;
-    tokio::spawn(tunnels.clone().run((cluster, number), upgrade, ends, held));
+    let is_new = |tunnel: &Tunnel| !tunnel.heard.is_any();
+    let turn =
+        tunnels.book.lock().comes(&cluster, &number, by, Instant::now(), is_new).map_err(|unasked| {
+            let (outcome, why) = match unasked {
+                Unasked::NotCalled => {
+                    ("uncalled", "the agent was not asked for a tunnel by this number, or comes too late")
+                }
+                Unasked::Taken => ("taken", "another agent of this name has come before"),
+            };
+            tunnels.figures.call(outcome);
+            Status::conflict(&GroupResource::default(), "tunnel", why)
+        })?;
+    tokio::spawn(tunnels.clone().run((cluster, number, turn), upgrade, ends, held));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers: &mut HeaderMap = response.headers_mut();
