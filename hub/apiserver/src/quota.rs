@@ -1,10 +1,10 @@
 //! How much may be stored, in all and by whom.
 //!
 //! An account is an agent's: of what stands in its execution namespace, of its Cluster, Lease and Secrets, and apart from
-//! those of its events, also the ones about its Cluster in `default`, and those elsewhere that say that it has told them. What
-//! it asks to have certified is a third one, and what is asked by a bootstrap token one of that token's. It follows from an
-//! object alone, so that what is counted is the same after a restart. Only the agent is bound by it: what the platform itself
-//! stores there counts, too, and goes on. [`karmada_store::Terms`] has the rest.
+//! those of the events that bear its mark, wherever they stand: what others tell about its Cluster and its Works takes none of
+//! its room. What it asks to have certified is a third one, and what is asked by a bootstrap token one of that token's. It
+//! follows from an object alone, so that what is counted is the same after a restart. Only the agent is bound by it: what the
+//! platform itself stores there counts, too, and goes on. [`karmada_store::Terms`] has the rest.
 
 use std::sync::Arc;
 
@@ -60,13 +60,13 @@ impl StorageQuota {
         Self { whole, agent: whole / 8, agent_events: whole / 64 }
     }
 
-    /// The account that an object counts for. `event` reads what an event says.
+    /// The account that an object counts for. `teller` reads by the agent of which cluster an event was told.
     pub(crate) fn account<'a>(
         &self,
         key: &'a Key,
-        event: impl FnOnce() -> Option<Said<'a>>,
+        teller: impl FnOnce() -> Option<&'a str>,
     ) -> Option<Account> {
-        let (cluster, events) = owner(key, event)?;
+        let (cluster, events) = owner(key, teller)?;
         Some(self.named(cluster, events))
     }
 
@@ -99,29 +99,16 @@ impl StorageQuota {
     }
 }
 
-/// What an event says: kind and name of what it is about, and the cluster whose agent has told it, if one has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Said<'a> {
-    pub(crate) kind: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) by: &'a str,
-}
-
 /// The cluster whose agent an object counts for, and whether it does as an event.
-fn owner<'a>(key: &'a Key, event: impl FnOnce() -> Option<Said<'a>>) -> Option<(&'a str, bool)> {
+fn owner<'a>(key: &'a Key, teller: impl FnOnce() -> Option<&'a str>) -> Option<(&'a str, bool)> {
     let (resource, namespace, name) = (&*key.resource, &*key.namespace, &*key.name);
     let events = resource == EVENTS;
     let cluster = match namespace {
+        // What it is about, and where it stands, does not count: users tell events, too, and so does the hub.
+        _ if events => teller(),
         "" => (resource == CLUSTERS).then_some(name),
         CLUSTER_NAMESPACE => Some(name.strip_suffix("-impersonator").unwrap_or(name)),
-        namespace if namespace.starts_with(EXECUTION_PREFIX) => namespace.strip_prefix(EXECUTION_PREFIX),
-        // Of what group the kind is is not asked: an agent's own about its Cluster say that it has told them, and others of that
-        // kind are no reason to count what one agent tells for another.
-        namespace if events => event().map(|said| match (said.by, said.kind) {
-            ("", "Cluster") if namespace == "default" => said.name,
-            (by, _) => by,
-        }),
-        _ => None,
+        namespace => namespace.strip_prefix(EXECUTION_PREFIX),
     };
     cluster.filter(|cluster| !cluster.is_empty()).map(|cluster| (cluster, events))
 }
@@ -164,42 +151,15 @@ mod tests {
     fn every_object_counts_for_whom_it_is_about() {
         let cases = [
             ("a Work", "work.karmada.io/works", "karmada-es-a", "w", None, Some(("a", false))),
-            ("its event", EVENTS, "karmada-es-a", "w.1", None, Some(("a", true))),
-            (
-                "an event about its Cluster",
-                EVENTS,
-                "default",
-                "a.1",
-                Some(("Cluster", "a", "")),
-                Some(("a", true)),
-            ),
-            ("about something else", EVENTS, "default", "n.1", Some(("Node", "a", "")), None),
-            (
-                "told by a about a Cluster of another API",
-                EVENTS,
-                "default",
-                "b.1",
-                Some(("Cluster", "b", "a")),
-                Some(("a", true)),
-            ),
-            (
-                "about its template there",
-                EVENTS,
-                "default",
-                "w.1",
-                Some(("Deployment", "w", "a")),
-                Some(("a", true)),
-            ),
-            ("about its template", EVENTS, "shop", "w.1", Some(("Deployment", "w", "a")), Some(("a", true))),
-            ("somebody else's about it", EVENTS, "shop", "w.2", Some(("Deployment", "w", "")), None),
-            (
-                "about a Cluster that only bears the name",
-                EVENTS,
-                "shop",
-                "a.1",
-                Some(("Cluster", "a", "")),
-                None,
-            ),
+            ("its event", EVENTS, "karmada-es-a", "w.1", Some("a"), Some(("a", true))),
+            ("the hub's about its Work", EVENTS, "karmada-es-a", "w.2", Some(""), None),
+            ("its event about its Cluster", EVENTS, "default", "a.1", Some("a"), Some(("a", true))),
+            ("a user's about its Cluster", EVENTS, "default", "a.2", Some(""), None),
+            ("about a Cluster of another API", EVENTS, "default", "b.1", Some("a"), Some(("a", true))),
+            ("about its template", EVENTS, "shop", "w.1", Some("a"), Some(("a", true))),
+            ("somebody else's about it", EVENTS, "shop", "w.2", Some(""), None),
+            ("a user's beside the Secrets", EVENTS, "karmada-cluster", "a", Some(""), None),
+            ("one that says nothing", EVENTS, "default", "a.3", None, None),
             ("no event", "core/configmaps", "default", "a", None, None),
             ("its Cluster", CLUSTERS, "", "a", None, Some(("a", false))),
             ("its Lease", LEASES, "karmada-cluster", "a", None, Some(("a", false))),
@@ -208,9 +168,8 @@ mod tests {
             ("nobody's namespace", "work.karmada.io/works", "karmada-es-", "w", None, None),
             ("the Namespace itself", "core/namespaces", "", "karmada-es-a", None, None),
         ];
-        for (case, resource, namespace, name, about, want) in cases {
-            let said = about.map(|(kind, name, by)| Said { kind, name, by });
-            assert_eq!(owner(&Key::new(resource, namespace, name), || said), want, "{case}");
+        for (case, resource, namespace, name, teller, want) in cases {
+            assert_eq!(owner(&Key::new(resource, namespace, name), || teller), want, "{case}");
         }
     }
 

@@ -37,7 +37,7 @@ pub use self::{labels::Labels, texts::Texts};
 use crate::{
     identity::REPORTED_BY,
     kinds::{Kind, rules},
-    quota::{EVENTS, Said, StorageQuota},
+    quota::{EVENTS, StorageQuota},
 };
 
 /// Among the fields of an event that are kept: the cluster whose agent has told it.
@@ -168,8 +168,8 @@ impl Eq for Told {}
 pub struct Projection {
     /// Selectable fields by the resource part of keys.
     selectable: BTreeMap<String, Vec<String>>,
-    /// Where kind and name of what an event is about, and by whom it was told, stand among its fields.
-    said: Option<[usize; 3]>,
+    /// Where it stands among an event's fields by whom it was told.
+    reporter: Option<usize>,
     quota: StorageQuota,
 }
 
@@ -197,18 +197,13 @@ impl Projection {
         selectable.entry(REQUESTS.to_owned()).or_default().push("spec.username".to_owned());
         let events = selectable.entry(EVENTS.to_owned()).or_default();
         events.push(REPORTER.to_owned());
-        let place = |path: &str| events.iter().position(|field| field == path);
-        let said = match ["involvedObject.kind", "involvedObject.name", REPORTER].map(place) {
-            [Some(kind), Some(name), Some(by)] => Some([kind, name, by]),
-            _ => None,
-        };
-        Self { selectable, said, quota }
+        let reporter = events.iter().position(|field| field == REPORTER);
+        Self { selectable, reporter, quota }
     }
 
     /// The cluster whose agent has told an event; empty if none has.
     pub(crate) fn teller<'a>(&self, event: &'a Header) -> Option<&'a str> {
-        let [.., by] = self.said?;
-        event.fields.get(by)
+        event.fields.get(self.reporter?)
     }
 }
 
@@ -286,11 +281,7 @@ impl Project for Projection {
         if &*key.resource == REQUESTS {
             return StorageQuota::requests(header.fields.iter().last()?);
         }
-        self.quota.account(key, || {
-            let [kind, name, by] = self.said?;
-            let fields = &header.fields;
-            Some(Said { kind: fields.get(kind)?, name: fields.get(name)?, by: fields.get(by)? })
-        })
+        self.quota.account(key, || self.teller(header))
     }
 }
 

@@ -83,6 +83,11 @@ async fn an_agent_is_bound_and_nobody_else_for_it() {
     assert_eq!(less.code, 200, "{less:?}");
     let others = by(&server, agent("b"), "PATCH", path, json!({"count": "x"})).await;
     assert_eq!(others.code, 404, "another agent learns nothing of it: {others:?}");
+    // What users tell about another's Cluster, more than that may, takes none of its room.
+    for n in 0..30 {
+        let answer = event(&server, Server::admin(), "default", "b", &format!("b.user-{n}")).await;
+        assert_eq!(answer.code, 201, "{answer:?}");
+    }
     // The others, and the platform in its stead, go on; so does its own Lease.
     assert_eq!(event(&server, agent("b"), "default", "b", "b.0").await.code, 201);
     assert_eq!(event(&server, Server::admin(), "karmada-es-a", "a", "a.hub").await.code, 201);
