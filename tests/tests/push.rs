@@ -208,8 +208,13 @@ async fn the_hub_works_on_a_member_that_joins_by_push() {
         .await;
     gone(&member, namespace, PATIENCE).await;
     gone(&fleet.api, secret, PATIENCE).await;
-    // Where hub and member are one, the hub keeps its namespace.
+    // The Cluster is gone, and says no more which one its member was.
     let (done, said) = hub(&fleet, &wrong);
+    assert!(!done && said.contains("Nothing has been deleted") && said.contains("--cluster-id"), "{said}");
+    // Where hub and member are one, the hub keeps its namespace.
+    let system = fleet.api.get("/api/v1/namespaces/kube-system").await.unwrap();
+    let id = format!("--cluster-id={}", system["metadata"]["uid"].as_str().unwrap());
+    let (done, said) = hub(&fleet, &[&wrong[..], &[id.as_str()]].concat());
     assert!(done && said.contains("stays") && said.contains("it is the hub's own"), "{said}");
     let kept = fleet.api.get(namespace).await.unwrap();
     assert_eq!(kept["metadata"]["deletionTimestamp"], Value::Null);

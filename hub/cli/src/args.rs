@@ -149,6 +149,10 @@ pub struct UnjoinArgs {
     /// The context to use in --cluster-kubeconfig.
     #[arg(long, value_name = "NAME", requires = "cluster_kubeconfig")]
     pub cluster_context: Option<String>,
+    /// The uid of the Namespace kube-system of the member. It is needed if the Cluster, whose spec.id it was, is gone
+    /// already: nothing is deleted from the cluster to which --cluster-kubeconfig leads unless this is its uid.
+    #[arg(long, value_name = "UID", requires = "cluster_kubeconfig")]
+    pub cluster_id: Option<String>,
     /// Delete the Cluster even if --cluster-kubeconfig leads to no cluster or to another one, from which nothing is
     /// deleted then, and go on if something on the member cannot be deleted.
     #[arg(long)]

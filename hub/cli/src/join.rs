@@ -318,7 +318,7 @@ fn cluster(args: &JoinArgs, member: &Member, id: &str) -> Value {
 /// Lets go of a member: the hub takes away what it has put there, and then the Cluster.
 pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
     let name = &args.name;
-    let mut member = match &args.cluster_kubeconfig {
+    let member = match &args.cluster_kubeconfig {
         Some(file) => Some(Member::open(file, args.cluster_context.as_deref(), &env)?),
         None => None,
     };
@@ -338,34 +338,21 @@ pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
     };
     let mut leaving = leave::Leaving::new(name, args.force);
     // Before anything is deleted.
-    let is_member = match (&member, &cluster) {
-        (Some(there), Some(cluster)) => leaving.is_member(there, cluster).await?,
-        _ => true,
+    let there = match &member {
+        Some(there) => {
+            let uid = leaving.proven(there, cluster.as_ref(), args.cluster_id.as_deref()).await?;
+            uid.map(|uid| (there, uid))
+        }
+        None => None,
     };
-    if !is_member {
-        member = None;
-    }
     if cluster.is_some() {
         hub.delete(&path, &json!({})).await.map(drop).map_err(|error| server.failure(&error))?;
     }
-    let until = Instant::now() + args.wait;
-    loop {
-        match hub.get(&path).await {
-            Err(error) if error.is_not_found() => break,
-            Err(error) => return Err(server.failure(&error)),
-            Ok(_) if Instant::now() >= until => {
-                return Err(Failure::failed(format!(
-                    "cluster {name} is still there after {} s: the hub first takes away what it has put on the member. See the \
-                     Works in karmada-es-{name}, and wait with --wait",
-                    args.wait.as_secs()
-                )));
-            }
-            Ok(_) => sleep(LOOK).await,
-        }
-    }
-    if let Some(member) = &member {
-        leaving.tidy(member, &server, cluster.is_some()).await?;
-    }
+    let done = departs(name, &server, there.as_ref().map(|(there, _)| *there), &mut leaving, args.wait).await;
+    done.map_err(|why| match &there {
+        Some((_, uid)) => again(why, uid),
+        None => why,
+    })?;
     let notes = leaving.notes();
     for note in notes {
         eprintln!("note: {}", one_line(note));
@@ -378,9 +365,58 @@ pub(super) async fn unjoin(args: UnjoinArgs, env: Env) -> Result<(), Failure> {
     args.told.say(&line, &told)
 }
 
+/// Waits until a Cluster is gone; then what join has made on the member goes, if that is known.
+async fn departs(
+    name: &str,
+    server: &Server,
+    member: Option<&Member>,
+    leaving: &mut leave::Leaving<'_>,
+    wait: Duration,
+) -> Result<(), Failure> {
+    let path = CLUSTERS.object(None, name);
+    let until = Instant::now() + wait;
+    loop {
+        match server.objects.rest().get(&path).await {
+            Err(error) if error.is_not_found() => break,
+            Err(error) => return Err(server.failure(&error)),
+            Ok(_) if Instant::now() >= until => {
+                return Err(Failure::failed(format!(
+                    "cluster {name} is still there after {} s: the hub first takes away what it has put on the member. See the \
+                     Works in karmada-es-{name}, and wait with --wait",
+                    wait.as_secs()
+                )));
+            }
+            Ok(_) => sleep(LOOK).await,
+        }
+    }
+    match member {
+        Some(member) => leaving.tidy(member, server).await,
+        None => Ok(()),
+    }
+}
+
+/// Says how to go on: by then the Cluster may be gone, which says which one is its member. A uid goes into a shell, so it has no
+/// other signs than a uid has.
+fn again(why: Failure, uid: &str) -> Failure {
+    if !uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return why;
+    }
+    Failure::failed(format!("{why}. To go on, run the same command with --cluster-id {uid}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_to_go_on_is_said_by_the_uid() {
+        let said = |uid: &str| again(Failure::failed("it is still there"), uid).to_string();
+        assert_eq!(
+            said("0b0e-4711"),
+            "it is still there. To go on, run the same command with --cluster-id 0b0e-4711"
+        );
+        assert_eq!(said("$(x)"), "it is still there", "nobody pastes what a member makes up");
+    }
 
     #[test]
     fn the_context_says_which_cluster() {

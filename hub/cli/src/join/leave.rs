@@ -40,36 +40,53 @@ impl<'a> Leaving<'a> {
         &self.notes
     }
 
-    /// Whether this is the member of the Cluster; by force, that may be said of none.
+    /// The uid of the Namespace kube-system of a cluster that is the member by it; by force, there may be none. The Cluster says
+    /// which uid that is, and where it is gone or does not say so, whoever lets go of it: `given`.
     ///
     /// # Errors
     /// When it is not, or cannot be told, without force.
-    pub(super) async fn is_member(&mut self, member: &Member, cluster: &Value) -> Result<bool, Failure> {
+    pub(super) async fn proven(
+        &mut self,
+        member: &Member,
+        cluster: Option<&Value>,
+        given: Option<&str>,
+    ) -> Result<Option<String>, Failure> {
         let system = member.rest.get(&NAMESPACES.object(None, "kube-system")).await;
         let why = match system {
-            Ok(system) => another(cluster, object::uid(&system)),
-            Err(error) => Some(format!("cannot read its Namespace kube-system: {error}")),
+            Ok(system) => match another(cluster, given, object::uid(&system)) {
+                None => return Ok(Some(object::uid(&system).to_owned())),
+                Some(why) => why,
+            },
+            Err(error) => format!("cannot read its Namespace kube-system: {error}"),
         };
-        let Some(why) = why else { return Ok(true) };
         let at = &member.server;
         if self.force {
             self.notes.push(format!(
                 "nothing has been deleted on {at}, to which --cluster-kubeconfig leads: {why}"
             ));
-            return Ok(false);
+            return Ok(None);
         }
+        let way_out = match cluster {
+            Some(_) => {
+                "Name the member's kubeconfig; or, to delete the Cluster alone, leave --cluster-kubeconfig out or add --force"
+            }
+            None => {
+                "Name the member's kubeconfig, and with --cluster-id the uid of its Namespace kube-system: kubectl get namespace \
+                 kube-system -o jsonpath={.metadata.uid}"
+            }
+        };
         Err(Failure::failed(format!(
             "--cluster-kubeconfig leads to {at}, which is not known to be the member of Cluster {}: {why}. Nothing has been \
-             deleted. Name the member's kubeconfig; or, to delete the Cluster alone, leave --cluster-kubeconfig out or add --force",
+             deleted. {way_out}",
             self.name
         )))
     }
 
-    /// Takes away what join has made on the member. `proven`: it has turned out to be the member of the Cluster.
+    /// Takes away what join has made on the member, which has turned out to be the one.
     ///
     /// # Errors
     /// When something cannot be deleted, without force.
-    pub(super) async fn tidy(&mut self, member: &Member, hub: &Server, proven: bool) -> Result<(), Failure> {
+    pub(super) async fn tidy(&mut self, member: &Member, hub: &Server) -> Result<(), Failure> {
         let own = account(self.name);
         for plural in ["clusterrolebindings", "clusterroles"] {
             let done = member.remove(&format!("/apis/{GROUP}/v1/{plural}/{ROLE}{own}")).await;
@@ -77,18 +94,12 @@ impl<'a> Leaving<'a> {
         }
         let done = remove_account(member, &own).await;
         self.unless_forced(done)?;
-        let done = self.common(member, hub, proven, &own).await;
+        let done = self.common(member, hub, &own).await;
         self.unless_forced(done)
     }
 
     /// What several clusters may have there: the account that acts for users, and the namespace.
-    async fn common(
-        &mut self,
-        member: &Member,
-        hub: &Server,
-        proven: bool,
-        own: &str,
-    ) -> Result<(), Failure> {
+    async fn common(&mut self, member: &Member, hub: &Server, own: &str) -> Result<(), Failure> {
         let path = format!("/api/v1/namespaces/{}/serviceaccounts?limit={OBJECTS}", namespace::CLUSTER);
         let accounts = member.rest.get(&path).await;
         let accounts = accounts.map_err(|error| member.failed(&format!("cannot read {path}"), &error))?;
@@ -115,7 +126,7 @@ impl<'a> Leaving<'a> {
             Err(error) if error.is_not_found() => false,
             Err(error) => return Err(hub.failure(&error)),
         };
-        let stays = match stays(&there, of_hub, proven) {
+        let stays = match stays(&there, of_hub) {
             Some(why) => Some(why.to_owned()),
             None => match timeout(LOOKED, Box::pin(foreign(&member.rest, own))).await {
                 Ok(Ok(found)) => found.map(|what| format!("{what} is in it, which join has not made")),
@@ -159,15 +170,32 @@ impl<'a> Leaving<'a> {
     }
 }
 
-/// Why a cluster is not the member of a Cluster, by the uid of its Namespace kube-system; none if it is.
-fn another(cluster: &Value, uid: &str) -> Option<String> {
-    match cluster["spec"]["id"].as_str().unwrap_or_default() {
-        "" => Some("the Cluster's spec.id is empty and does not say which one that is".to_owned()),
-        id if id == uid => None,
-        id => Some(format!(
-            "the uid of its Namespace kube-system is {uid:?}, and the Cluster's spec.id is {id:?}, so it is another cluster"
-        )),
-    }
+/// Why a cluster is not the member of a Cluster, by the uid of its Namespace kube-system; none if it is. `given`: the uid that
+/// somebody says is the member's. It does not make up for another one in the Cluster.
+fn another(cluster: Option<&Value>, given: Option<&str>, uid: &str) -> Option<String> {
+    let told = cluster.map(|cluster| cluster["spec"]["id"].as_str().unwrap_or_default());
+    let given = given.filter(|id| !id.is_empty());
+    let (id, whose) = match (told, given) {
+        (Some(""), None) => {
+            return Some(
+                "the Cluster's spec.id is empty and does not say which one that is; --cluster-id can"
+                    .to_owned(),
+            );
+        }
+        (None, None) => {
+            return Some("the Cluster is gone already, so nothing says which one that is".to_owned());
+        }
+        (Some("") | None, Some(given)) => (given, "--cluster-id"),
+        (Some(id), Some(given)) if id != given => {
+            return Some(format!("--cluster-id is {given:?}, and the Cluster's spec.id is {id:?}"));
+        }
+        (Some(id), _) => (id, "the Cluster's spec.id"),
+    };
+    (id != uid).then(|| {
+        format!(
+            "the uid of its Namespace kube-system is {uid:?}, and {whose} is {id:?}, so it is another cluster"
+        )
+    })
 }
 
 /// Another account by which somebody works on this member, if there is one.
@@ -180,12 +208,9 @@ fn also_joined(accounts: &Value, own: &str) -> Option<String> {
 }
 
 /// Why the namespace stays, whatever is in it.
-fn stays(there: &Value, of_hub: bool, proven: bool) -> Option<&'static str> {
+fn stays(there: &Value, of_hub: bool) -> Option<&'static str> {
     if of_hub {
         return Some("it is the hub's own, with the Secrets of all clusters");
-    }
-    if !proven {
-        return Some("the Cluster was gone already, so nothing says that this is its member");
     }
     let made = object::label(there, label::SYSTEM) == Some(label::SYSTEM_VALUE);
     (!made).then_some("join has not made it: it does not have the label karmada.io/system=true")
@@ -352,34 +377,12 @@ mod tests {
         of_cluster[format!("{WITHIN}/secrets/karmada-m")] = named("karmada-m");
         let but_secret: Vec<_> =
             both.iter().filter(|path| !path.ends_with("secrets/karmada-m")).cloned().collect();
-        for (what, member, of_hub, proven, gone, note) in [
-            ("as join leaves it", joined("", &[]), "2", true, &whole, None),
-            (
-                "with a user's",
-                joined("configmaps", &[named("c")]),
-                "2",
-                true,
-                &both,
-                Some("ConfigMap c is in it"),
-            ),
-            (
-                "joined twice",
-                joined("serviceaccounts", &[named("karmada-n")]),
-                "2",
-                true,
-                &own,
-                Some("karmada-n"),
-            ),
-            ("the hub's own", joined("", &[]), "1", true, &both, Some("it is the hub's own")),
-            (
-                "the hub's, with a cluster named so",
-                of_cluster,
-                "1",
-                true,
-                &but_secret,
-                Some("it is the hub's own"),
-            ),
-            ("its Cluster is gone", joined("", &[]), "2", false, &both, Some("was gone already")),
+        for (what, member, of_hub, gone, note) in [
+            ("as join leaves it", joined("", &[]), "2", &whole, None),
+            ("with a user's", joined("configmaps", &[named("c")]), "2", &both, Some("ConfigMap c is in it")),
+            ("joined twice", joined("serviceaccounts", &[named("karmada-n")]), "2", &own, Some("karmada-n")),
+            ("the hub's own", joined("", &[]), "1", &both, Some("it is the hub's own")),
+            ("the hub's, with a cluster named so", of_cluster, "1", &but_secret, Some("it is the hub's own")),
         ] {
             let (rest, deleted) = server(&member);
             let there =
@@ -388,7 +391,7 @@ mod tests {
                 server(&json!({(WITHIN): {"metadata": {"name": "karmada-cluster", "uid": of_hub}}}));
             let hub = Server::within(Objects::new(hub), "", &Env::system());
             let mut leaving = Leaving::new("m", false);
-            leaving.tidy(&there, &hub, proven).await.unwrap();
+            leaving.tidy(&there, &hub).await.unwrap();
             assert_eq!(*deleted.lock(), *gone, "{what}");
             let notes = leaving.notes();
             assert_eq!(notes.len(), usize::from(note.is_some()), "{what}: {notes:?}");
@@ -403,13 +406,26 @@ mod tests {
         let there = Member { rest, server: "https://m".to_owned(), insecure: false, proxy: String::new() };
         let cluster = |id: &str| json!({"metadata": {"name": "m"}, "spec": {"id": id}});
         let mut leaving = Leaving::new("m", false);
-        assert!(leaving.is_member(&there, &cluster("1")).await.unwrap());
-        let why = leaving.is_member(&there, &cluster("2")).await.unwrap_err().to_string();
-        assert!(why.contains("https://m") && why.contains("Nothing has been deleted"), "{why}");
-        assert!(leaving.notes().is_empty());
-        let mut forced = Leaving::new("m", true);
-        assert!(!forced.is_member(&there, &cluster("2")).await.unwrap());
-        assert!(forced.notes()[0].contains("nothing has been deleted on https://m"), "{:?}", forced.notes());
+        for (cluster, given) in [(Some(cluster("1")), None), (None, Some("1"))] {
+            let uid = leaving.proven(&there, cluster.as_ref(), given).await.unwrap();
+            assert_eq!(uid.as_deref(), Some("1"), "{cluster:?}");
+        }
+        for (cluster, given, way_out) in [
+            (Some(cluster("2")), None, "add --force"),
+            // It is gone, and the kubeconfig may lead anywhere.
+            (None, None, "with --cluster-id the uid"),
+            (None, Some("2"), "with --cluster-id the uid"),
+        ] {
+            let why = leaving.proven(&there, cluster.as_ref(), given).await.unwrap_err().to_string();
+            for word in ["https://m", "Nothing has been deleted", way_out] {
+                assert!(why.contains(word), "{cluster:?} {given:?}: {why}");
+            }
+            assert!(leaving.notes().is_empty());
+            let mut forced = Leaving::new("m", true);
+            assert_eq!(forced.proven(&there, cluster.as_ref(), given).await.unwrap(), None);
+            let notes = forced.notes();
+            assert!(notes[0].contains("nothing has been deleted on https://m"), "{notes:?}");
+        }
         assert!(deleted.lock().is_empty());
     }
 
@@ -434,37 +450,49 @@ mod tests {
 
     #[test]
     fn only_the_uid_of_kube_system_says_that_it_is_the_member() {
-        let cluster = |id: Value| json!({"metadata": {"name": "m"}, "spec": {"id": id}});
-        assert_eq!(another(&cluster(json!("1")), "1"), None);
-        for (id, uid, says) in [
-            (json!("1"), "2", "is \"2\", and the Cluster's spec.id is \"1\""),
-            (json!("1"), "", "is \"\""),
-            (json!(""), "", "spec.id is empty"),
-            (Value::Null, "1", "spec.id is empty"),
+        let cluster = |id: Value| Some(json!({"metadata": {"name": "m"}, "spec": {"id": id}}));
+        for (cluster, given) in [
+            (cluster(json!("1")), None),
+            (cluster(json!("1")), Some("1")),
+            (cluster(json!("1")), Some("")),
+            (cluster(json!("")), Some("1")),
+            (None, Some("1")),
         ] {
-            let why = another(&cluster(id.clone()), uid).unwrap_or_default();
-            assert!(why.contains(says), "{id} {uid:?}: {why:?}");
+            assert_eq!(another(cluster.as_ref(), given, "1"), None, "{cluster:?} {given:?}");
+        }
+        for (cluster, given, uid, says) in [
+            (cluster(json!("1")), None, "2", "is \"2\", and the Cluster's spec.id is \"1\""),
+            (cluster(json!("1")), None, "", "is \"\""),
+            (
+                cluster(json!("1")),
+                Some("2"),
+                "2",
+                "--cluster-id is \"2\", and the Cluster's spec.id is \"1\"",
+            ),
+            (cluster(json!("")), None, "", "spec.id is empty"),
+            (cluster(Value::Null), None, "1", "spec.id is empty"),
+            (cluster(json!("")), Some("1"), "2", "and --cluster-id is \"1\""),
+            (None, None, "1", "gone already"),
+            (None, Some(""), "", "gone already"),
+            (None, Some("1"), "2", "and --cluster-id is \"1\""),
+            (None, Some("1"), "", "is \"\""),
+        ] {
+            let why = another(cluster.as_ref(), given, uid).unwrap_or_default();
+            assert!(why.contains(says), "{cluster:?} {given:?} {uid:?}: {why:?}");
         }
     }
 
     #[test]
-    fn the_namespace_stays_where_it_is_not_joins_or_where_that_is_not_known() {
+    fn the_namespace_stays_where_it_is_not_joins() {
         let made = json!({"metadata": {"labels": {(label::SYSTEM): label::SYSTEM_VALUE}}});
-        for (there, of_hub, proven, says) in [
-            (&made, false, true, None),
-            (&made, true, true, Some("hub's own")),
-            (&made, true, false, Some("hub's own")),
-            (&made, false, false, Some("was gone already")),
-            (&json!({"metadata": {}}), false, true, Some("has not made it")),
-            (
-                &json!({"metadata": {"labels": {(label::SYSTEM): "false"}}}),
-                false,
-                true,
-                Some("has not made it"),
-            ),
+        for (there, of_hub, says) in [
+            (&made, false, None),
+            (&made, true, Some("hub's own")),
+            (&json!({"metadata": {}}), false, Some("has not made it")),
+            (&json!({"metadata": {"labels": {(label::SYSTEM): "false"}}}), false, Some("has not made it")),
         ] {
-            let why = stays(there, of_hub, proven);
-            assert_eq!(why.is_some(), says.is_some(), "{there} {of_hub} {proven}: {why:?}");
+            let why = stays(there, of_hub);
+            assert_eq!(why.is_some(), says.is_some(), "{there} {of_hub}: {why:?}");
             assert!(why.unwrap_or_default().contains(says.unwrap_or_default()), "{why:?}");
         }
     }
