@@ -3,7 +3,8 @@
 //!
 //! Nothing is kept but by an agent's own word, and that is about its own cluster alone. It is not believed for long at a time: an
 //! agent that was started anew, with more to use, is asked again soon. By one request of that user first: many that cross at once
-//! would cost much before the first of them is refused.
+//! would cost much before the first of them is refused. It is forgotten when the agent's credentials end, or its Cluster is another one
+//! by now: whoever had stolen them says nothing any more.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -108,6 +109,8 @@ pub struct Memory(BTreeMap<String, Row>);
 /// Of one cluster.
 #[derive(Debug, Default)]
 struct Row {
+    /// Which agent has said it.
+    by: String,
     all: Option<Kept>,
     users: BTreeMap<String, Kept>,
 }
@@ -178,16 +181,18 @@ impl Row {
 }
 
 impl Memory {
-    /// Keeps what a cluster's agent has said to this user.
-    pub fn keep(&mut self, cluster: &str, user: &str, spent: Spent, now: Duration) {
+    /// Keeps what a cluster's agent has said to this user. `by` tells that agent apart from others of the cluster.
+    pub fn keep(&mut self, (cluster, by): (&str, &str), user: &str, spent: Spent, now: Duration) {
         let wait = spent.short.wait().min(LONGEST);
         let kept = Kept { at: now, wait, hourly: spent.hourly, until: now + AGAIN, asked: false };
         let is_all = matches!(spent.short, Short::All(_));
         if kept.left(now).is_none() || (!is_all && user.len() > NAME) {
             return;
         }
+        self.forget_others(cluster, by);
         self.make_room(now);
-        let row = self.0.entry(cluster.to_owned()).or_default();
+        let new = || Row { by: by.to_owned(), ..Row::default() };
+        let row = self.0.entry(cluster.to_owned()).or_insert_with(new);
         if is_all {
             row.all = Some(kept);
             return;
@@ -216,6 +221,13 @@ impl Memory {
             row.users.remove(user);
         }
         if row.is_empty() {
+            self.0.remove(cluster);
+        }
+    }
+
+    /// Forgets what any other agent of a cluster has said.
+    pub fn forget_others(&mut self, cluster: &str, by: &str) {
+        if self.0.get(cluster).is_some_and(|row| row.by != by) {
             self.0.remove(cluster);
         }
     }
@@ -345,7 +357,7 @@ mod tests {
             (share(0), 0, None, None),
         ] {
             let mut memory = Memory::default();
-            memory.keep("m", "jane", told, after(0));
+            memory.keep(("m", "1"), "jane", told, after(0));
             let now = after(seconds);
             let heard = (memory.of("m", "jane", now), memory.of("m", "john", now));
             assert_eq!(heard, (jane, john), "{told:?} after {seconds} s");
@@ -357,14 +369,14 @@ mod tests {
     fn whoever_is_there_anew_is_asked_and_others_are_not() {
         let mut memory = Memory::default();
         for cluster in ["m", "n"] {
-            memory.keep(cluster, "jane", share(600), after(0));
-            memory.keep(cluster, "john", all(600), after(0));
+            memory.keep((cluster, "1"), "jane", share(600), after(0));
+            memory.keep((cluster, "1"), "john", all(600), after(0));
         }
         memory.doubt("m");
         assert_eq!((memory.of("m", "jane", after(0)), memory.of("m", "john", after(0))), (None, None));
         assert_eq!(memory.of("n", "jane", after(0)), Some(all(600)));
         // When there is something for all again, she has still used up hers.
-        memory.keep("n", "jane", share(700), after(1));
+        memory.keep(("n", "1"), "jane", share(700), after(1));
         assert_eq!(memory.of("n", "jane", after(600)), Some(share(101)));
     }
 
@@ -373,7 +385,7 @@ mod tests {
         let again = AGAIN.as_secs();
         for by_tunnel in [false, true] {
             let mut memory = Memory::default();
-            memory.keep("m", "jane", share(4800), after(0));
+            memory.keep(("m", "1"), "jane", share(4800), after(0));
             // What was sent before she was refused says nothing.
             memory.goes("m", "jane");
             assert!(memory.of("m", "jane", after(0)).is_some());
@@ -389,7 +401,7 @@ mod tests {
             assert_eq!(memory.of("m", "jane", after(at + 60)), None);
             assert!(memory.of("m", "jane", after(at + 60)).is_some());
             // It is refused.
-            memory.keep("m", "jane", share(3000), after(at + 61));
+            memory.keep(("m", "1"), "jane", share(3000), after(at + 61));
             assert_eq!(memory.of("m", "jane", after(at + 61 + again - 1)), Some(share(3000 - again + 1)));
             assert_eq!(memory.of("m", "jane", after(at + 61 + again)), None);
             // It is not.
@@ -402,12 +414,31 @@ mod tests {
     }
 
     #[test]
+    fn what_another_agent_of_the_cluster_has_said_is_forgotten() {
+        let mut memory = Memory::default();
+        for cluster in ["m", "n"] {
+            memory.keep((cluster, "1"), "jane", share(600), after(0));
+            memory.keep((cluster, "1"), "john", all(600), after(0));
+        }
+        memory.forget_others("m", "1");
+        assert_eq!(memory.of("m", "jane", after(0)), Some(all(600)));
+        // Its credentials were revoked, or its Cluster is another one.
+        memory.forget_others("m", "2");
+        assert_eq!((memory.of("m", "jane", after(0)), memory.of("m", "john", after(0))), (None, None));
+        assert_eq!(memory.of("n", "jane", after(0)), Some(all(600)));
+        // The same where the next one has something to say itself.
+        memory.keep(("n", "2"), "jane", share(700), after(1));
+        assert_eq!(memory.of("n", "jane", after(1)), Some(share(700)));
+        assert_eq!(memory.of("n", "john", after(1)), None);
+    }
+
+    #[test]
     fn it_has_room_for_so_many() {
         let mut memory = Memory::default();
         // One agent's word takes nobody else's place.
-        memory.keep("other", "jane", share(900), after(0));
+        memory.keep(("other", "1"), "jane", share(900), after(0));
         for n in 0..10 * EACH as u64 {
-            memory.keep("m", &format!("user-{n}"), share(900), after(n / 10));
+            memory.keep(("m", "1"), &format!("user-{n}"), share(900), after(n / 10));
         }
         assert_eq!(memory.0["m"].users.len(), EACH);
         let last = format!("user-{}", 10 * EACH - 1);
@@ -416,16 +447,16 @@ mod tests {
         );
         assert!(memory.of("other", "jane", after(100)).is_some());
         let long = "x".repeat(NAME + 1);
-        memory.keep("m", &long, share(900), after(100));
+        memory.keep(("m", "1"), &long, share(900), after(100));
         assert_eq!(memory.of("m", &long, after(100)), None);
         // Of all the oldest goes, and first what holds no longer.
         let count = |memory: &Memory| memory.0.values().map(Row::len).sum::<usize>();
         for n in 0..2 * MOST {
-            memory.keep(&format!("cluster-{n}"), "jane", all(900), after(100));
+            memory.keep((&format!("cluster-{n}"), "1"), "jane", all(900), after(100));
         }
         assert_eq!(count(&memory), MOST);
         assert_eq!(memory.of("other", "jane", after(100)), None);
-        memory.keep("late", "jane", all(900), after(1000));
+        memory.keep(("late", "1"), "jane", all(900), after(1000));
         assert_eq!((count(&memory), memory.0.len()), (1, 1));
     }
 }

@@ -39,6 +39,11 @@ pub trait Registry: Send + Sync + 'static {
         place: &'a Place,
         turn: Turn,
     ) -> BoxFuture<'a, Result<Option<Vec<String>>, Status>>;
+    /// What tells the agent that speaks for a cluster apart from those before and after it: it is another text when the Cluster was
+    /// made anew, or the credentials of its agent have ended.
+    fn agent(&self, _cluster: &str) -> String {
+        String::new()
+    }
     /// What the hub keeps of a kind on a cluster, if it keeps anything.
     fn copied(&self, _cluster: &str, _place: &Place) -> Option<Copied> {
         None

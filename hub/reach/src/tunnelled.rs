@@ -28,7 +28,7 @@ use tokio::{
 use super::{tests::serve, *};
 
 /// A Cluster whose agent serves a tunnel, which the platform wants though somebody has said where its API is: nobody is there.
-struct Behind(mpsc::UnboundedSender<String>);
+struct Behind(mpsc::UnboundedSender<String>, Arc<Agents>);
 
 impl Registry for Behind {
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
@@ -53,6 +53,10 @@ impl Registry for Behind {
 
     fn own<'a>(&'a self, _: &'a UserInfo, _: Request<Body>) -> BoxFuture<'a, Result<Response<Body>, Status>> {
         Box::pin(ready(Err(Status::internal("nobody is asked"))))
+    }
+
+    fn agent(&self, _: &str) -> String {
+        self.1.name.lock().clone()
     }
 
     fn secret(&self, _: &str, _: &str) -> BoxFuture<'_, Result<Option<Value>, Status>> {
@@ -94,6 +98,8 @@ fn member(request: &Request<Incoming>) -> Response<Body> {
 /// What the member's agents are told, and how often one was called.
 #[derive(Default)]
 struct Agents {
+    /// Tells the one at present apart from others.
+    name: Mutex<String>,
     calls: AtomicUsize,
     /// The next connection breaks off when the hub has let it in, and it dials once more.
     is_lost: AtomicBool,
@@ -214,7 +220,8 @@ async fn world() -> (Reach, Arc<Agents>) {
 /// The same at this time.
 async fn world_in(env: Env) -> (Reach, Arc<Agents>) {
     let (calls, mut numbers) = mpsc::unbounded_channel();
-    let reach = Reach::new(Arc::new(Behind(calls)), 100, env);
+    let agents = Arc::new(Agents::default());
+    let reach = Reach::new(Arc::new(Behind(calls, agents.clone())), 100, env);
     let by = reach.tunnels().by;
     let door = serve(move |request| {
         let extra = [(CREDENTIAL_ID.to_owned(), vec!["X509SHA256=0".to_owned()])].into();
@@ -233,7 +240,6 @@ async fn world_in(env: Env) -> (Reach, Arc<Agents>) {
         })
     })
     .await;
-    let agents = Arc::new(Agents::default());
     let all = agents.clone();
     tokio::spawn(async move {
         while let Some(number) = numbers.recv().await {
@@ -478,4 +484,29 @@ async fn an_agent_that_does_not_come_says_why_and_is_not_called_until_then() {
     clock.advance(Duration::from_secs(600));
     assert_eq!(body(reach.carry(get("/version")).await).await, "0123456789");
     assert_eq!(agents.calls.load(Relaxed), 2);
+}
+
+/// Whoever has stolen a credential may say that nothing is left for hours.
+#[tokio::test]
+async fn what_an_agent_has_said_of_its_budget_is_forgotten_with_its_credentials() {
+    let (reach, agents) = world().await;
+    let ask = async || {
+        let answer = reach.carry(get("/version")).await;
+        answer.map_or_else(|status| status.code(), |answer| answer.status().as_u16())
+    };
+    // When it is called.
+    *agents.declines.lock() = Some("all-7200-4194304");
+    assert_eq!(ask().await, 429);
+    *agents.declines.lock() = None;
+    assert_eq!((ask().await, agents.calls.load(Relaxed)), (429, 1), "by the hub");
+    *agents.name.lock() = "revoked".to_owned();
+    assert_eq!((ask().await, agents.calls.load(Relaxed)), (200, 2));
+    // And when it is asked.
+    *agents.spent.lock() = Some("share-7200-4194304");
+    assert_eq!(ask().await, 429);
+    *agents.spent.lock() = None;
+    let asked = agents.asked.load(Relaxed);
+    assert_eq!((ask().await, agents.asked.load(Relaxed)), (429, asked), "by the hub");
+    *agents.name.lock() = "of another Cluster".to_owned();
+    assert_eq!((ask().await, agents.asked.load(Relaxed)), (200, asked + 1));
 }

@@ -17,7 +17,10 @@ use karmada_api::{
 };
 use karmada_apiserver::{
     ApiServer, Handle,
-    authn::UserInfo,
+    authn::{
+        UserInfo,
+        epochs::{self, Record},
+    },
     kinds::Kind,
     listener::to_members,
     options::{ListOptions, WriteOptions},
@@ -31,7 +34,7 @@ use karmada_core::{
     search::{Sought, is_by_name},
 };
 use karmada_env::Env;
-use karmada_meta::status::Status;
+use karmada_meta::{object, status::Status};
 use karmada_objects::kinds::{CLUSTERS, FEDERATED_HPAS, SECRETS, WORKS};
 use karmada_reach::{Copied, Place, Reach, Told, Turn, Wanted};
 use parking_lot::Mutex;
@@ -226,6 +229,13 @@ fn is_heard(cluster: &Value) -> bool {
     conditions.is_some_and(|conditions| conditions.is_ok_and(|list| is_reported(&list)))
 }
 
+/// Tells the agent of a Cluster apart from others, by the record of its credentials.
+fn speaker(cluster: Option<&Value>, record: Option<&Value>) -> String {
+    let uid = cluster.map(object::uid).unwrap_or_default();
+    let epoch = record.and_then(|record| object::annotation(record, epochs::EPOCH)).unwrap_or_default();
+    format!("{uid} {epoch}")
+}
+
 impl karmada_reach::Registry for Stored {
     fn cluster(&self, name: &str) -> BoxFuture<'_, Result<Option<Cluster>, Status>> {
         let read = || {
@@ -264,6 +274,15 @@ impl karmada_reach::Registry for Stored {
             .await;
             found.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
         })
+    }
+
+    fn agent(&self, cluster: &str) -> String {
+        // What is not there tells nothing apart, and nothing is reached then either.
+        let read = |resource: &Resource, namespace: &str, name: &str| {
+            self.read(resource, namespace, name).ok().flatten()
+        };
+        let record = read(&SECRETS, epochs::NAMESPACE, &Record::name(cluster));
+        speaker(read(&CLUSTERS, "", cluster).as_ref(), record.as_ref())
     }
 
     fn copied(&self, cluster: &str, place: &Place) -> Option<Copied> {
@@ -316,7 +335,33 @@ impl karmada_reach::Registry for Stored {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
+    use karmada_apiserver::authn::epochs::End;
+
     use super::*;
+
+    #[test]
+    fn whoever_speaks_for_a_cluster_is_another_after_it_is_revoked_or_made_anew() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        let cluster = |uid: &str| json!({"metadata": {"name": "m", "uid": uid}});
+        let revoked = Record::default().end(End::Revoked, "", now).unwrap();
+        let again = revoked.end(End::Revoked, "", now).unwrap();
+        let of = |uid: &str, record: Option<&Record>| {
+            speaker(Some(&cluster(uid)), record.map(|record| record.write("m", None)).as_ref())
+        };
+        let mut all = vec![
+            of("1", None),
+            of("1", Some(&revoked)),
+            of("1", Some(&again)),
+            of("2", Some(&again)),
+            speaker(None, None),
+        ];
+        assert_eq!(of("1", Some(&revoked)), all[1], "nothing has happened");
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 5, "{all:?}");
+    }
 
     #[test]
     fn what_a_silent_cluster_has_reported_counts_no_more() {

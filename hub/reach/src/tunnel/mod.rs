@@ -250,28 +250,37 @@ impl Tunnels {
 
     /// What is used up of what may cross to a cluster, as its agent has said to this user, or of all.
     pub(crate) fn spent(&self, cluster: &str, user: &str) -> Option<Spent> {
-        self.spent.lock().of(cluster, user, self.env.now())
+        let now = self.env.now();
+        self.spent.lock().of(cluster, user, now)?;
+        // Only now is it worth a look whether who has said it still speaks for the cluster.
+        let agent = self.registry.agent(cluster);
+        let mut memory = self.spent.lock();
+        memory.forget_others(cluster, &agent);
+        memory.of(cluster, user, now)
     }
 
     /// Keeps that, where what an agent answers says so.
     pub(crate) fn hears(&self, cluster: &str, user: &str, (code, headers): (StatusCode, &HeaderMap)) {
         let told = headers.get(SPENT).filter(|_| code == StatusCode::TOO_MANY_REQUESTS);
         let told = told.and_then(|told| Spent::of(told.to_str().ok()?));
-        let mut memory = self.spent.lock();
         match told {
-            Some(spent) => memory.keep(cluster, user, spent, self.env.now()),
-            None => memory.goes(cluster, user),
+            Some(spent) => {
+                let agent = self.registry.agent(cluster);
+                self.spent.lock().keep((cluster, &agent), user, spent, self.env.now());
+            }
+            None => self.spent.lock().goes(cluster, user),
         }
     }
 
     /// An agent that was called does not come, since that is used up for all. Whoever waits hears it. Whether it was called.
     fn declines(&self, cluster: &str, number: &str, spent: Spent) -> bool {
+        let agent = self.registry.agent(cluster);
         let mut book = self.book.lock();
         if !book.is_called(cluster, number) {
             return false;
         }
         self.figures.call("spent");
-        self.spent.lock().keep(cluster, "", spent, self.env.now());
+        self.spent.lock().keep((cluster, &agent), "", spent, self.env.now());
         // Without the wait, which would be sent as Retry-After.
         book.ends(cluster, number, Status { details: None, ..spent.status() });
         true
