@@ -197,6 +197,7 @@ async fn a_hub_from_start_to_stop() {
             "ok certificate authority",
             "ok port --listen",
             "ok health hub",
+            "ok tunnels",
             "ok dns --advertise 127.0.0.1",
             "ok connection --advertise 127.0.0.1",
             "note backup",

@@ -11,8 +11,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use karmada_api::consts::extension;
 pub use karmada_meta::way::Server;
-use karmada_meta::{duration, time::Time};
+use karmada_meta::{duration, object, time::Time};
 use serde_json::{Value, json};
 
 use crate::upgrade::slots::Slots;
@@ -95,6 +96,8 @@ checks! {
     Encryption "encryption",
     /// When the hub was last backed up.
     Backup "backup",
+    /// Which way leads to members that have two.
+    Tunnels "tunnels",
     /// What a process that runs says of itself.
     Health "health",
 }
@@ -691,6 +694,37 @@ pub fn backup(last: Option<SystemTime>, now: SystemTime) -> Finding {
         .as_note();
     }
     Finding::good(Check::Backup, "", found)
+}
+
+/// Whether the hub dials the member of a Cluster whose agent serves a tunnel as well, and nobody has said which of the two is meant.
+/// Earlier versions of the hub used the tunnel.
+pub fn has_two_ways(cluster: &Value) -> bool {
+    let spec = &cluster["spec"];
+    spec["syncMode"] == "Pull"
+        && spec["apiEndpoint"].as_str().is_some_and(|address| !address.is_empty())
+        && spec["impersonatorSecretRef"].is_object()
+        && matches!(object::annotation(cluster, extension::TUNNEL), Some("read-only" | "full"))
+        && object::annotation(cluster, extension::TUNNEL_WANTED).is_none()
+}
+
+/// Judges so many Clusters that have [two ways](has_two_ways), some of them by name.
+pub fn ways(count: usize, some: &[String]) -> Finding {
+    if count == 0 {
+        return Finding::good(Check::Tunnels, "", "it is known how the hub is to reach each member");
+    }
+    let more = if count > some.len() { ", …" } else { "" };
+    Finding::problem(
+        Check::Tunnels,
+        "",
+        format!(
+            "the hub dials members past their agents, which serve tunnels: {count} of them, {}{more}",
+            some.join(", ")
+        ),
+        "an annotation on each of these Clusters that says which way is meant",
+        "kubectl annotate cluster NAME cluster.karmada.io/tunnel=full to have the hub use the tunnel, where it cannot dial or the limits \
+         of the member's owner are to hold; =off to have it dial",
+    )
+    .as_note()
 }
 
 /// Judges what a process says at `/readyz?verbose`, or that it says nothing.

@@ -15,12 +15,16 @@ use std::{
 use karmada_apiserver::pki::Pki;
 use karmada_cli::{Failure, print, told::Report};
 use karmada_client::{
-    Kubeconfig, Rest,
+    Error, Kubeconfig, Rest,
     link::proxy::Proxy,
     probe::{self, Wanted},
 };
 use karmada_core::doctor::{self, Check, Finding, Folder};
 use karmada_env::Env;
+use karmada_meta::object;
+use karmada_objects::kinds::CLUSTERS;
+use serde_json::Value;
+use tokio::time::timeout;
 
 use super::{
     args::{DoctorArgs, ServeArgs},
@@ -34,6 +38,10 @@ const FILES: usize = 64;
 /// How much is written to measure the disk, and how often.
 const PIECE: [u8; 4_096] = [b'?'; 4_096];
 const WRITES: usize = 3;
+/// How long a look at all Clusters may take, how many are read at a time, and how many are named.
+const LOOKED: Duration = Duration::from_secs(10);
+const PAGE: usize = 50;
+const NAMED: usize = 10;
 /// Where a hub's log is.
 const LOG: &str = "journalctl -u karmada-hub, or kubectl logs karmada-hub-0";
 /// What a hub has to be allowed on a stock kube-apiserver: verb, group, resource, everywhere.
@@ -233,7 +241,32 @@ async fn running(dir: &Path, env: &Env) -> (bool, Vec<Finding>) {
         Err(error) => error.to_string(),
     };
     findings.push(doctor::health(about, Ok(&said), LOG));
+    findings.extend(ways(&probed.rest).await);
     (true, findings)
+}
+
+/// Members that the hub dials though their agents serve tunnels. Nothing where Clusters are another server's.
+async fn ways(rest: &Rest) -> Option<Finding> {
+    let look = async {
+        let (mut count, mut some) = (0, Vec::new());
+        let mut pages = rest.pages(CLUSTERS.collection(None), PAGE).passing();
+        while let Some(page) = pages.next::<Value>().await? {
+            for cluster in page.items.iter().filter(|cluster| doctor::has_two_ways(cluster)) {
+                count += 1;
+                if some.len() < NAMED {
+                    some.push(object::name(cluster).to_owned());
+                }
+            }
+        }
+        Ok::<_, Error>((count, some))
+    };
+    let skipped = |why: String| Finding::skipped(Check::Tunnels, "", why);
+    match timeout(LOOKED, Box::pin(look)).await {
+        Ok(Ok((count, some))) => Some(doctor::ways(count, &some)),
+        Ok(Err(error)) if error.is_not_found() => None,
+        Ok(Err(error)) => Some(skipped(format!("the Clusters cannot be read: {error}"))),
+        Err(_) => Some(skipped(format!("the Clusters were not read within {} s", LOOKED.as_secs()))),
+    }
 }
 
 /// Whether members find the hub under the names that they are given.
@@ -294,6 +327,7 @@ async fn engine(file: &Path, context: Option<&str>, env: &Env) -> Vec<Finding> {
     if let Some(version) = probed.version.as_ref().and_then(|version| version["gitVersion"].as_str()) {
         findings.push(doctor::kubernetes("engine", version));
         findings.push(rights(&probed.rest).await);
+        findings.extend(ways(&probed.rest).await);
     }
     findings
 }

@@ -143,6 +143,8 @@ fn machines_are_judged() {
         (memory(Some(GIB), 2 * GIB), Verdict::Problem, "--storage-quota"),
         (memory(Some(GIB), 0), Verdict::Note, "--storage-quota"),
         (memory(None, 0), Verdict::Skipped, ""),
+        (ways(0, &[]), Verdict::Good, ""),
+        (ways(7, &["m".to_owned()]), Verdict::Note, "cluster.karmada.io/tunnel=full"),
         (health("hub", Ok("[+]ping ok\nreadyz check passed\n"), "journalctl"), Verdict::Good, ""),
         (
             health("hub", Ok("[+]ping ok\n[-]store failed: reason withheld\n"), "journalctl"),
@@ -155,6 +157,42 @@ fn machines_are_judged() {
         assert!(finding.verdict == verdict && finding.advice.contains(advises), "{finding:?}");
         assert_eq!(finding.advice.is_empty(), advises.is_empty(), "{finding:?}");
     }
+}
+
+#[test]
+fn a_cluster_has_two_ways_until_somebody_says_which_is_meant() {
+    let both = json!({
+        "metadata": {"name": "m", "annotations": {"agent.karmada.io/tunnel": "full"}},
+        "spec": {
+            "syncMode": "Pull", "apiEndpoint": "https://10.0.0.1:6443",
+            "impersonatorSecretRef": {"namespace": "karmada-cluster", "name": "m-impersonator"},
+        },
+    });
+    assert!(has_two_ways(&both));
+    for (part, field, value) in [
+        ("spec", "syncMode", json!("Push")),
+        ("spec", "apiEndpoint", json!("")),
+        ("spec", "apiEndpoint", Value::Null),
+        ("spec", "impersonatorSecretRef", Value::Null),
+        ("metadata", "annotations", Value::Null),
+        ("metadata", "annotations", json!({"agent.karmada.io/tunnel": "off"})),
+        (
+            "metadata",
+            "annotations",
+            json!({"agent.karmada.io/tunnel": "full", "cluster.karmada.io/tunnel": "full"}),
+        ),
+        (
+            "metadata",
+            "annotations",
+            json!({"agent.karmada.io/tunnel": "full", "cluster.karmada.io/tunnel": "off"}),
+        ),
+    ] {
+        let mut cluster = both.clone();
+        cluster[part][field] = value;
+        assert!(!has_two_ways(&cluster), "{cluster}");
+    }
+    let found = |count: usize| ways(count, &["m".to_owned(), "n".to_owned()]).found;
+    assert!(found(2).ends_with("2 of them, m, n") && found(7).ends_with("7 of them, m, n, …"));
 }
 
 #[test]
