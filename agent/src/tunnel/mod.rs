@@ -9,7 +9,7 @@
 //! A session (`exec`, `attach`, `port-forward`) is a stream of its own, by extended CONNECT; the agent agrees to it when the
 //! member has, and then carries bytes ([`session`]).
 //!
-//! What is not named in [`SENT`] and [`BACK`] is passed on in neither direction. When the connection ends, whatever runs
+//! What is not named in [`PASSED_ON`] and [`BACK`] is passed on in neither direction. When the connection ends, whatever runs
 //! for it ends at once, and with it its connections to the member: nobody reads their answers any more.
 
 mod answer;
@@ -42,7 +42,10 @@ use karmada_client::{
     link::{Bound, Io},
     place::goes_down,
 };
-use karmada_core::spent::{SPENT, Spent};
+use karmada_core::{
+    spent::{SPENT, Spent},
+    ways::PASSED_ON,
+};
 use karmada_member::tunnel::{Asked, Guests, Refusal, Target, Verb, Who};
 use karmada_meta::status::Status;
 use serde::Deserialize;
@@ -58,17 +61,6 @@ use toll::Counted;
 
 /// Who asks, as the hub says it: base64url of JSON, so that a name is what it is, whatever signs it has.
 pub const USER: &str = "karmada-user";
-/// What of a request's headers the member gets.
-const SENT: [&str; 8] = [
-    "accept",
-    "accept-encoding",
-    "content-type",
-    "if-match",
-    "if-none-match",
-    "user-agent",
-    "audit-id",
-    "range",
-];
 /// What of an answer's headers the hub gets.
 const BACK: [&str; 12] = [
     "audit-id",
@@ -465,7 +457,7 @@ fn headers(of: &HeaderMap, who: &Who, token: &str, host: &str) -> Result<HeaderM
     let value = |what: &str, text: &str| {
         HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("the {what} cannot be sent in a header"))
     };
-    let mut headers = only(of, &SENT);
+    let mut headers = only(of, &PASSED_ON);
     let mut bearer = value("token", &format!("Bearer {token}"))?;
     bearer.set_sensitive(true);
     headers.insert(header::AUTHORIZATION, bearer);

@@ -3,9 +3,9 @@
 use karmada_api::consts::extension;
 use karmada_apiserver::authn::epochs::{End, Record};
 use karmada_client::{Error, Rest};
-use karmada_core::admit::agent::has_registered;
+use karmada_core::{admit::agent::has_registered, ways::Ways};
 use karmada_env::Env;
-use karmada_meta::{names::cluster_name_errors, object, text};
+use karmada_meta::{names::cluster_name_errors, text};
 use karmada_objects::kinds::CLUSTERS;
 use serde_json::{Value, json};
 
@@ -131,12 +131,8 @@ fn to_check(cluster: &Value, name: &str) -> Option<String> {
 
 /// What keeps the hub from dialling a member whose agent is heard no more: the agent has offered a tunnel, and the platform wants it.
 fn waits(cluster: &Value, name: &str) -> Option<String> {
-    let spec = &cluster["spec"];
-    let is_open = |key: &str| matches!(object::annotation(cluster, key), Some("read-only" | "full"));
-    let is_there = |value: &Value| value.as_str().is_some_and(|said| !said.is_empty());
-    let dialled = is_there(&spec["apiEndpoint"]) && is_there(&spec["impersonatorSecretRef"]["name"]);
-    let by_tunnel = is_open(extension::TUNNEL) && is_open(extension::TUNNEL_WANTED);
-    (spec["syncMode"] != "Push" && dialled && by_tunnel).then(|| {
+    let ways = Ways::read(cluster);
+    (ways.is_dialled && ways.is_by_tunnel()).then(|| {
         format!(
             "users reach cluster/{name} by its agent's tunnel alone, so not until an agent has joined again. To have the hub dial \
              spec.apiEndpoint until then: kubectl annotate cluster {name} {}-",
@@ -270,6 +266,8 @@ fn broken(cluster: &str, cause: String) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use karmada_meta::object;
+
     use super::*;
 
     #[test]

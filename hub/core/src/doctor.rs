@@ -11,9 +11,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use karmada_api::consts::extension;
 pub use karmada_meta::way::Server;
-use karmada_meta::{duration, object, time::Time};
+use karmada_meta::{duration, time::Time};
 use serde_json::{Value, json};
 
 use crate::upgrade::slots::Slots;
@@ -696,18 +695,7 @@ pub fn backup(last: Option<SystemTime>, now: SystemTime) -> Finding {
     Finding::good(Check::Backup, "", found)
 }
 
-/// Whether the hub dials the member of a Cluster whose agent serves a tunnel as well, and nobody has said which of the two is meant.
-/// Earlier versions of the hub used the tunnel.
-pub fn has_two_ways(cluster: &Value) -> bool {
-    let spec = &cluster["spec"];
-    spec["syncMode"] == "Pull"
-        && spec["apiEndpoint"].as_str().is_some_and(|address| !address.is_empty())
-        && spec["impersonatorSecretRef"].is_object()
-        && matches!(object::annotation(cluster, extension::TUNNEL), Some("read-only" | "full"))
-        && object::annotation(cluster, extension::TUNNEL_WANTED).is_none()
-}
-
-/// Judges so many Clusters that have [two ways](has_two_ways), some of them by name.
+/// Judges so many Clusters that have [two ways](crate::ways::Ways::are_two), some of them by name.
 pub fn ways(count: usize, some: &[String]) -> Finding {
     if count == 0 {
         return Finding::good(Check::Tunnels, "", "it is known how the hub is to reach each member");

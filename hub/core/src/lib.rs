@@ -18,6 +18,7 @@
 //!   rollout: in which waves a change reaches the clusters, and when the next one begins
 //!   upgrade: the same for versions of the agents, and when an agent takes one or goes back
 //!   hold, windows: when changes wait on a member        links: what kind of link a cluster has, and what follows
+//!   ways: how the hub reaches a member
 //!   shares: who may have how much of what crosses tunnels there        spent: what is kept of who had too much
 //!   services: Services of one cluster in others             autoscale: what is scaled, when
 //!   figures: what objects say in numbers                      install_order: which manifest of a Work comes first
@@ -82,5 +83,6 @@ pub mod taint_policy;
 pub mod taints;
 pub mod upgrade;
 pub mod vacancy;
+pub mod ways;
 pub mod windows;
 pub mod work;

@@ -5,7 +5,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use karmada_apiserver::authn::UserInfo;
-use karmada_core::spent::SPENT;
+use karmada_core::{spent::SPENT, ways::PASSED_ON};
 
 use crate::tunnel;
 
@@ -54,18 +54,8 @@ const THEIRS: [&str; 10] = [
     // That is between agent and hub.
     SPENT,
 ];
-/// What of a client's headers an agent is sent: what it passes on, and how long a body is. All else would cross the link in vain.
-const TO_AGENT: [&str; 8] = [
-    "accept",
-    "accept-encoding",
-    "content-length",
-    "content-type",
-    "if-match",
-    "if-none-match",
-    "range",
-    "user-agent",
-];
-/// Beside those, of a session.
+/// Of a client's headers an agent is sent what it [passes on](PASSED_ON), how long a body is, and these of a session. All else would
+/// cross the link in vain.
 const OF_SESSION: [&str; 7] = [
     "connection",
     "upgrade",
@@ -165,7 +155,8 @@ pub(crate) fn to_agent(headers: &HeaderMap, user: &UserInfo, audit_id: &str) -> 
     let is_session = all.contains_key(header::UPGRADE);
     let mut headers = HeaderMap::new();
     for (name, line) in &all {
-        if TO_AGENT.contains(&name.as_str()) || (is_session && OF_SESSION.contains(&name.as_str())) {
+        let is_sent = PASSED_ON.contains(&name.as_str()) || *name == header::CONTENT_LENGTH;
+        if is_sent || (is_session && OF_SESSION.contains(&name.as_str())) {
             headers.append(name.clone(), line.clone());
         }
     }

@@ -21,6 +21,7 @@ use karmada_client::{
     kubeconfig::{Credentials, Endpoint},
     link::{Refuses, proxy::Proxy},
 };
+use karmada_core::ways::{self, Ways};
 use karmada_meta::{gvk::GroupResource, names::joining_name_errors, status::Status};
 use serde_json::Value;
 
@@ -264,39 +265,20 @@ pub fn nowhere(address: IpAddr) -> Option<&'static str> {
     rows.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
 }
 
-/// Whether a member is reached by a tunnel or not at all. Where the Cluster names a place to dial, that comes first, unless the
-/// platform wants the tunnel: the agent may offer one at any time, and whoever has stolen its credential must not draw users'
-/// requests away from the address. Where the platform does want it, nobody goes round an agent that is not heard, since its
-/// owner's flags are the limit.
-fn is_by_tunnel(cluster: &Cluster) -> bool {
-    let spec = &cluster.spec;
-    let is_open = |key: &str| {
-        let mode = cluster.metadata.annotations.as_ref().and_then(|all| all.get(key));
-        mode.is_some_and(|mode| matches!(mode.as_str(), "read-only" | "full"))
-    };
-    let dialled = !spec.api_endpoint.is_empty() && spec.impersonator_secret_ref.is_some();
-    spec.sync_mode == ClusterSyncMode::Pull
-        && (!dialled || (is_open(extension::TUNNEL_WANTED) && is_open(extension::TUNNEL)))
-}
-
 /// Whether the agent of a cluster that the hub does not dial serves a tunnel now.
 fn tunnel(name: &str, cluster: &Cluster) -> Result<By, Status> {
     let cannot = |why: &str| {
         Err(Status::service_unavailable(format!("cluster {name} cannot be reached by the hub: {why}")))
     };
-    let annotation = |key: &str| cluster.metadata.annotations.as_ref()?.get(key).map(String::as_str);
-    match annotation(extension::TUNNEL) {
-        Some("read-only" | "full") => {}
-        _ => {
-            return cannot(
-                "it is in pull mode, its Cluster names no apiEndpoint or no impersonatorSecretRef, and its agent serves no \
-                 tunnel (karmada-agent --tunnel)",
-            );
-        }
+    let ways = Ways::of(cluster);
+    if !ways.is_offered {
+        return cannot(
+            "it is in pull mode, its Cluster names no apiEndpoint or no impersonatorSecretRef, and its agent serves no \
+             tunnel (karmada-agent --tunnel)",
+        );
     }
-    match annotation(extension::TUNNEL_WANTED) {
-        None | Some("read-only" | "full") => {}
-        Some(_) => return cannot(&format!("its annotation {} wants no tunnel", extension::TUNNEL_WANTED)),
+    if ways.wanted == ways::Wanted::No {
+        return cannot(&format!("its annotation {} wants no tunnel", extension::TUNNEL_WANTED));
     }
     let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
     let mut silent =
@@ -319,7 +301,7 @@ pub(crate) async fn find(registry: &dyn Registry, name: &str) -> Result<By, Stat
         let clusters = GroupResource { group: "cluster.karmada.io".into(), resource: "clusters".into() };
         return Err(Status::not_found(&clusters, name));
     };
-    if is_by_tunnel(&cluster) {
+    if Ways::of(&cluster).is_by_tunnel() {
         return tunnel(name, &cluster);
     }
     let spec = cluster.spec;
@@ -557,44 +539,6 @@ mod tests {
                     status.message
                 ),
             }
-        }
-    }
-
-    #[test]
-    fn a_tunnel_comes_before_the_address_where_the_platform_says_so() {
-        for (mode, given, wanted, dialled, want) in [
-            // What an agent says at any time moves nobody.
-            ("Pull", Some("full"), None, true, false),
-            ("Pull", Some("read-only"), Some("full"), true, true),
-            ("Pull", Some("full"), Some("read-only"), true, true),
-            ("Pull", Some("full"), Some("off"), true, false),
-            ("Pull", Some("full"), Some("Full"), true, false),
-            ("Pull", Some("off"), Some("full"), true, false),
-            // The platform wants it, and the agent has none.
-            ("Pull", None, Some("full"), true, false),
-            // As a stock agent has registered it.
-            ("Pull", None, None, true, false),
-            ("Pull", None, None, false, true),
-            ("Pull", Some("full"), None, false, true),
-            ("Push", Some("full"), Some("full"), true, false),
-            ("Push", None, None, false, false),
-        ] {
-            let annotations = [(extension::TUNNEL, given), (extension::TUNNEL_WANTED, wanted)];
-            let annotations: serde_json::Map<_, _> = annotations
-                .into_iter()
-                .filter_map(|(key, value)| Some((key.to_owned(), value?.into())))
-                .collect();
-            let mut spec = json!({"syncMode": mode});
-            if dialled {
-                spec["apiEndpoint"] = "https://10.0.0.1:6443".into();
-                spec["impersonatorSecretRef"] =
-                    json!({"namespace": "karmada-cluster", "name": "m-impersonator"});
-            }
-            let cluster = serde_json::from_value(json!({
-                "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-                "metadata": {"name": "m", "annotations": annotations}, "spec": spec,
-            }));
-            assert_eq!(is_by_tunnel(&cluster.unwrap()), want, "{mode} {given:?} {wanted:?} {dialled}");
         }
     }
 

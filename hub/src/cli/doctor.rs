@@ -19,7 +19,10 @@ use karmada_client::{
     link::proxy::Proxy,
     probe::{self, Wanted},
 };
-use karmada_core::doctor::{self, Check, Finding, Folder};
+use karmada_core::{
+    doctor::{self, Check, Finding, Folder},
+    ways::Ways,
+};
 use karmada_env::Env;
 use karmada_meta::object;
 use karmada_objects::kinds::CLUSTERS;
@@ -251,7 +254,7 @@ async fn ways(rest: &Rest) -> Option<Finding> {
         let (mut count, mut some) = (0, Vec::new());
         let mut pages = rest.pages(CLUSTERS.collection(None), PAGE).passing();
         while let Some(page) = pages.next::<Value>().await? {
-            for cluster in page.items.iter().filter(|cluster| doctor::has_two_ways(cluster)) {
+            for cluster in page.items.iter().filter(|cluster| Ways::read(cluster).are_two()) {
                 count += 1;
                 if some.len() < NAMED {
                     some.push(object::name(cluster).to_owned());

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use karmada_api::consts::extension;
 use karmada_client::{Error, WorkQueue};
-use karmada_core::{links::Link, search::told};
+use karmada_core::{links::Link, search::told, ways::Wanted};
 use karmada_meta::object;
 use karmada_objects::{Part, key::Key, kinds::CLUSTERS};
 use serde_json::Value;
@@ -47,11 +47,10 @@ pub(crate) struct Asking {
 
 /// Whether its agent can be asked.
 fn tells(head: &ClusterHead) -> bool {
-    let wanted = head.annotation(extension::TUNNEL_WANTED);
     !head.is_pushed()
         && !head.deleting
         && head.annotation(extension::SEARCH_COPIES) == Some("true")
-        && matches!(wanted, None | Some("read-only" | "full"))
+        && Wanted::of(head.annotation(extension::TUNNEL_WANTED)) != Wanted::No
 }
 
 /// Whether its agent can say little in an hour.

@@ -12,7 +12,11 @@ use karmada_api::{
     consts::{condition, extension, label},
 };
 use karmada_client::rest::query_value;
-use karmada_core::{copies::Copy, links::Link};
+use karmada_core::{
+    copies::Copy,
+    links::Link,
+    ways::{Wanted, Ways},
+};
 use karmada_interpreter::health;
 use karmada_meta::{object, text};
 use karmada_objects::discovery::Served;
@@ -43,19 +47,16 @@ pub(crate) fn key(copy: &Copy) -> (String, String, String) {
 
 /// Whether there is a way to a member, as far as its Cluster says.
 fn reachable(cluster: &Cluster) -> bool {
-    let spec = &cluster.spec;
-    let annotation = |key: &str| cluster.metadata.annotations.as_ref()?.get(key).map(String::as_str);
-    let dialled = !spec.api_endpoint.is_empty() && spec.impersonator_secret_ref.is_some();
-    let tunnel = matches!(annotation(extension::TUNNEL), Some("read-only" | "full"))
-        && matches!(annotation(extension::TUNNEL_WANTED), None | Some("read-only" | "full"));
+    let ways = Ways::of(cluster);
+    let tunnel = ways.is_offered && ways.wanted != Wanted::No;
     let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let ready = conditions::find(conditions, condition::READY).map(|ready| ready.status);
-    let heard = match spec.sync_mode {
+    let heard = match cluster.spec.sync_mode {
         // The hub itself has asked it lately.
         ClusterSyncMode::Push => ready == Some(ConditionStatus::True),
         ClusterSyncMode::Pull => ready.is_some_and(|ready| ready != ConditionStatus::Unknown),
     };
-    heard && (dialled || tunnel)
+    heard && (ways.is_dialled || tunnel)
 }
 
 /// Whether a member is asked over a link whose bytes are paid for: by a tunnel, which its agent would have to dial.

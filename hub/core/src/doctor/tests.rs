@@ -1,6 +1,7 @@
 //! Verdicts as tables, and a page for each check.
 
 use super::*;
+use crate::ways::Ways;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -168,7 +169,7 @@ fn a_cluster_has_two_ways_until_somebody_says_which_is_meant() {
             "impersonatorSecretRef": {"namespace": "karmada-cluster", "name": "m-impersonator"},
         },
     });
-    assert!(has_two_ways(&both));
+    assert!(Ways::read(&both).are_two());
     for (part, field, value) in [
         ("spec", "syncMode", json!("Push")),
         ("spec", "apiEndpoint", json!("")),
@@ -189,7 +190,7 @@ fn a_cluster_has_two_ways_until_somebody_says_which_is_meant() {
     ] {
         let mut cluster = both.clone();
         cluster[part][field] = value;
-        assert!(!has_two_ways(&cluster), "{cluster}");
+        assert!(!Ways::read(&cluster).are_two(), "{cluster}");
     }
     let found = |count: usize| ways(count, &["m".to_owned(), "n".to_owned()]).found;
     assert!(found(2).ends_with("2 of them, m, n") && found(7).ends_with("7 of them, m, n, …"));
