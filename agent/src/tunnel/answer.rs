@@ -47,9 +47,9 @@ impl Measured {
         }
     }
 
-    /// Counts what is sent of the request's body.
-    pub(super) fn sending<B>(&self, body: B) -> Sent<B> {
-        Sent { body, upload: self.upload.clone() }
+    /// The request's body, of which is counted and paid for what is sent.
+    pub(super) fn sending<B: Body>(&self, body: B) -> Sent<B> {
+        Sent { body, upload: self.upload.clone(), share: self.share.clone(), has_ended: false }
     }
 
     /// When the answer is to have ended.
@@ -87,10 +87,21 @@ struct Upload {
 }
 
 /// The body of a request, on its way to the member. A member may answer before it has all of it: when the answer is over, no
-/// more is sent, since no record would say so.
-pub(super) struct Sent<B> {
+/// more is sent, since no record would say so. Where it is not read to its end, its user pays for what is under way of it, too: it
+/// may be that nothing of it was read, since the member could not be asked.
+pub(super) struct Sent<B: Body> {
     body: B,
     upload: Arc<Upload>,
+    share: Share,
+    has_ended: bool,
+}
+
+impl<B: Body> Drop for Sent<B> {
+    fn drop(&mut self) {
+        if !self.has_ended && !self.body.is_end_stream() {
+            self.share.charge_unread(&self.body);
+        }
+    }
 }
 
 impl<B> Body for Sent<B>
@@ -106,12 +117,20 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame {
-            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-            self.upload.bytes.fetch_add(bytes, Ordering::SeqCst);
+        let bytes = if let Some(Ok(frame)) = &frame {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            self.upload.bytes.fetch_add(bytes as u64, Ordering::SeqCst);
             if self.upload.is_told.load(Ordering::SeqCst) {
+                self.has_ended = true;
                 return Poll::Ready(Some(Err("the request has been answered".into())));
             }
+            bytes
+        } else {
+            self.has_ended = true;
+            0
+        };
+        if let Err(why) = self.share.pay(bytes) {
+            return Poll::Ready(Some(Err(why.into())));
         }
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
@@ -187,11 +206,12 @@ impl Body for Answer {
 mod tests {
     use std::convert::Infallible;
 
-    use http_body_util::{Empty, StreamBody};
+    use http_body_util::{Empty, Full, StreamBody};
     use karmada_client::latest;
+    use karmada_env::Env;
     use parking_lot::Mutex;
 
-    use super::*;
+    use super::{super::toll::Toll, *};
 
     static TOLD: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
@@ -211,5 +231,19 @@ mod tests {
         drop(measured.over(Empty::<Bytes>::new()));
         assert_eq!(*TOLD.lock(), [10]);
         assert!(sent.frame().await.unwrap().is_err(), "five bytes that nobody is told of");
+    }
+
+    #[test]
+    fn a_body_is_paid_for_where_it_is_not_read() {
+        let (open, budget) = (latest::Sender::new(0_usize), Toll::full(64 << 10, Env::system()));
+        let is_thrown_away = |bytes: usize| {
+            let mut measured = Measured::new(Record::default(), |_| {}, Open::new(&open));
+            measured.share = budget.share("jane", 0);
+            drop(measured.sending(Full::new(Bytes::from(vec![b' '; bytes]))));
+            budget.share("jane", 0).ask()
+        };
+        assert!(is_thrown_away(0).is_ok());
+        // 8 KiB may go at once.
+        assert!(is_thrown_away(9 << 10).is_err());
     }
 }

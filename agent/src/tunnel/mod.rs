@@ -57,7 +57,6 @@ pub use toll::Toll;
 
 use answer::{Answer, Measured};
 use session::Agreed;
-use toll::Counted;
 
 /// Who asks, as the hub says it: base64url of JSON, so that a name is what it is, whatever signs it has.
 pub const USER: &str = "karmada-user";
@@ -357,7 +356,7 @@ impl Tunnel {
             Ok((who, asked))
         });
         let (who, asked) = judged.inspect_err(|_| measured.share.charge_unread(&body))?;
-        let body = Counted::new(measured.sending(body), measured.share.clone());
+        let body = measured.sending(body);
         let due = (!lasts(&asked)).then(|| Instant::now() + WHOLE);
         let asking = async {
             let sent = self.request(&head.headers, &head.method, &who, &asked).await?.map(|()| body);

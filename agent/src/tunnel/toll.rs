@@ -1,14 +1,8 @@
 //! What may cross tunnels on a link whose bytes are paid for, and whose it is.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use bytes::{Buf as _, Bytes};
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::body::Body;
 use karmada_core::{
     shares::{Shares, Short},
     spent::Spent,
@@ -139,64 +133,6 @@ impl Share {
     }
 }
 
-/// A body that the hub sends, and for which its user pays. Where it is not read to its end, for what is under way of it, too: it may
-/// be that nothing of it was read, since the member could not be asked.
-#[derive(Debug)]
-pub(super) struct Counted<B: Body> {
-    body: B,
-    share: Share,
-    has_ended: bool,
-}
-
-impl<B: Body> Counted<B> {
-    pub(super) fn new(body: B, share: Share) -> Self {
-        Self { body, share, has_ended: false }
-    }
-}
-
-impl<B: Body> Drop for Counted<B> {
-    fn drop(&mut self) {
-        if !self.has_ended && !self.body.is_end_stream() {
-            self.share.charge_unread(&self.body);
-        }
-    }
-}
-
-impl<B> Body for Counted<B>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        let bytes = match &frame {
-            Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.remaining()),
-            None | Some(Err(_)) => {
-                self.has_ended = true;
-                0
-            }
-        };
-        if let Err(why) = self.share.pay(bytes) {
-            return Poll::Ready(Some(Err(why.into())));
-        }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,16 +174,5 @@ mod tests {
         let asks =
             |user: &str, head: usize| (0..100).filter(|_| budget.share(user, head).ask().is_ok()).count();
         assert_eq!((asks("jane", 8 << 10), asks("john", 200)), (60, 100));
-    }
-
-    #[test]
-    fn a_body_is_paid_for_where_it_is_not_read() {
-        let budget = Toll::full(64 << 10, Env::system());
-        let body = |bytes: usize| http_body_util::Full::new(Bytes::from(vec![b' '; bytes]));
-        drop(Counted::new(body(0), budget.share("jane", 0)));
-        assert!(budget.share("jane", 0).ask().is_ok());
-        // 8 KiB may go at once.
-        drop(Counted::new(body(9 << 10), budget.share("jane", 0)));
-        assert!(budget.share("jane", 0).ask().is_err());
     }
 }
