@@ -27,7 +27,7 @@ use karmada_apiserver::{
     },
 };
 use karmada_cli::agents::{self, Granted, Join, Seen};
-use karmada_client::{Error, Event, Resource, Rest, WatchConfig, Watcher, WorkQueue};
+use karmada_client::{Error, Event, Resource, WatchConfig, Watcher, WorkQueue};
 use karmada_core::admit::agent::has_registered;
 use karmada_meta::{object, time::Time};
 use karmada_objects::{
@@ -90,8 +90,7 @@ impl Approver {
             let concerns = Asked::of(&request).is_some() || elsewhere::issued(&request).is_some();
             Ok((object::name(&request).to_owned(), concerns))
         };
-        let rest = Rest::new(self.context.client()).counting(self.context.figures.watch_failures());
-        let mut watcher = Watcher::over(rest, config, self.context.env.clone(), project);
+        let mut watcher = Watcher::over(self.context.watching(), config, self.context.env.clone(), project);
         loop {
             if let Event::Upsert((name, true)) = watcher.next().await {
                 self.queue.add(name);

@@ -295,8 +295,8 @@ impl Context {
         project: impl Fn(&Value) -> P + Send + Sync + 'static,
     ) -> latest::Receiver<Health> {
         self.figures.visits(name, index.visits());
-        let rest = Rest::new(self.client.clone()).counting(self.figures.watch_failures());
-        let (health, following) = follow(index.clone(), rest, config, self.env.clone(), shared, project);
+        let (health, following) =
+            follow(index.clone(), self.watching(), config, self.env.clone(), shared, project);
         self.watches.add(name, health.clone());
         let stop = self.stop.clone();
         running.spawn(async move {
@@ -310,9 +310,14 @@ impl Context {
         health
     }
 
-    /// The API, for watches of a controller's own.
+    /// The API.
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The same for watches: those that fail are counted.
+    pub(crate) fn watching(&self) -> Rest {
+        Rest::new(self.client.clone()).counting(self.figures.watch_failures())
     }
 
     /// A binding: as the watch has brought it just now, or read.

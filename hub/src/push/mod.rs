@@ -30,7 +30,7 @@ use karmada_agent::{Alike, Feed, Packer};
 use karmada_api::consts::component;
 use karmada_apiserver::packed;
 use karmada_client::{
-    Event, Failures, Recorder, Rest, Room, WatchConfig, Watcher, WorkQueue,
+    Event, Recorder, Rest, Room, WatchConfig, Watcher, WorkQueue,
     events::RecorderTask,
     paced::Pace,
     watch::share::{News, Share},
@@ -126,8 +126,8 @@ struct Common {
     copies: Arc<Copies>,
     accounts: Arc<Accounts>,
     known: Arc<Known>,
-    /// Where its own watch counts if that fails.
-    failures: Failures,
+    /// The API, for a watch of its own.
+    watching: Rest,
 }
 
 impl Common {
@@ -194,7 +194,7 @@ impl Pusher {
             copies,
             accounts: context.accounts.clone(),
             known: context.known.clone(),
-            failures: context.figures.watch_failures().clone(),
+            watching: context.watching(),
         };
         Self {
             common: Arc::new(common),
@@ -309,8 +309,7 @@ async fn follow_secrets(common: Arc<Common>) {
         let key = Key::of(&secret);
         Ok(heard.is_heard(&key.namespace, &key.name).then_some(key))
     };
-    let rest = Rest::new(common.client.clone()).counting(&common.failures);
-    let mut watcher = Watcher::over(rest, config, common.writer.env.clone(), read);
+    let mut watcher = Watcher::over(common.watching.clone(), config, common.writer.env.clone(), read);
     loop {
         match watcher.next().await {
             Event::Upsert(Some(key)) | Event::Delete(Some(key)) => {
