@@ -216,8 +216,8 @@ impl Proof {
 pub(super) mod tests {
     use super::*;
 
-    pub(in super::super) fn trial() -> Trial {
-        let offer = Offer {
+    pub(in super::super) fn offer() -> Offer {
+        Offer {
             version: "0.6.0".into(),
             begun: "2026-11-26T01:00:00Z".parse().unwrap(),
             image: String::new(),
@@ -225,7 +225,11 @@ pub(super) mod tests {
             returns: false,
             downgrade: false,
             spread: 0,
-        };
+        }
+    }
+
+    pub(in super::super) fn trial() -> Trial {
+        let offer = offer();
         let (old, new) = ("x/karmada-agent:0.5.0", "x/karmada-agent:0.6.0");
         Trial::of(&offer, &"0.5.0".parse().unwrap(), old, new, "2026-11-26T02:00:00Z".parse().unwrap())
     }

@@ -57,7 +57,7 @@ fn is_same(one: &Offer, other: &Offer) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::trial::tests::offer, *};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -75,15 +75,7 @@ mod tests {
 
     #[test]
     fn fetching_ends_at_once_for_another_offer_and_after_a_while_for_none() {
-        let offer = Offer {
-            version: "0.6.0".to_owned(),
-            begun: "2026-11-26T01:00:00Z".parse().unwrap(),
-            image: String::new(),
-            programs: Vec::new(),
-            returns: false,
-            downgrade: false,
-            spread: 900,
-        };
+        let offer = Offer { spread: 900, ..offer() };
         let spread = Offer { spread: 3, ..offer.clone() };
         let others = [
             Offer { version: "0.6.1".to_owned(), ..offer.clone() },

@@ -149,14 +149,20 @@ fn a_cluster_that_is_evicted_with_the_change_has_failed() {
     assert_eq!((fleet.state.phase, fleet.having("two")), (Phase::Complete, 19), "{}", fleet.said());
 }
 
-#[test]
-fn a_restart_forgets_no_cluster_that_was_evicted_with_the_change() {
+/// A fleet of which one cluster was evicted with the change, and is gone.
+fn without_one_that_was_evicted() -> Fleet {
     let mut fleet = Fleet::new(20, "tier=pilot soak=1h; 100%", "maxFailures=1");
     fleet.change("two");
     fleet.run(2, 10, well);
     fleet.clusters[0].leaving = true;
     fleet.run(1, 10, well);
     fleet.clusters.remove(0);
+    fleet
+}
+
+#[test]
+fn a_restart_forgets_no_cluster_that_was_evicted_with_the_change() {
+    let mut fleet = without_one_that_was_evicted();
     fleet.clocks = Clocks::default();
     fleet.run(1, 10, well);
     assert_eq!((fleet.state.phase, fleet.last.sums.of(Stage::Failed)), (Phase::Running, 1));
@@ -183,12 +189,7 @@ fn a_restart_forgets_no_cluster_that_was_evicted_with_the_change() {
 
 #[test]
 fn what_was_returned_keeps_no_cluster_that_was_evicted() {
-    let mut fleet = Fleet::new(20, "tier=pilot soak=1h; 100%", "maxFailures=1");
-    fleet.change("two");
-    fleet.run(2, 10, well);
-    fleet.clusters[0].leaving = true;
-    fleet.run(1, 10, well);
-    fleet.clusters.remove(0);
+    let mut fleet = without_one_that_was_evicted();
     fleet.run(1, 10, well);
     assert_eq!((fleet.state.evicted.len(), fleet.last.sums.of(Stage::Failed)), (1, 1));
     fleet.command(Command::Return).unwrap();
