@@ -169,7 +169,7 @@ pub struct Projection {
     /// Selectable fields by the resource part of keys.
     selectable: BTreeMap<String, Vec<String>>,
     /// Where it stands among an event's fields by whom it was told.
-    reporter: Option<usize>,
+    reporter: usize,
     quota: StorageQuota,
 }
 
@@ -196,14 +196,14 @@ impl Projection {
         // Last, where no selector looks: whose account they count for.
         selectable.entry(REQUESTS.to_owned()).or_default().push("spec.username".to_owned());
         let events = selectable.entry(EVENTS.to_owned()).or_default();
+        let reporter = events.len();
         events.push(REPORTER.to_owned());
-        let reporter = events.iter().position(|field| field == REPORTER);
         Self { selectable, reporter, quota }
     }
 
     /// The cluster whose agent has told an event; empty if none has.
     pub(crate) fn teller<'a>(&self, event: &'a Header) -> Option<&'a str> {
-        event.fields.get(self.reporter?)
+        event.fields.get(self.reporter)
     }
 }
 

@@ -105,7 +105,8 @@ impl Service<Request<Body>> for Link {
 
 impl Shared {
     async fn request(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<LinkBody>, LinkError> {
-        let is_watch = is_watch(request.uri());
+        // It has no end of its own.
+        let is_watch = watches(request.uri().query());
         let path = request.uri().clone();
         self.address(&mut request)?;
         if self.config().narrow {
@@ -312,11 +313,6 @@ impl Shared {
 fn unsent(mut error: hyper::client::conn::TrySendError<Request<Body>>) -> (Option<Request<Body>>, LinkError) {
     let unsent = error.take_message();
     (unsent, LinkError::hyper(error.error()))
-}
-
-/// Whether a request asks for a watch, which has no end of its own.
-fn is_watch(uri: &Uri) -> bool {
-    watches(uri.query())
 }
 
 /// HTTP/1.1 wants the path in its first line and the server in `Host`.
