@@ -24,6 +24,16 @@ impl Registry {
         object: &mut Value,
     ) -> Result<(), Status> {
         self.admit_ours(caller, attempt, object).await?;
+        self.admit_theirs(caller, attempt, object).await
+    }
+
+    /// What is left of that when our own rules have passed: users' webhooks.
+    pub(super) async fn admit_theirs(
+        &self,
+        caller: &Caller<'_>,
+        attempt: &Attempt<'_>,
+        object: &mut Value,
+    ) -> Result<(), Status> {
         let Some(hooks) = self.hooks(caller, attempt.target.kind, Sort::Mutating) else { return Ok(()) };
         let asking = async {
             let mut round = Round::default();

@@ -70,9 +70,12 @@ impl Registry {
             object::set_annotation(&mut object, REPORTED_BY, cluster);
             // What may not stand there is refused alike whether there is such a namespace or not.
             self.admit_ours(caller, &attempt, &mut object).await?;
+            self.check_open(&target)?;
+        } else {
+            self.check_open(&target)?;
+            self.admit_ours(caller, &attempt, &mut object).await?;
         }
-        self.check_open(&target)?;
-        self.admit(caller, &attempt, &mut object).await?;
+        self.admit_theirs(caller, &attempt, &mut object).await?;
         let prefix = object::generate_name(&object).to_owned();
         if !object::name(&object).is_empty() || prefix.is_empty() {
             return self.insert(caller, kind, namespace, object, options).await;
