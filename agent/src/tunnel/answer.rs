@@ -21,6 +21,11 @@ use super::{Open, Record, toll::Share};
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
+/// What comes of a body. Headers at its end are the end: nobody reads them, and they would cross for nothing.
+fn without_trailers<E>(frame: Option<Result<Frame<Bytes>, E>>) -> Option<Result<Frame<Bytes>, E>> {
+    frame.filter(|frame| !frame.as_ref().is_ok_and(Frame::is_trailers))
+}
+
 /// What is known of a request. It is told when this is dropped, whatever has ended it.
 pub(super) struct Measured {
     pub(super) record: Record,
@@ -116,7 +121,7 @@ where
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        let frame = without_trailers(std::task::ready!(Pin::new(&mut self.body).poll_frame(context)));
         let bytes = if let Some(Ok(frame)) = &frame {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
             self.upload.bytes.fetch_add(bytes as u64, Ordering::SeqCst);
@@ -174,7 +179,7 @@ impl Body for Answer {
         {
             return Poll::Ready(Some(Err("the member has taken too long".into())));
         }
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        let frame = without_trailers(std::task::ready!(Pin::new(&mut self.body).poll_frame(context)));
         let ended = self.body.is_end_stream();
         if let Some(Measured { record, share, .. }) = &mut self.measured {
             match &frame {
@@ -231,6 +236,23 @@ mod tests {
         drop(measured.over(Empty::<Bytes>::new()));
         assert_eq!(*TOLD.lock(), [10]);
         assert!(sent.frame().await.unwrap().is_err(), "five bytes that nobody is told of");
+    }
+
+    #[tokio::test]
+    async fn headers_at_the_end_of_a_body_are_its_end() {
+        let open = latest::Sender::new(0_usize);
+        let told = |record: &Record| assert!(record.whole && record.bytes == 10, "{record:?}");
+        let measured = Measured::new(Record::default(), told, Open::new(&open));
+        let body = || {
+            let trailers = [(http::HeaderName::from_static("x-a"), http::HeaderValue::from_static("b"))];
+            let data = Frame::data(Bytes::from_static(b"12345"));
+            let frames = [data, Frame::trailers(trailers.into_iter().collect())];
+            StreamBody::new(futures::stream::iter(frames.map(Ok::<_, Infallible>)))
+        };
+        let sent = measured.sending(body()).collect().await.unwrap();
+        assert!(sent.trailers().is_none() && sent.to_bytes() == "12345");
+        let answered = measured.over(body()).collect().await.unwrap();
+        assert!(answered.trailers().is_none() && answered.to_bytes() == "12345");
     }
 
     #[test]

@@ -38,7 +38,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use karmada_client::{
-    latest,
+    head, latest,
     link::{Bound, Io},
     place::goes_down,
 };
@@ -53,6 +53,7 @@ use tokio::time::Instant;
 
 pub use dial::{Dials, Server, Settings};
 pub use karmada_member::tunnel::{Limits, Mode};
+use toll::Share;
 pub use toll::Toll;
 
 use answer::{Answer, Measured};
@@ -77,6 +78,8 @@ const BACK: [&str; 12] = [
 ];
 /// The longest description of a user.
 const LONGEST: usize = 32 << 10;
+/// One that is shorter is kept by both ends of a connection, and crosses once.
+const KEPT: usize = 3000;
 /// How long a connection is kept on which nothing is asked.
 pub const IDLE: Duration = Duration::from_secs(60);
 /// How long an answer that does not last may take in all.
@@ -264,21 +267,16 @@ impl Tunnel {
                     bound.spawn(pipe.run(measured));
                     response.map(|()| Answer::nothing())
                 }
-                Ok(Agreed::Refused(mut head, body)) => {
+                Ok(Agreed::Refused(head, body)) => {
                     measured.record.code = head.status.as_u16();
-                    let mut kept = only(&head.headers, &BACK);
-                    // What it would have agreed to.
-                    session::copy(&head.headers, &mut kept);
-                    head.headers = kept;
                     Response::from_parts(head, measured.over(body))
                 }
                 Err(status) => failed(status, measured),
             };
         }
         match self.ask(request, bound, &mut measured).await {
-            Ok((mut head, body)) => {
+            Ok((head, body)) => {
                 measured.record.code = head.status.as_u16();
-                head.headers = only(&head.headers, &BACK);
                 Response::from_parts(head, measured.over(body))
             }
             Err(status) => failed(status, measured),
@@ -396,6 +394,7 @@ impl Tunnel {
                 .ok_or_else(|| wrong("it redirects to somewhere else, which is not passed on".to_owned()))?;
             head.headers.insert(header::LOCATION, inside);
         }
+        head.headers = back(&head.headers, &[&BACK], &measured.share)?;
         Ok((head, body))
     }
 
@@ -442,8 +441,8 @@ fn lasts(asked: &Asked) -> bool {
         || matches!(asked.target(), Target::Object(object) if long(&object.subresource))
 }
 
-fn only(headers: &HeaderMap, names: &[&str]) -> HeaderMap {
-    let kept = headers.iter().filter(|(name, _)| names.contains(&name.as_str()));
+fn only(headers: &HeaderMap, names: &[&[&str]]) -> HeaderMap {
+    let kept = headers.iter().filter(|(name, _)| names.iter().any(|names| names.contains(&name.as_str())));
     let mut headers = HeaderMap::new();
     for (name, value) in kept {
         headers.append(name.clone(), value.clone());
@@ -456,7 +455,7 @@ fn headers(of: &HeaderMap, who: &Who, token: &str, host: &str) -> Result<HeaderM
     let value = |what: &str, text: &str| {
         HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("the {what} cannot be sent in a header"))
     };
-    let mut headers = only(of, &PASSED_ON);
+    let mut headers = only(of, &[&PASSED_ON]);
     let mut bearer = value("token", &format!("Bearer {token}"))?;
     bearer.set_sensitive(true);
     headers.insert(header::AUTHORIZATION, bearer);
@@ -468,10 +467,28 @@ fn headers(of: &HeaderMap, who: &Who, token: &str, host: &str) -> Result<HeaderM
     Ok(headers)
 }
 
-/// What a head takes, in bytes.
+/// What of an answer's headers the hub gets. The user pays for that: it may be their own Pod that answers.
+///
+/// # Errors
+/// It is so much that the hub would end the connection of all.
+fn back(of: &HeaderMap, names: &[&[&str]], share: &Share) -> Result<HeaderMap, Status> {
+    let kept = only(of, names);
+    let weight = head::weight(&kept, None);
+    if weight > head::MOST {
+        let most = head::MOST;
+        return Err(wrong(format!(
+            "the headers of its answer take {weight} bytes, and a tunnel carries up to {most}"
+        )));
+    }
+    share.charge_answered(weight);
+    Ok(kept)
+}
+
+/// What a request's head takes, in bytes.
 fn weight(head: &http::request::Parts) -> usize {
-    let lines: usize = head.headers.iter().map(|(name, line)| name.as_str().len() + line.len()).sum();
-    lines + head.uri.path_and_query().map_or(0, |asked| asked.as_str().len())
+    let crosses_once = |name: &str, line: &HeaderValue| name == USER && line.len() < KEPT;
+    let lines = head.headers.iter().filter(|(name, line)| !crosses_once(name.as_str(), line));
+    head::weight(lines, head.uri.path_and_query())
 }
 
 /// How a refusal is answered.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Empty;
 use hyper::{
     body::Incoming,
@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{Measured, Tunnel, WHOLE, on_the_way, toll::Share, wrong};
+use super::{BACK, Measured, Tunnel, WHOLE, back, on_the_way, only, toll::Share, wrong};
 
 /// The method of the request that is to change its protocol.
 const METHOD: &str = "karmada-method";
@@ -86,7 +86,7 @@ impl Tunnel {
         let asking = async {
             let mut sent =
                 self.request(&head.headers, &method, &who, &asked).await?.map(|()| Empty::<&[u8]>::new());
-            copy(&head.headers, sent.headers_mut());
+            sent.headers_mut().extend(only(&head.headers, &[&BOTH_WAYS]));
             sent.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
             let upgrade = HeaderValue::from_str(protocol).map_err(|error| wrong(error.to_string()))?;
             sent.headers_mut().insert(header::UPGRADE, upgrade);
@@ -116,7 +116,7 @@ impl Tunnel {
                 return Err(wrong("it has agreed to another protocol than was asked for".to_owned()));
             }
             let mut response = Response::new(());
-            copy(answer.headers(), response.headers_mut());
+            *response.headers_mut() = back(answer.headers(), &[&BOTH_WAYS], &measured.share)?;
             response.headers_mut().insert(STATUS, HeaderValue::from_static("101"));
             if let Ok(agreed) = HeaderValue::from_str(agreed.unwrap_or_default()) {
                 response.headers_mut().insert(UPGRADE, agreed);
@@ -128,7 +128,9 @@ impl Tunnel {
         if code.is_informational() || code.is_success() || code.is_redirection() {
             return Err(wrong(format!("invalid upgrade response: status code {}", code.as_u16())));
         }
-        let (head, body) = answer.into_parts();
+        let (mut head, body) = answer.into_parts();
+        // Also what it would have agreed to.
+        head.headers = back(&head.headers, &[&BACK, &BOTH_WAYS], &measured.share)?;
         Ok(Agreed::Refused(head, body))
     }
 }
@@ -138,15 +140,6 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut lines = headers.get_all(name).iter();
     let line = lines.next()?.to_str().ok()?;
     lines.next().is_none().then_some(line)
-}
-
-/// Headers of the session itself, all lines in their order.
-pub(super) fn copy(from: &HeaderMap, to: &mut HeaderMap) {
-    for name in BOTH_WAYS {
-        for line in from.get_all(name) {
-            to.append(HeaderName::from_static(name), line.clone());
-        }
-    }
 }
 
 impl Pipe {

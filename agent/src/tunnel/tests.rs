@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use futures::{FutureExt as _, StreamExt as _};
+use http::HeaderName;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use hyper_util::rt::TokioExecutor;
@@ -19,7 +20,12 @@ use super::*;
 struct Seen {
     heads: Mutex<Vec<(String, HeaderMap)>>,
     open: latest::Sender<usize>,
+    /// What it says in one of [`SAID`].
+    says: Mutex<Option<HeaderValue>>,
 }
+
+/// What is passed on of an answer, and of one by which a session begins.
+const SAID: [&str; 2] = ["etag", "sec-websocket-protocol"];
 
 /// A member that answers with its own path; to logs with lines without end, and to `/version` never.
 struct Stand(Arc<Seen>);
@@ -30,7 +36,16 @@ impl Door for Stand {
         let seen = self.0.clone();
         tokio::spawn(async move {
             let open = Open::new(&seen.open);
-            let service = service_fn(move |request: Request<Incoming>| member(request, seen.clone()));
+            let service = service_fn(move |request: Request<Incoming>| {
+                let seen = seen.clone();
+                async move {
+                    let said = SAID[usize::from(request.uri().path().ends_with("/exec"))];
+                    let says = seen.says.lock().clone();
+                    let mut answer = member(request, seen).await?;
+                    answer.headers_mut().extend(says.map(|says| (HeaderName::from_static(said), says)));
+                    Ok::<_, Infallible>(answer)
+                }
+            });
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(far), service)
                 .with_upgrades()
@@ -580,6 +595,73 @@ async fn names_that_are_refused_have_one_share_and_large_heads_are_paid_for() {
     }
     assert!(codes.starts_with(&[403; 50]) && codes.ends_with(&[429; 20]), "{codes:?}");
     assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
+}
+
+#[test]
+fn what_crosses_once_is_not_paid_for_each_time() {
+    let weight_of = |groups: usize| {
+        let groups: Vec<String> =
+            (0..groups).map(|n| format!("cn=group-{n:04},ou=groups,dc=example")).collect();
+        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+        let mut asked = request("GET", "/api/v1/pods", "");
+        asked.headers_mut().insert(USER, user("jane", &groups).parse().unwrap());
+        weight(&asked.into_parts().0)
+    };
+    assert_eq!((weight_of(0), weight_of(50)), (weight_of(1), weight_of(1)));
+    // Too long for the table of a connection.
+    assert!(weight_of(100) > 4000, "{}", weight_of(100));
+}
+
+/// It may be a Pod of the user's own that answers.
+#[tokio::test(start_paused = true)]
+async fn the_heads_of_answers_are_bounded_and_paid_for() {
+    let budget = Toll::full(4 << 20, karmada_env::Env::system());
+    let mut set = set_of("full", budget, Duration::ZERO).await;
+    let log = of_john(request("GET", "/api/v1/namespaces/n/pods/p/log?follow=true", ""));
+    let mut lines = set.hub.send_request(log).await.unwrap().into_body();
+    let ports = "/api/v1/namespaces/n/pods/p/portforward";
+    let all = || {
+        [
+            request("GET", "/api/v1/pods", ""),
+            session("GET", "websocket", EXEC),
+            session("POST", "SPDY/3.1", ports),
+        ]
+    };
+    // What takes three bytes each, and one.
+    for (sign, count) in [(b'\\', 60_000), (b'\\', 2800), (b'a', 9000)] {
+        *set.seen.says.lock() = Some(HeaderValue::from_bytes(&vec![sign; count]).unwrap());
+        for asked in all() {
+            let told = format!("{count} {asked:?}");
+            let (code, headers, body) = set.ask(asked).await;
+            assert_eq!(code, 502, "{told}: {body}");
+            assert!(body.contains("the headers of its answer take") && body.contains("8192"), "{body}");
+            assert!(SAID.iter().all(|name| !headers.contains_key(*name)), "{headers:?}");
+        }
+    }
+    let said = HeaderValue::from_bytes(&[b'\\'; 2500]).unwrap();
+    *set.seen.says.lock() = Some(said.clone());
+    let mut codes = Vec::new();
+    // 512 KiB may go at once.
+    for asked in std::iter::repeat_with(all).take(40).flatten() {
+        let (code, headers, _) = match asked.uri().path().ends_with("exec") {
+            true => {
+                let (head, _) = set.hub.send_request(asked).await.unwrap().into_parts();
+                (head.status.as_u16(), head.headers, String::new())
+            }
+            false => set.ask(asked).await,
+        };
+        assert!(
+            code == 429 || SAID.iter().any(|name| headers.get(*name) == Some(&said)),
+            "{code} {headers:?}"
+        );
+        codes.push(code);
+    }
+    let paid = codes.iter().take_while(|code| **code != 429).count();
+    assert!((55..75).contains(&paid) && codes.ends_with(&[429; 20]), "{codes:?}");
+    assert_eq!(set.ask(of_john(request("GET", "/api/v1/pods", ""))).await.0, 200);
+    for _ in 0..3 {
+        assert_eq!(lines.frame().await.unwrap().unwrap().into_data().unwrap(), "line\n");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -111,6 +111,11 @@ impl Share {
         }
     }
 
+    /// The same of the head of an answer: what there is of it beside what a request [costs](AROUND) anyway.
+    pub(super) fn charge_answered(&self, head: usize) {
+        self.charge(on_the_wire(head).saturating_sub(AROUND));
+    }
+
     /// The same of what is under way of the body of a request that was refused: so much is sent before anybody can say that it is
     /// not wanted.
     pub(super) fn charge_unread(&self, body: &impl Body) {

@@ -9,7 +9,8 @@
 //!                                  └── "the link is back" ────┘      WorkQueue: what to do next, once each, with patience
 //! ```
 //!
-//! Beside all that, [`webhook`] posts to services of users, which are no Kubernetes API; [`names`] looks hosts up for both.
+//! Beside all that, [`webhook`] posts to services of users, which are no Kubernetes API; [`names`] looks hosts up for both; and
+//! [`head`] says what headers cost in a tunnel.
 //!
 //! [`Link`] is the transport: it dials, holds one connection and tells when it came back. Everything above it takes a
 //! `kube::Client` and does not care whether requests cross a satellite or stay in the process.
@@ -20,6 +21,7 @@ pub mod backoff;
 pub mod events;
 pub mod failures;
 pub mod fetch;
+pub mod head;
 pub mod kept;
 pub mod kubeconfig;
 pub mod latest;

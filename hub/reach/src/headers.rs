@@ -5,6 +5,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use karmada_apiserver::authn::UserInfo;
+use karmada_client::head;
 use karmada_core::{spent::SPENT, ways::PASSED_ON};
 
 use crate::tunnel;
@@ -65,9 +66,6 @@ const OF_SESSION: [&str; 7] = [
     "sec-websocket-version",
     "x-stream-protocol-version",
 ];
-/// The most that an agent is sent of what a client asks for and of its headers, in bytes. An agent ends the connection of all for a
-/// head that is much larger.
-pub(crate) const HEAD: usize = 8 << 10;
 /// What sessions may speak.
 const PROTOCOLS: [&str; 2] = ["websocket", "SPDY/3.1"];
 /// The longest that a client is told to wait by a header of an answer through a tunnel, in seconds.
@@ -172,8 +170,7 @@ pub(crate) fn to_agent(headers: &HeaderMap, user: &UserInfo, audit_id: &str) -> 
 /// What a head to an agent takes, in bytes, but for what the hub says of the user.
 pub(crate) fn weight(uri: &Uri, headers: &HeaderMap) -> usize {
     let lines = headers.iter().filter(|(name, _)| name.as_str() != tunnel::USER);
-    let lines: usize = lines.map(|(name, line)| name.as_str().len() + line.len()).sum();
-    lines + uri.path_and_query().map_or(0, |asked| asked.as_str().len())
+    head::weight(lines, uri.path_and_query())
 }
 
 /// What somebody is named in a header. Space at an end is no part of a header's value: the member would read another name than
@@ -365,7 +362,7 @@ mod tests {
         ];
         assert_eq!(lines(&made), want);
         let bytes: usize = want.iter().map(|line| line.len() - ": ".len()).sum();
-        assert_eq!(weight_of_all, bytes + "/api?x=y".len());
+        assert_eq!(weight_of_all, bytes + "/api?x=y".len() + "?".len());
     }
 
     #[test]

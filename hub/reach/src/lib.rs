@@ -56,6 +56,7 @@ use karmada_apiserver::{
     authn::UserInfo,
     carried::{Call, Carried, CarriedGroup, CarriedPath, Carrier},
 };
+use karmada_client::head;
 use karmada_core::spent::Spent;
 use karmada_env::Env;
 use karmada_meta::status::Status;
@@ -394,11 +395,11 @@ impl Carriage<'_> {
         let lasts = upgrades || target::lasts(&path, query);
         let sent = self.way.headers(&parts.headers, &user, &audit_id).map_err(Status::bad_request)?;
         let weight = headers::weight(&place, &sent);
-        if matches!(self.way, Way::Tunnel(_)) && weight > headers::HEAD {
+        if matches!(self.way, Way::Tunnel(_)) && weight > head::MOST {
             let why = format!(
                 "the address and the headers of this request take {weight} bytes, and its tunnel carries up to {}: shorten the query, \
                  or the command of a session",
-                headers::HEAD
+                head::MOST
             );
             return Err(self.on_the_way(431, "RequestHeaderFieldsTooLarge", &why));
         }
@@ -567,6 +568,8 @@ impl http_body::Body for Upload {
             return Poll::Ready(Some(Err(axum::Error::new("its answer has ended"))));
         }
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        // Headers at its end, which no API reads, are the end.
+        let frame = frame.filter(|frame| !frame.as_ref().is_ok_and(Frame::is_trailers));
         if let Some(Ok(frame)) = &frame {
             self.bytes.inc_by(frame.data_ref().map_or(0, Bytes::len) as u64);
         }
