@@ -2,7 +2,7 @@
 //! need not cross the link to be refused.
 //!
 //! Nothing is kept but by an agent's own word, and that is about its own cluster alone. It is not believed for long at a time: an
-//! agent that was started anew, with more to use, is asked again soon. By one request of that user first: many that cross at once
+//! agent that was started anew, with more to use, is asked again soon. By one request of that user first ([`Turn`]): many that cross at once
 //! would cost much before the first of them is refused. It is forgotten when the agent's credentials end, or its Cluster is another one
 //! by now: whoever had stolen them says nothing any more.
 
@@ -102,9 +102,16 @@ fn is_number(number: &str) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
+/// That a request asks again. What comes of others of its user's says nothing of it: they may have been sent long before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn(u64);
+
 /// What the hub keeps.
 #[derive(Debug, Default)]
-pub struct Memory(BTreeMap<String, Row>);
+pub struct Memory {
+    clusters: BTreeMap<String, Row>,
+    turns: u64,
+}
 
 /// Of one cluster.
 #[derive(Debug, Default)]
@@ -123,7 +130,7 @@ struct Kept {
     /// Until when it is believed.
     until: Duration,
     /// It was not believed any more, and one request has asked again.
-    asked: bool,
+    asked: Option<Turn>,
 }
 
 impl Kept {
@@ -131,15 +138,6 @@ impl Kept {
     fn left(&self, now: Duration) -> Option<Duration> {
         let left = self.wait.saturating_sub(now.saturating_sub(self.at));
         (now < self.until && !left.is_zero()).then_some(left)
-    }
-
-    /// The same for one request of this user's, which asks again where there is nothing left.
-    fn left_or_asks(&mut self, now: Duration) -> Option<Duration> {
-        let left = self.left(now);
-        if left.is_none() {
-            (self.until, self.asked) = (now + ONE, true);
-        }
-        left
     }
 }
 
@@ -184,7 +182,7 @@ impl Memory {
     /// Keeps what a cluster's agent has said to this user. `by` tells that agent apart from others of the cluster.
     pub fn keep(&mut self, (cluster, by): (&str, &str), user: &str, spent: Spent, now: Duration) {
         let wait = spent.short.wait().min(LONGEST);
-        let kept = Kept { at: now, wait, hourly: spent.hourly, until: now + AGAIN, asked: false };
+        let kept = Kept { at: now, wait, hourly: spent.hourly, until: now + AGAIN, asked: None };
         let is_all = matches!(spent.short, Short::All(_));
         if kept.left(now).is_none() || (!is_all && user.len() > NAME) {
             return;
@@ -192,7 +190,7 @@ impl Memory {
         self.forget_others(cluster, by);
         self.make_room(now);
         let new = || Row { by: by.to_owned(), ..Row::default() };
-        let row = self.0.entry(cluster.to_owned()).or_insert_with(new);
+        let row = self.clusters.entry(cluster.to_owned()).or_insert_with(new);
         if is_all {
             row.all = Some(kept);
             return;
@@ -203,67 +201,83 @@ impl Memory {
         row.users.insert(user.to_owned(), kept);
     }
 
-    /// What this user would hear from a cluster's agent. Where that is not known, a request is sent.
-    pub fn of(&mut self, cluster: &str, user: &str, now: Duration) -> Option<Spent> {
-        let row = self.0.get_mut(cluster)?;
+    /// Whether a request of this user's is sent to a cluster's agent. It asks again where that agent has refused the user before.
+    ///
+    /// # Errors
+    /// What the user would hear from it.
+    pub fn of(&mut self, cluster: &str, user: &str, now: Duration) -> Result<Option<Turn>, Spent> {
+        let Some(row) = self.clusters.get_mut(cluster) else { return Ok(None) };
         if let Some((kept, left)) = row.all.and_then(|kept| Some((kept, kept.left(now)?))) {
-            return Some(Spent { short: Short::All(left), hourly: kept.hourly });
+            return Err(Spent { short: Short::All(left), hourly: kept.hourly });
         }
-        let kept = row.users.get_mut(user)?;
-        let left = kept.left_or_asks(now)?;
-        Some(Spent { short: Short::Share(left), hourly: kept.hourly })
+        let Some(kept) = row.users.get_mut(user) else { return Ok(None) };
+        if let Some(left) = kept.left(now) {
+            return Err(Spent { short: Short::Share(left), hourly: kept.hourly });
+        }
+        self.turns += 1;
+        (kept.until, kept.asked) = (now + ONE, Some(Turn(self.turns)));
+        Ok(kept.asked)
     }
 
-    /// A request of this user's was not refused for that. If it has asked again, others may go.
-    pub fn goes(&mut self, cluster: &str, user: &str) {
-        let Some(row) = self.0.get_mut(cluster) else { return };
-        if row.users.get(user).is_some_and(|kept| kept.asked) {
+    /// The request of this turn was not refused for that: others may go.
+    pub fn goes(&mut self, cluster: &str, user: &str, turn: Turn) {
+        let Some(row) = self.clusters.get_mut(cluster) else { return };
+        if row.users.get(user).is_some_and(|kept| kept.asked == Some(turn)) {
             row.users.remove(user);
         }
         if row.is_empty() {
-            self.0.remove(cluster);
+            self.clusters.remove(cluster);
+        }
+    }
+
+    /// Nothing of the request of this turn was sent: another may ask.
+    pub fn returns(&mut self, cluster: &str, user: &str, turn: Turn) {
+        let kept = self.clusters.get_mut(cluster).and_then(|row| row.users.get_mut(user));
+        if let Some(kept) = kept.filter(|kept| kept.asked == Some(turn)) {
+            (kept.until, kept.asked) = (Duration::ZERO, None);
         }
     }
 
     /// Forgets what any other agent of a cluster has said.
     pub fn forget_others(&mut self, cluster: &str, by: &str) {
-        if self.0.get(cluster).is_some_and(|row| row.by != by) {
-            self.0.remove(cluster);
+        if self.clusters.get(cluster).is_some_and(|row| row.by != by) {
+            self.clusters.remove(cluster);
         }
     }
 
     /// A cluster's agent is there anew: what it has said is not believed any more.
     pub fn doubt(&mut self, cluster: &str) {
-        let Some(row) = self.0.get_mut(cluster) else { return };
+        let Some(row) = self.clusters.get_mut(cluster) else { return };
         row.all = None;
         for kept in row.users.values_mut() {
             kept.until = Duration::ZERO;
         }
         if row.is_empty() {
-            self.0.remove(cluster);
+            self.clusters.remove(cluster);
         }
     }
 
     /// Room for one more.
     fn make_room(&mut self, now: Duration) {
-        let count = |memory: &Self| memory.0.values().map(Row::len).sum::<usize>();
+        let count = |memory: &Self| memory.clusters.values().map(Row::len).sum::<usize>();
         if count(self) < MOST {
             return;
         }
-        self.0.retain(|_, row| {
+        self.clusters.retain(|_, row| {
             row.clear(now);
             !row.is_empty()
         });
         if count(self) < MOST {
             return;
         }
-        let oldest = self.0.iter().min_by_key(|(_, row)| row.oldest()).map(|(cluster, _)| cluster.clone());
+        let oldest =
+            self.clusters.iter().min_by_key(|(_, row)| row.oldest()).map(|(cluster, _)| cluster.clone());
         if let Some(oldest) = oldest
-            && let Some(row) = self.0.get_mut(&oldest)
+            && let Some(row) = self.clusters.get_mut(&oldest)
         {
             row.forget_oldest();
             if row.is_empty() {
-                self.0.remove(&oldest);
+                self.clusters.remove(&oldest);
             }
         }
     }
@@ -285,6 +299,16 @@ mod tests {
 
     fn all(seconds: u64) -> Spent {
         Spent { short: Short::All(Duration::from_secs(seconds)), hourly: HOURLY }
+    }
+
+    /// What a user hears of it.
+    fn heard(memory: &mut Memory, cluster: &str, user: &str, seconds: u64) -> Option<Spent> {
+        memory.of(cluster, user, after(seconds)).err()
+    }
+
+    /// That a request of jane's asks again.
+    fn turn(memory: &mut Memory, seconds: u64) -> Turn {
+        memory.of("m", "jane", after(seconds)).unwrap().unwrap()
     }
 
     #[test]
@@ -358,10 +382,9 @@ mod tests {
         ] {
             let mut memory = Memory::default();
             memory.keep(("m", "1"), "jane", told, after(0));
-            let now = after(seconds);
-            let heard = (memory.of("m", "jane", now), memory.of("m", "john", now));
+            let heard = (heard(&mut memory, "m", "jane", seconds), heard(&mut memory, "m", "john", seconds));
             assert_eq!(heard, (jane, john), "{told:?} after {seconds} s");
-            assert_eq!(memory.of("n", "jane", now), None, "{told:?}");
+            assert_eq!(memory.of("n", "jane", after(seconds)), Ok(None), "{told:?}");
         }
     }
 
@@ -373,11 +396,11 @@ mod tests {
             memory.keep((cluster, "1"), "john", all(600), after(0));
         }
         memory.doubt("m");
-        assert_eq!((memory.of("m", "jane", after(0)), memory.of("m", "john", after(0))), (None, None));
-        assert_eq!(memory.of("n", "jane", after(0)), Some(all(600)));
+        assert_eq!((heard(&mut memory, "m", "jane", 0), heard(&mut memory, "m", "john", 0)), (None, None));
+        assert_eq!(heard(&mut memory, "n", "jane", 0), Some(all(600)));
         // When there is something for all again, she has still used up hers.
         memory.keep(("n", "1"), "jane", share(700), after(1));
-        assert_eq!(memory.of("n", "jane", after(600)), Some(share(101)));
+        assert_eq!(heard(&mut memory, "n", "jane", 600), Some(share(101)));
     }
 
     #[test]
@@ -386,30 +409,38 @@ mod tests {
         for by_tunnel in [false, true] {
             let mut memory = Memory::default();
             memory.keep(("m", "1"), "jane", share(4800), after(0));
-            // What was sent before she was refused says nothing.
-            memory.goes("m", "jane");
-            assert!(memory.of("m", "jane", after(0)).is_some());
             let at = if by_tunnel { 10 } else { again };
             if by_tunnel {
                 memory.doubt("m");
             }
-            assert_eq!(memory.of("m", "jane", after(at)), None, "one goes");
+            let first = turn(&mut memory, at);
             for later in [0, 59] {
-                assert_eq!(memory.of("m", "jane", after(at + later)), Some(share(4800 - at - later)));
+                assert_eq!(heard(&mut memory, "m", "jane", at + later), Some(share(4800 - at - later)));
             }
             // Nothing was heard of it.
-            assert_eq!(memory.of("m", "jane", after(at + 60)), None);
-            assert!(memory.of("m", "jane", after(at + 60)).is_some());
+            let second = turn(&mut memory, at + 60);
+            // What was sent before says nothing.
+            memory.goes("m", "jane", first);
+            memory.returns("m", "jane", first);
+            assert!(heard(&mut memory, "m", "jane", at + 60).is_some());
+            // It was not even sent.
+            memory.returns("m", "jane", second);
+            let third = turn(&mut memory, at + 60);
+            memory.goes("m", "jane", second);
+            assert!(heard(&mut memory, "m", "jane", at + 60).is_some());
             // It is refused.
             memory.keep(("m", "1"), "jane", share(3000), after(at + 61));
-            assert_eq!(memory.of("m", "jane", after(at + 61 + again - 1)), Some(share(3000 - again + 1)));
-            assert_eq!(memory.of("m", "jane", after(at + 61 + again)), None);
+            memory.goes("m", "jane", third);
+            memory.returns("m", "jane", third);
+            let still = Some(share(3000 - again + 1));
+            assert_eq!(heard(&mut memory, "m", "jane", at + 61 + again - 1), still);
             // It is not.
-            memory.goes("m", "jane");
+            let last = turn(&mut memory, at + 61 + again);
+            memory.goes("m", "jane", last);
             for _ in 0..3 {
-                assert_eq!(memory.of("m", "jane", after(at + 61 + again)), None);
+                assert_eq!(memory.of("m", "jane", after(at + 61 + again)), Ok(None));
             }
-            assert!(memory.0.is_empty());
+            assert!(memory.clusters.is_empty());
         }
     }
 
@@ -421,15 +452,15 @@ mod tests {
             memory.keep((cluster, "1"), "john", all(600), after(0));
         }
         memory.forget_others("m", "1");
-        assert_eq!(memory.of("m", "jane", after(0)), Some(all(600)));
+        assert_eq!(heard(&mut memory, "m", "jane", 0), Some(all(600)));
         // Its credentials were revoked, or its Cluster is another one.
         memory.forget_others("m", "2");
-        assert_eq!((memory.of("m", "jane", after(0)), memory.of("m", "john", after(0))), (None, None));
-        assert_eq!(memory.of("n", "jane", after(0)), Some(all(600)));
+        assert_eq!((heard(&mut memory, "m", "jane", 0), heard(&mut memory, "m", "john", 0)), (None, None));
+        assert_eq!(heard(&mut memory, "n", "jane", 0), Some(all(600)));
         // The same where the next one has something to say itself.
         memory.keep(("n", "2"), "jane", share(700), after(1));
-        assert_eq!(memory.of("n", "jane", after(1)), Some(share(700)));
-        assert_eq!(memory.of("n", "john", after(1)), None);
+        assert_eq!(heard(&mut memory, "n", "jane", 1), Some(share(700)));
+        assert_eq!(heard(&mut memory, "n", "john", 1), None);
     }
 
     #[test]
@@ -440,23 +471,23 @@ mod tests {
         for n in 0..10 * EACH as u64 {
             memory.keep(("m", "1"), &format!("user-{n}"), share(900), after(n / 10));
         }
-        assert_eq!(memory.0["m"].users.len(), EACH);
+        assert_eq!(memory.clusters["m"].users.len(), EACH);
         let last = format!("user-{}", 10 * EACH - 1);
         assert!(
-            memory.of("m", &last, after(100)).is_some() && memory.of("m", "user-0", after(100)).is_none()
+            heard(&mut memory, "m", &last, 100).is_some() && heard(&mut memory, "m", "user-0", 100).is_none()
         );
-        assert!(memory.of("other", "jane", after(100)).is_some());
+        assert!(heard(&mut memory, "other", "jane", 100).is_some());
         let long = "x".repeat(NAME + 1);
         memory.keep(("m", "1"), &long, share(900), after(100));
-        assert_eq!(memory.of("m", &long, after(100)), None);
+        assert_eq!(heard(&mut memory, "m", &long, 100), None);
         // Of all the oldest goes, and first what holds no longer.
-        let count = |memory: &Memory| memory.0.values().map(Row::len).sum::<usize>();
+        let count = |memory: &Memory| memory.clusters.values().map(Row::len).sum::<usize>();
         for n in 0..2 * MOST {
             memory.keep((&format!("cluster-{n}"), "1"), "jane", all(900), after(100));
         }
         assert_eq!(count(&memory), MOST);
-        assert_eq!(memory.of("other", "jane", after(100)), None);
+        assert_eq!(heard(&mut memory, "other", "jane", 100), None);
         memory.keep(("late", "1"), "jane", all(900), after(1000));
-        assert_eq!((count(&memory), memory.0.len()), (1, 1));
+        assert_eq!((count(&memory), memory.clusters.len()), (1, 1));
     }
 }

@@ -78,7 +78,7 @@ use self::{
     everywhere::Room,
     member::{By, Member},
     sessions::{Session, Sessions},
-    tunnel::{Failed, Tunnel, Tunnels},
+    tunnel::{Again, Failed, Tunnel, Tunnels},
     wire::Dialer,
 };
 
@@ -272,13 +272,20 @@ impl Shared {
     }
 
     /// The same for a request of this user's, which may be refused without that anything is sent or an agent is called.
-    async fn way_of(&self, name: &str, user: &str, many: Option<&str>) -> Result<Result<Way, Spent>, Status> {
-        if let Some(spent) = self.tunnels.spent(name, user)
-            && matches!(Box::pin(member::find(&*self.registry, name)).await?, By::Tunnel)
-        {
-            return Ok(Err(spent));
-        }
-        self.way(name, many).await.map(Ok)
+    async fn way_of(
+        &self,
+        name: &str,
+        user: &str,
+        many: Option<&str>,
+    ) -> Result<Result<(Way, Option<Again>), Spent>, Status> {
+        let again = match self.tunnels.budgets.ask(name, user) {
+            Ok(again) => again,
+            Err(spent) => match Box::pin(member::find(&*self.registry, name)).await? {
+                By::Tunnel => return Ok(Err(spent)),
+                By::Address(_) => None,
+            },
+        };
+        Ok(Ok((self.way(name, many).await?, again)))
     }
 
     /// The same of a request to many, for which not every tunnel is opened.
@@ -293,15 +300,15 @@ impl Shared {
             way = self.way_of(&call.name, &call.user.name, many) => way?,
             () = &mut call.ends => return Err(Status::service_unavailable(ENDING)),
         };
-        let way = match way {
-            Ok(way) => way,
+        let (way, again) = match way {
+            Ok(found) => found,
             Err(spent) => return Ok(tunnel::refusal(spent)),
         };
         if many.is_some() {
             call.request.headers_mut().extend(way.encodings());
         }
         let bytes = self.figures.user(&call.asked_by);
-        let carriage = Carriage { shared: self, many, name: call.name.clone(), way, bytes };
+        let carriage = Carriage { shared: self, many, name: call.name.clone(), way, again, bytes };
         carriage.carry(call, Arc::new(session)).await
     }
 }
@@ -344,6 +351,8 @@ struct Carriage<'a> {
     many: Option<&'a str>,
     name: String,
     way: Way,
+    /// By this request an agent is asked again that has refused its user.
+    again: Option<Again>,
     /// What the user has sent and got.
     bytes: Counter,
 }
@@ -385,7 +394,24 @@ impl Carriage<'_> {
         }
     }
 
-    async fn carry(self, call: Call, session: Arc<Session>) -> Result<Response<Body>, Status> {
+    /// Why there is no answer. Of a request of which nothing was sent, another may ask an agent [again](Again).
+    fn unanswered(&self, again: Option<Again>, unanswered: Unanswered) -> Status {
+        let status = match unanswered {
+            Unanswered::Broken(why) => return self.wrong(&why),
+            Unanswered::Full => Status::too_many_requests(
+                format!("cluster {}: too many requests are under way by its tunnel; try again", self.name),
+                1,
+            ),
+            Unanswered::Unsent(_) => self.wrong("its tunnels end as soon as they are asked; try again"),
+            Unanswered::Nowhere(status) => *status,
+        };
+        if let Some(mut again) = again {
+            again.is_sent = false;
+        }
+        status
+    }
+
+    async fn carry(mut self, call: Call, session: Arc<Session>) -> Result<Response<Body>, Status> {
         let Call { user, path, request, audit_id, held, ends, .. } = call;
         let (mut parts, body) = request.into_parts();
         let query = parts.uri.query();
@@ -422,19 +448,18 @@ impl Carriage<'_> {
         *request.uri_mut() = place;
         *request.headers_mut() = sent;
         let asked = request.headers().clone();
+        let mut again = self.again.take();
+        if let Some(again) = &mut again {
+            again.is_sent = true;
+        }
         let asking = self.ask(request, upgrades);
         let (until, patience) = if lasts { (None, SILENT) } else { (Some(begun + WHOLE), WHOLE) };
         let mut ends = ends;
         let answer = tokio::select! {
-            answer = asking => answer.map_err(|unanswered| match unanswered {
-                Unanswered::Full => Status::too_many_requests(
-                    format!("cluster {}: too many requests are under way by its tunnel; try again", self.name),
-                    1,
-                ),
-                Unanswered::Broken(why) => self.wrong(&why),
-                Unanswered::Unsent(_) => self.wrong("its tunnels end as soon as they are asked; try again"),
-                Unanswered::Nowhere(status) => *status,
-            })?,
+            answer = asking => match answer {
+                Ok(answer) => answer,
+                Err(unanswered) => return Err(self.unanswered(again, unanswered)),
+            },
             () = sleep_until(begun + patience) => {
                 let why = format!("its API has not answered within {} s", patience.as_secs());
                 return Err(self.on_the_way(504, "Timeout", &why));
@@ -444,7 +469,8 @@ impl Carriage<'_> {
         let (mut answer, place) = answer;
         let code = answer.status();
         if matches!(self.way, Way::Tunnel(_)) {
-            self.shared.tunnels.hears(&self.name, &user.name, (code, answer.headers()));
+            let budgets = &self.shared.tunnels.budgets;
+            budgets.hears((&self.name, &user.name), again.as_ref(), (code, answer.headers()));
         }
         if let Some(client) = client
             && code == StatusCode::SWITCHING_PROTOCOLS

@@ -20,6 +20,7 @@ use karmada_core::spent::SPENT;
 use karmada_env::ManualClock;
 use serde_json::{Value, json};
 use tokio::{
+    io::AsyncReadExt as _,
     net::TcpStream,
     sync::{Notify, mpsc},
     time::{sleep, timeout},
@@ -103,6 +104,8 @@ struct Agents {
     calls: AtomicUsize,
     /// The next connection breaks off when the hub has let it in, and it dials once more.
     is_lost: AtomicBool,
+    /// The one that broke off has ended on the hub, too.
+    is_ended: AtomicBool,
     /// A tunnel breaks off.
     breaks: Notify,
     /// It says goodbye, and takes nothing more.
@@ -180,8 +183,12 @@ async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) 
     if agents.is_lost.swap(false, Relaxed) {
         assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
         // Nobody tells the hub.
-        let _lost = hyper::upgrade::on(answer).await.unwrap();
+        let lost = hyper::upgrade::on(answer).await.unwrap();
         answer = comes(door, &number).await;
+        // The hub keeps but one of them.
+        let ends = async { TokioIo::new(lost).read_to_end(&mut Vec::new()).await };
+        timeout(Duration::from_secs(5), ends).await.unwrap().unwrap();
+        agents.is_ended.store(true, Relaxed);
     }
     assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
     let io = hyper::upgrade::on(answer).await.unwrap();
@@ -313,7 +320,7 @@ async fn what_is_asked_as_a_tunnel_ends_is_asked_by_the_next() {
     // Whoever was given it just before.
     let bytes = shared.figures.user("jane");
     let session = Arc::new(shared.sessions.begin("jane", "m").unwrap());
-    let carriage = Carriage { shared, many: None, name: "m".to_owned(), way, bytes };
+    let carriage = Carriage { shared, many: None, name: "m".to_owned(), way, again: None, bytes };
     assert_eq!(body(Box::pin(carriage.carry(get("/version"), session)).await).await, "0123456789");
 }
 
@@ -394,6 +401,7 @@ async fn a_connection_that_breaks_before_a_word_was_heard_does_not_spend_the_num
     };
     assert_eq!(timeout(Duration::from_secs(20), answered).await.unwrap(), "0123456789");
     assert_eq!(agents.calls.load(Relaxed), 1, "by the same number");
+    assert!(agents.is_ended.load(Relaxed));
 }
 
 /// Its tunnel breaks off, and the hub has noticed.
@@ -463,6 +471,13 @@ async fn what_an_agent_refuses_for_its_budget_the_hub_refuses_until_there_is_som
     clock.advance(Duration::from_secs(15 * 60));
     let (one, other) = tokio::join!(ask("jane"), ask("jane"));
     assert_eq!((one.0, other.0, count()), (429, 429, (3, 11)));
+    says(None);
+    // One of which nothing is sent leaves the next its turn.
+    clock.advance(Duration::from_secs(15 * 60));
+    let long = Request::get(format!("/?a={}", "x".repeat(9 << 10))).body(Body::empty()).unwrap();
+    let refused = reach.carry(call("/version", long)).await.unwrap_err();
+    assert_eq!((refused.code(), count()), (431, (3, 11)));
+    assert_eq!((ask("jane").await.0, count()), (200, (3, 12)));
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use karmada_client::latest;
 use karmada_meta::status::Status;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// How long an agent has to come.
 pub(super) const CALL: Duration = Duration::from_secs(10);
@@ -42,6 +43,8 @@ struct Row<T> {
     by: Option<String>,
     /// How often it has come.
     turn: u32,
+    /// That it has come again.
+    replaced: CancellationToken,
     stage: Stage<T>,
     /// By whose request to many clusters it was wanted, if nobody has asked this one alone.
     many: Option<Arc<str>>,
@@ -117,7 +120,15 @@ impl<T: Clone> Book<T> {
         let (number, until) = (number(), now + CALL);
         let told = latest::Sender::new(None);
         let hears = told.subscribe();
-        let row = Row { number: number.clone(), until, by: None, turn: 0, stage: Stage::Called(told), many };
+        let row = Row {
+            number: number.clone(),
+            until,
+            by: None,
+            turn: 0,
+            replaced: CancellationToken::new(),
+            stage: Stage::Called(told),
+            many,
+        };
         self.end(cluster);
         if let Some(user) = &row.many {
             self.many += 1;
@@ -185,8 +196,9 @@ impl<T: Clone> Book<T> {
         }
     }
 
-    /// An agent has come by a number, with this credential: for which time. Who comes again takes the place of what they came with
-    /// before, if nothing was heard on that (`is_new`): it has broken, and nobody has told the hub.
+    /// An agent has come by a number, with this credential: for which time, and what says that it has come again. Who comes again
+    /// takes the place of what they came with before, if nothing was heard on that (`is_new`): it has broken, and nobody has told
+    /// the hub.
     pub(super) fn comes(
         &mut self,
         cluster: &str,
@@ -194,7 +206,7 @@ impl<T: Clone> Book<T> {
         by: Option<&str>,
         now: Instant,
         is_new: impl Fn(&T) -> bool,
-    ) -> Result<u32, Unasked> {
+    ) -> Result<(u32, CancellationToken), Unasked> {
         let row = self.rows.get_mut(cluster).filter(|row| row.number == number).ok_or(Unasked::NotCalled)?;
         let is_itself = row.by.is_some() && row.by.as_deref() == by;
         let may_again = is_itself && row.until > now;
@@ -208,7 +220,8 @@ impl<T: Clone> Book<T> {
         row.by = by.map(str::to_owned);
         row.turn += 1;
         row.stage = Stage::Coming(told);
-        Ok(row.turn)
+        std::mem::take(&mut row.replaced).cancel();
+        Ok((row.turn, row.replaced.clone()))
     }
 
     /// Whether an agent has been asked by this number, and nothing has come of it.
@@ -288,7 +301,7 @@ mod tests {
         by: Option<&str>,
         at: Instant,
     ) -> Result<u32, Unasked> {
-        book.comes(cluster, number, by, at, |tunnel| *tunnel == 9)
+        book.comes(cluster, number, by, at, |tunnel| *tunnel == 9).map(|(turn, _)| turn)
     }
 
     #[test]
@@ -384,6 +397,11 @@ mod tests {
         assert_eq!(comes(&mut book, "m", "a", BY, start), Err(Unasked::Taken), "it was heard");
         // It has no more time for that.
         assert!(!book.again("m", ("a", 6), start + CALL));
+        // What is replaced is told.
+        assert_eq!(find(&mut book, "o", start, "a"), "call a");
+        let again = |book: &mut Book<u8>| book.comes("o", "a", BY, start, |_| true).unwrap().1;
+        let replaced = [again(&mut book), again(&mut book), again(&mut book)].map(|one| one.is_cancelled());
+        assert_eq!(replaced, [true, true, false]);
         // Of whom nobody knows with what they have come, nobody can come again.
         book.find(("n", None), start, |_| true, || "a".to_owned()).unwrap();
         comes(&mut book, "n", "a", None, start).unwrap();

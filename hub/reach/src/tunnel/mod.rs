@@ -19,6 +19,7 @@
 //! goodbye goes on to its end. A session is a stream of its own (extended CONNECT), which the agent agrees to when the member has.
 
 mod book;
+mod budgets;
 
 use std::{
     pin::Pin,
@@ -39,7 +40,7 @@ use karmada_apiserver::{
     carried::{Call, CarriedPath, Carrier, Held},
 };
 use karmada_client::{latest, link::Bound};
-use karmada_core::spent::{Memory, SPENT, Spent, declined};
+use karmada_core::spent::{Spent, declined};
 use karmada_env::Env;
 use karmada_meta::{gvk::GroupResource, status::Status};
 use karmada_telemetry::metrics::Counter;
@@ -50,8 +51,10 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep_until, timeout, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
 use self::book::{Book, Found, Outcome, Unasked};
+pub(crate) use self::budgets::{Again, Budgets};
 use crate::{Registry, figures::Figures, sessions::EACH};
 
 /// What a tunnel's connection changes to.
@@ -234,13 +237,14 @@ pub(crate) struct Tunnels {
     registry: Arc<dyn Registry>,
     env: Env,
     book: Mutex<Book<Tunnel>>,
-    spent: Mutex<Memory>,
+    pub(crate) budgets: Arc<Budgets>,
     figures: Arc<Figures>,
 }
 
 impl Tunnels {
     pub(crate) fn new(registry: Arc<dyn Registry>, most: usize, figures: Arc<Figures>, env: Env) -> Self {
-        Self { registry, env, book: Mutex::new(Book::new(most)), spent: Mutex::default(), figures }
+        let budgets = Arc::new(Budgets::new(registry.clone(), env.clone()));
+        Self { registry, env, book: Mutex::new(Book::new(most)), budgets, figures }
     }
 
     /// Where agents come to.
@@ -248,39 +252,14 @@ impl Tunnels {
         CarriedPath { path: extension::TUNNEL_PATH, by: Arc::new(Door(self.clone())) }
     }
 
-    /// What is used up of what may cross to a cluster, as its agent has said to this user, or of all.
-    pub(crate) fn spent(&self, cluster: &str, user: &str) -> Option<Spent> {
-        let now = self.env.now();
-        self.spent.lock().of(cluster, user, now)?;
-        // Only now is it worth a look whether who has said it still speaks for the cluster.
-        let agent = self.registry.agent(cluster);
-        let mut memory = self.spent.lock();
-        memory.forget_others(cluster, &agent);
-        memory.of(cluster, user, now)
-    }
-
-    /// Keeps that, where what an agent answers says so.
-    pub(crate) fn hears(&self, cluster: &str, user: &str, (code, headers): (StatusCode, &HeaderMap)) {
-        let told = headers.get(SPENT).filter(|_| code == StatusCode::TOO_MANY_REQUESTS);
-        let told = told.and_then(|told| Spent::of(told.to_str().ok()?));
-        match told {
-            Some(spent) => {
-                let agent = self.registry.agent(cluster);
-                self.spent.lock().keep((cluster, &agent), user, spent, self.env.now());
-            }
-            None => self.spent.lock().goes(cluster, user),
-        }
-    }
-
     /// An agent that was called does not come, since that is used up for all. Whoever waits hears it. Whether it was called.
     fn declines(&self, cluster: &str, number: &str, spent: Spent) -> bool {
-        let agent = self.registry.agent(cluster);
         let mut book = self.book.lock();
         if !book.is_called(cluster, number) {
             return false;
         }
         self.figures.call("spent");
-        self.spent.lock().keep((cluster, &agent), "", spent, self.env.now());
+        self.budgets.keep(cluster, "", spent);
         // Without the wait, which would be sent as Retry-After.
         book.ends(cluster, number, Status { details: None, ..spent.status() });
         true
@@ -334,6 +313,7 @@ impl Tunnels {
     async fn run(
         self: Arc<Self>,
         (cluster, number, turn): (String, String, u32),
+        replaced: CancellationToken,
         upgrade: hyper::upgrade::OnUpgrade,
         ends: BoxFuture<'static, ()>,
         held: Held,
@@ -345,6 +325,7 @@ impl Tunnels {
             () = ends => {
                 ("what its agent has shown holds no longer, or the hub makes room, or ends".to_owned(), false)
             }
+            () = replaced.cancelled() => ("its agent has come again".to_owned(), false),
         };
         tracing::debug!(cluster, why, "a tunnel has ended");
         // Its agent may not even know that it was let in, and dials once more.
@@ -394,7 +375,7 @@ impl Tunnels {
             return "it came too late".to_owned();
         }
         // Before anything is asked by it: its agent may have been started anew, with more to use.
-        self.spent.lock().doubt(cluster);
+        self.budgets.doubt(cluster);
         self.figures.call("opened");
         let _open = self.figures.open();
         let silent = "nothing was heard of its agent for too long";
@@ -477,7 +458,7 @@ fn let_in(tunnels: &Arc<Tunnels>, call: Call) -> Result<Response<Body>, Status> 
         .ok_or_else(|| Status::bad_request("this connection cannot change its protocol: ask by HTTP/1.1"))?;
     let by = user.extra.get(CREDENTIAL_ID).and_then(|ids| ids.first()).map(String::as_str);
     let is_new = |tunnel: &Tunnel| !tunnel.heard.is_any();
-    let turn =
+    let (turn, replaced) =
         tunnels.book.lock().comes(&cluster, &number, by, Instant::now(), is_new).map_err(|unasked| {
             let (outcome, why) = match unasked {
                 Unasked::NotCalled => {
@@ -488,7 +469,7 @@ fn let_in(tunnels: &Arc<Tunnels>, call: Call) -> Result<Response<Body>, Status> 
             tunnels.figures.call(outcome);
             Status::conflict(&GroupResource::default(), "tunnel", why)
         })?;
-    tokio::spawn(tunnels.clone().run((cluster, number, turn), upgrade, ends, held));
+    tokio::spawn(tunnels.clone().run((cluster, number, turn), replaced, upgrade, ends, held));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers: &mut HeaderMap = response.headers_mut();
