@@ -13,10 +13,13 @@ use hyper::{
     upgrade::{OnUpgrade, Upgraded},
 };
 use hyper_util::rt::TokioIo;
-use karmada_client::link::Bound;
+use karmada_client::{
+    joined::{self, Pace, Turns},
+    link::Bound,
+};
 use karmada_meta::status::Status;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -191,9 +194,9 @@ async fn half(
     to: &mut (impl AsyncWrite + Unpin),
     (count, share): (&AtomicU64, &Share),
 ) -> io::Result<()> {
-    let mut chunk = vec![0; CHUNK];
+    let (mut chunk, mut turns) = (vec![0; CHUNK], Turns::new(Pace::SESSION));
     loop {
-        let read = from.read(&mut chunk).await?;
+        let read = joined::read(from, &mut chunk, &mut turns).await?;
         if read == 0 {
             return to.shutdown().await;
         }

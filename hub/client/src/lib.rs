@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Beside all that, [`webhook`] posts to services of users, which are no Kubernetes API; [`names`] looks hosts up for both; and
-//! [`head`] says what headers cost in a tunnel.
+//! [`head`] says what headers cost in a tunnel, and [`joined`] puts small parts of bodies together there.
 //!
 //! [`Link`] is the transport: it dials, holds one connection and tells when it came back. Everything above it takes a
 //! `kube::Client` and does not care whether requests cross a satellite or stay in the process.
@@ -22,6 +22,7 @@ pub mod events;
 pub mod failures;
 pub mod fetch;
 pub mod head;
+pub mod joined;
 pub mod kept;
 pub mod kubeconfig;
 pub mod latest;

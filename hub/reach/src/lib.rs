@@ -45,8 +45,8 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body::{Frame, SizeHint};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::{
     client::legacy,
@@ -56,7 +56,10 @@ use karmada_apiserver::{
     authn::UserInfo,
     carried::{Call, Carried, CarriedGroup, CarriedPath, Carrier},
 };
-use karmada_client::head;
+use karmada_client::{
+    head,
+    joined::{Joined, Pace},
+};
 use karmada_core::spent::Spent;
 use karmada_env::Env;
 use karmada_meta::status::Status;
@@ -160,6 +163,20 @@ impl Way {
         match self {
             Self::Direct(_, token) => headers::forward(of, user, token, audit_id),
             Self::Tunnel(_) => headers::to_agent(of, user, audit_id),
+        }
+    }
+
+    /// What a client sends, as it goes on.
+    fn body(&self, method: &Method, of: Upload) -> Body {
+        match self {
+            Self::Direct(..) => Body::new(of),
+            // The agent's client would drop that of a question, if nobody knows how long it is.
+            Self::Tunnel(_)
+                if matches!(*method, Method::GET | Method::HEAD) && of.size_hint().exact().is_none() =>
+            {
+                Body::empty()
+            }
+            Self::Tunnel(_) => Body::new(Joined::new(of, Pace::REQUEST)),
         }
     }
 
@@ -441,7 +458,9 @@ impl Carriage<'_> {
         let answered = CancellationToken::new();
         let upload = match upgrades {
             true => Body::empty(),
-            false => Body::new(Upload::new(body, session.clone(), &answered, self.bytes.clone())),
+            false => self
+                .way
+                .body(&parts.method, Upload::new(body, session.clone(), &answered, self.bytes.clone())),
         };
         let mut request = Request::new(upload);
         *request.method_mut() = parts.method.clone();
@@ -481,12 +500,13 @@ impl Carriage<'_> {
             let theirs = hyper::upgrade::on(&mut answer);
             let mut headers = HeaderMap::clone(answer.headers());
             headers::back(&mut headers, true);
-            let (name, bytes) = (self.name, self.bytes);
+            let (name, bytes, by_tunnel) = (self.name, self.bytes, matches!(self.way, Way::Tunnel(_)));
             tokio::spawn(async move {
                 let _open = (session, held, place);
                 match tokio::try_join!(client, theirs) {
                     Ok((client, theirs)) => {
-                        pipe::pipe(TokioIo::new(client), TokioIo::new(theirs), ends, &bytes).await
+                        pipe::pipe(TokioIo::new(client), TokioIo::new(theirs), ends, (&bytes, by_tunnel))
+                            .await
                     }
                     Err(error) => {
                         tracing::debug!(cluster = name, %error, "a connection has not changed its protocol");

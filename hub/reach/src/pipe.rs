@@ -2,6 +2,7 @@
 
 use std::{future::Future, io, time::Duration};
 
+use karmada_client::joined::{self, Pace, Turns};
 use karmada_telemetry::metrics::Counter;
 use parking_lot::Mutex;
 use tokio::{
@@ -19,20 +20,20 @@ const IDLE: Duration = Duration::from_secs(4 * 3600);
 const REST: Duration = Duration::from_secs(10);
 
 /// Carries bytes until both directions have ended, `ends` resolves, or nothing has come or been taken for too long. Both are
-/// closed then.
+/// closed then. Small parts that go to `b` by a tunnel are [put together](joined).
 pub(crate) async fn pipe(
     a: impl AsyncRead + AsyncWrite + Unpin,
     b: impl AsyncRead + AsyncWrite + Unpin,
     ends: impl Future<Output = ()>,
-    bytes: &Counter,
+    (bytes, by_tunnel): (&Counter, bool),
 ) {
     let (mut from_a, mut to_a) = tokio::io::split(a);
     let (mut from_b, mut to_b) = tokio::io::split(b);
     let last = Mutex::new(Instant::now());
     let both = async {
         let (mut there, mut back) = (
-            Box::pin(half(&mut from_a, &mut to_b, &last, bytes)),
-            Box::pin(half(&mut from_b, &mut to_a, &last, bytes)),
+            Box::pin(half(&mut from_a, &mut to_b, &last, (bytes, by_tunnel))),
+            Box::pin(half(&mut from_b, &mut to_a, &last, (bytes, false))),
         );
         // A direction that breaks ends both.
         tokio::select! {
@@ -60,11 +61,14 @@ async fn half(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     last: &Mutex<Instant>,
-    bytes: &Counter,
+    (bytes, by_tunnel): (&Counter, bool),
 ) -> io::Result<()> {
-    let mut chunk = vec![0; CHUNK];
+    let (mut chunk, mut turns) = (vec![0; CHUNK], Turns::new(Pace::SESSION));
     loop {
-        let read = from.read(&mut chunk).await?;
+        let read = match by_tunnel {
+            true => joined::read(from, &mut chunk, &mut turns).await?,
+            false => from.read(&mut chunk).await?,
+        };
         *last.lock() = Instant::now();
         bytes.inc_by(read as u64);
         if read == 0 {
@@ -89,7 +93,7 @@ mod tests {
         let ((mut client, near), (far, mut member)) = (duplex(64), duplex(64));
         let (_stop, stopped) = oneshot::channel::<()>();
         let piping = tokio::spawn(async move {
-            pipe(near, far, async move { drop(stopped.await) }, &Counter::default()).await;
+            pipe(near, far, async move { drop(stopped.await) }, (&Counter::default(), false)).await;
         });
         let all: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
         let (there, sent) = (all.clone(), all.clone());
@@ -123,12 +127,12 @@ mod tests {
         let ((mut client, near), (far, _member)) = begin();
         client.shutdown().await.unwrap();
         let start = Instant::now();
-        pipe(near, far, std::future::pending(), &Counter::default()).await;
+        pipe(near, far, std::future::pending(), (&Counter::default(), false)).await;
         assert_eq!(start.elapsed(), REST);
         // Nothing that is said.
         let ((_client, near), (far, _member)) = begin();
         let start = Instant::now();
-        pipe(near, far, std::future::pending(), &Counter::default()).await;
+        pipe(near, far, std::future::pending(), (&Counter::default(), false)).await;
         assert_eq!(start.elapsed(), IDLE);
         // An end that takes nothing.
         let ((mut client, near), (far, _member)) = begin();
@@ -138,12 +142,12 @@ mod tests {
             client
         });
         let start = Instant::now();
-        pipe(near, far, std::future::pending(), &Counter::default()).await;
+        pipe(near, far, std::future::pending(), (&Counter::default(), false)).await;
         assert_eq!(start.elapsed(), UNREAD);
         speaking.await.unwrap();
         // A credential that ends.
         let ((mut client, near), (far, _member)) = begin();
-        pipe(near, far, tokio::time::sleep(Duration::from_secs(7)), &Counter::default()).await;
+        pipe(near, far, tokio::time::sleep(Duration::from_secs(7)), (&Counter::default(), false)).await;
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "it is closed");
     }
 }

@@ -121,6 +121,8 @@ struct Agents {
 }
 
 const LOG: &str = "/api/v1/namespaces/n/pods/p/log";
+/// What is sent to this nobody reads.
+const REFUSED: &str = "/refused";
 
 /// Lines as they come, without an end.
 fn follows(lines: mpsc::UnboundedReceiver<Bytes>) -> Response<Body> {
@@ -184,6 +186,7 @@ async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) 
         assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
         // Nobody tells the hub.
         let lost = hyper::upgrade::on(answer).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
         answer = comes(door, &number).await;
         // The hub keeps but one of them.
         let ends = async { TokioIo::new(lost).read_to_end(&mut Vec::new()).await };
@@ -203,7 +206,9 @@ async fn agent(door: std::net::SocketAddr, number: String, agents: Arc<Agents>) 
         };
         async move {
             // What is sent is taken, as a member takes it.
-            let _ = to_bytes(Body::new(request.into_body()), 1 << 20).await;
+            if request.uri().path() != REFUSED {
+                let _ = to_bytes(Body::new(request.into_body()), 1 << 20).await;
+            }
             Ok::<_, Infallible>(answer)
         }
     });
@@ -307,6 +312,8 @@ async fn what_crosses_is_counted_by_cluster_and_user_and_lists_of_all_are_compre
 async fn what_is_asked_as_a_tunnel_ends_is_asked_by_the_next() {
     let (reach, agents) = world().await;
     let shared = &reach.0;
+    // Something was heard on it.
+    assert_eq!(body(reach.carry(get("/version")).await).await, "0123456789");
     let way = Box::pin(shared.way("m", None)).await.unwrap();
     let Way::Tunnel(tunnel) = &way else { panic!("its agent serves one") };
     assert!(tunnel.works());
@@ -384,6 +391,29 @@ async fn a_head_that_is_too_large_is_refused_and_ends_nothing_of_others() {
     let came = timeout(Duration::from_secs(20), log.next()).await.unwrap();
     assert_eq!(came.unwrap().unwrap(), "one");
     assert_eq!((agents.calls.load(Relaxed), agents.asked.load(Relaxed)), (1, 3));
+}
+
+/// Frames with next to nothing in them are counted against the connection.
+#[tokio::test]
+async fn what_is_sent_in_crumbs_ends_nothing_of_others() {
+    let (reach, agents) = world().await;
+    let (line, lines) = mpsc::unbounded_channel();
+    *agents.lines.lock() = Some(lines);
+    let mut log = reach.carry(get(LOG)).await.unwrap().into_body().into_data_stream();
+    for (method, path) in [("GET", "/version"), ("POST", REFUSED), ("POST", "/version")] {
+        // Each for itself, as a client writes them.
+        let crumbs = stream::unfold(0, |n| async move {
+            tokio::task::yield_now().await;
+            (n < 40_000).then(|| (Ok::<_, Infallible>(Bytes::from_static(b"x")), n + 1))
+        });
+        let request = Request::builder().method(method).uri("/").body(Body::from_stream(crumbs)).unwrap();
+        let answer = reach.carry(call(path, request)).await.unwrap();
+        assert_eq!(body(Ok(answer)).await, "0123456789", "{method} {path}");
+    }
+    line.send(Bytes::from_static(b"one")).unwrap();
+    let came = timeout(Duration::from_secs(20), log.next()).await.unwrap();
+    assert_eq!(came.unwrap().unwrap(), "one");
+    assert_eq!(agents.calls.load(Relaxed), 1);
 }
 
 #[tokio::test]
