@@ -14,6 +14,7 @@ use std::{
 use bytes::{Buf as _, Bytes};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper::body::{Body, Frame, SizeHint};
+use karmada_client::joined::{Joined, Pace};
 use karmada_core::spent::Spent;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -31,6 +32,8 @@ pub(super) struct Measured {
     pub(super) record: Record,
     /// Who pays for it.
     pub(super) share: Share,
+    /// What says who asks has crossed with it, and not before.
+    pub(super) brings_user: bool,
     /// Why they are refused, if it is that what may cross is used up.
     pub(super) spent: Option<Spent>,
     told: fn(&Record),
@@ -44,6 +47,7 @@ impl Measured {
         Self {
             record,
             share: Share::default(),
+            brings_user: true,
             spent: None,
             told,
             due: None,
@@ -70,7 +74,8 @@ impl Measured {
     {
         self.record.whole = body.is_end_stream();
         let due = self.due.map(|due| Box::pin(sleep_until(due)));
-        Answer { body: body.map_err(Into::into).boxed_unsync(), due, measured: Some(self) }
+        let body = Joined::new(body.map_err(Into::into).boxed_unsync(), Pace::ANSWER);
+        Answer { body, due, measured: Some(self) }
     }
 }
 
@@ -151,7 +156,7 @@ where
 
 /// See the module.
 pub(super) struct Answer {
-    body: UnsyncBoxBody<Bytes, Cause>,
+    body: Joined<UnsyncBoxBody<Bytes, Cause>>,
     due: Option<Pin<Box<Sleep>>>,
     /// None where somebody else measures.
     measured: Option<Measured>,
@@ -161,7 +166,7 @@ impl Answer {
     /// No body.
     pub(super) fn nothing() -> Self {
         let body = http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync();
-        Self { body, due: None, measured: None }
+        Self { body: Joined::new(body, Pace::ANSWER), due: None, measured: None }
     }
 }
 

@@ -20,6 +20,7 @@ mod pace;
 mod paid;
 mod session;
 mod toll;
+mod users;
 
 use std::{
     fmt,
@@ -38,7 +39,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use karmada_client::{
-    head, latest,
+    head, joined, latest,
     link::{Bound, Io},
     place::goes_down,
 };
@@ -48,6 +49,7 @@ use karmada_core::{
 };
 use karmada_member::tunnel::{Asked, Guests, Refusal, Target, Verb, Who};
 use karmada_meta::status::Status;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -55,6 +57,7 @@ pub use dial::{Dials, Server, Settings};
 pub use karmada_member::tunnel::{Limits, Mode};
 use toll::Share;
 pub use toll::Toll;
+use users::Users;
 
 use answer::{Answer, Measured};
 use session::Agreed;
@@ -78,8 +81,6 @@ const BACK: [&str; 12] = [
 ];
 /// The longest description of a user.
 const LONGEST: usize = 32 << 10;
-/// One that is shorter is kept by both ends of a connection, and crosses once.
-const KEPT: usize = 3000;
 /// How long a connection is kept on which nothing is asked.
 pub const IDLE: Duration = Duration::from_secs(60);
 /// How long an answer that does not last may take in all.
@@ -92,10 +93,12 @@ const PING: Duration = Duration::from_secs(10);
 const PONG: Duration = Duration::from_secs(60);
 /// Requests at a time.
 const STREAMS: u32 = 128;
-/// What may be under way of one body.
+/// What may be under way of one body. Where all stand still, one more [has room](joined::WINDOW).
 const WINDOW: u32 = 32 << 10;
-/// Where all bodies stand still, one more has room.
-const WINDOWS: u32 = (STREAMS + 1) * WINDOW;
+const _: () = assert!((STREAMS + 1) * WINDOW <= joined::WINDOW);
+/// Requests that the hub has given up before they are looked at: it is believed, and some of them come at once where a link has
+/// stood still.
+const GIVEN_UP: usize = 4096;
 
 /// The member's API.
 pub trait Door: Send + Sync + 'static {
@@ -198,9 +201,15 @@ impl Tunnel {
         let count = latest::Sender::new(0_usize);
         let mut counted = count.subscribe();
         let of_requests = bound.clone();
-        let service = service_fn(move |request| {
+        let users = Mutex::new(Users::default());
+        let service = service_fn(move |request: Request<Incoming>| {
             let (tunnel, bound, open) = (self.clone(), of_requests.clone(), Open::new(&count));
-            async move { Ok::<_, std::convert::Infallible>(tunnel.answer(request, &bound, open).await) }
+            // Here and not later: in the order in which they come.
+            let user = request.headers().get(USER);
+            let brings_user = user.is_some_and(|user| users.lock().is_brought(user));
+            async move {
+                Ok::<_, std::convert::Infallible>(tunnel.answer(request, brings_user, &bound, open).await)
+            }
         });
         let mut builder = http2::Builder::new(bound);
         builder
@@ -210,7 +219,10 @@ impl Tunnel {
             .keep_alive_timeout(PONG)
             .max_concurrent_streams(STREAMS)
             .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOWS)
+            .initial_connection_window_size(joined::WINDOW)
+            .max_pending_accept_reset_streams(GIVEN_UP)
+            // What was on its way to a request that is over.
+            .max_local_error_reset_streams(None)
             .max_send_buf_size(WINDOW as usize)
             .max_header_list_size(64 << 10);
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
@@ -251,7 +263,14 @@ impl Tunnel {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>, bound: &Bound, open: Open) -> Response<Answer> {
+    /// `brings_user`: what says who asks has crossed with this request, and not before.
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        brings_user: bool,
+        bound: &Bound,
+        open: Open,
+    ) -> Response<Answer> {
         let audit_id = request.headers().get("audit-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
         let record = Record {
             verb: request.method().to_string(),
@@ -260,6 +279,7 @@ impl Tunnel {
             ..Record::default()
         };
         let mut measured = Measured::new(record, self.told, open);
+        measured.brings_user = brings_user;
         if request.method() == Method::CONNECT {
             return match self.session(request, bound, &mut measured).await {
                 Ok(Agreed::Session(response, pipe)) => {
@@ -288,7 +308,7 @@ impl Tunnel {
     fn admitted(&self, head: &http::request::Parts, measured: &mut Measured) -> Result<Who, Status> {
         let who = self.who(&head.headers, &mut measured.record.user);
         let payer = if who.is_ok() { measured.record.user.as_str() } else { "" };
-        measured.share = self.budget.share(payer, weight(head));
+        measured.share = self.budget.share(payer, weight(head, measured.brings_user));
         if let Err((hourly, short)) = measured.share.ask() {
             let spent = Spent { short, hourly };
             measured.spent = Some(spent);
@@ -472,22 +492,30 @@ fn headers(of: &HeaderMap, who: &Who, token: &str, host: &str) -> Result<HeaderM
 /// # Errors
 /// It is so much that the hub would end the connection of all.
 fn back(of: &HeaderMap, names: &[&[&str]], share: &Share) -> Result<HeaderMap, Status> {
-    let kept = only(of, names);
-    let weight = head::weight(&kept, None);
+    let mut kept = only(of, names);
+    let has_warnings = kept.remove(header::WARNING).is_some();
+    let mut weight = head::weight(&kept, None);
     if weight > head::MOST {
         let most = head::MOST;
         return Err(wrong(format!(
             "the headers of its answer take {weight} bytes, and a tunnel carries up to {most}"
         )));
     }
-    share.charge_answered(weight);
+    // As many as there is room for: what was done must not look as if it had failed.
+    for line in of.get_all(header::WARNING).iter().filter(|_| has_warnings) {
+        weight += head::weight([(&header::WARNING, line)], None);
+        if weight > head::MOST {
+            break;
+        }
+        kept.append(header::WARNING, line.clone());
+    }
+    share.charge_answered(weight.min(head::MOST));
     Ok(kept)
 }
 
-/// What a request's head takes, in bytes.
-fn weight(head: &http::request::Parts) -> usize {
-    let crosses_once = |name: &str, line: &HeaderValue| name == USER && line.len() < KEPT;
-    let lines = head.headers.iter().filter(|(name, line)| !crosses_once(name.as_str(), line));
+/// What a request's head has taken, in bytes.
+fn weight(head: &http::request::Parts, brings_user: bool) -> usize {
+    let lines = head.headers.iter().filter(|(name, _)| brings_user || *name != USER);
     head::weight(lines, head.uri.path_and_query())
 }
 

@@ -22,6 +22,8 @@ struct Seen {
     open: latest::Sender<usize>,
     /// What it says in one of [`SAID`].
     says: Mutex<Option<HeaderValue>>,
+    /// It warns more than a tunnel carries.
+    warns: AtomicBool,
 }
 
 /// What is passed on of an answer, and of one by which a session begins.
@@ -41,8 +43,13 @@ impl Door for Stand {
                 async move {
                     let said = SAID[usize::from(request.uri().path().ends_with("/exec"))];
                     let says = seen.says.lock().clone();
+                    let warns = seen.warns.load(Ordering::Relaxed);
                     let mut answer = member(request, seen).await?;
                     answer.headers_mut().extend(says.map(|says| (HeaderName::from_static(said), says)));
+                    for _ in 0..if warns { 10 } else { 0 } {
+                        let warning = HeaderValue::from_bytes("警".repeat(120).as_bytes()).unwrap();
+                        answer.headers_mut().append("warning", warning);
+                    }
                     Ok::<_, Infallible>(answer)
                 }
             });
@@ -161,7 +168,7 @@ async fn set(mode: &str) -> Set {
     set_of(mode, Toll::default(), Duration::ZERO).await
 }
 
-/// Over a link on which what the agent sends takes so long.
+/// Over a link on which everything takes so long.
 async fn set_of(mode: &str, budget: Toll, delay: Duration) -> Set {
     let seen = Arc::new(Seen::default());
     let limits = Limits { mode: mode.parse().unwrap(), ..Limits::default() };
@@ -170,11 +177,10 @@ async fn set_of(mode: &str, budget: Toll, delay: Duration) -> Set {
     let tunnel = Arc::new(Tunnel { limits, own, guests: Guests::default(), door, budget, told: keep });
     // The link: bytes cross it until it is cut.
     let ((near, here), (there, far)) = (duplex(64 << 10), duplex(64 << 10));
-    let ((mut from_hub, to_hub), (from_agent, mut to_agent)) =
-        (tokio::io::split(here), tokio::io::split(there));
+    let ((from_hub, to_hub), (from_agent, to_agent)) = (tokio::io::split(here), tokio::io::split(there));
     let link = tokio::spawn(async move {
         tokio::select! {
-            _ = tokio::io::copy(&mut from_hub, &mut to_agent) => {}
+            () = late(from_hub, to_agent, delay) => {}
             () = late(from_agent, to_hub, delay) => {}
         }
     });
@@ -228,6 +234,11 @@ fn request(method: &str, path: &str, body: &'static str) -> Request<Lines> {
 }
 
 impl Set {
+    /// Something of john's.
+    async fn ask_for(&mut self, path: &str) -> Response<Incoming> {
+        self.hub.send_request(of_john(request("GET", path, ""))).await.unwrap()
+    }
+
     async fn ask(&mut self, request: Request<Lines>) -> (u16, HeaderMap, String) {
         let answer = self.hub.send_request(request).await.unwrap();
         let (head, body) = answer.into_parts();
@@ -597,19 +608,30 @@ async fn names_that_are_refused_have_one_share_and_large_heads_are_paid_for() {
     assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
 }
 
-#[test]
-fn what_crosses_once_is_not_paid_for_each_time() {
-    let weight_of = |groups: usize| {
-        let groups: Vec<String> =
-            (0..groups).map(|n| format!("cn=group-{n:04},ou=groups,dc=example")).collect();
+#[tokio::test(start_paused = true)]
+async fn who_asks_is_paid_for_where_it_crosses() {
+    let groups = |count: usize| (0..count).map(|n| format!("cn=group-{n:04},ou=groups")).collect::<Vec<_>>();
+    // How often each of these users may ask, in turns, until one of them has used up what may go at once.
+    for (users, count, want) in [(1, 60, 600..1400), (2, 60, 150..250), (1, 200, 60..100)] {
+        let budget = Toll::full(4 << 20, karmada_env::Env::system());
+        let mut set = set_of("full", budget, Duration::ZERO).await;
+        let groups = groups(count);
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        let mut asked = request("GET", "/api/v1/pods", "");
-        asked.headers_mut().insert(USER, user("jane", &groups).parse().unwrap());
-        weight(&asked.into_parts().0)
-    };
-    assert_eq!((weight_of(0), weight_of(50)), (weight_of(1), weight_of(1)));
-    // Too long for the table of a connection.
-    assert!(weight_of(100) > 4000, "{}", weight_of(100));
+        let asks = (0..2000).map(|n| {
+            let mut asked = request("GET", "/api/v1/pods", "");
+            let name = format!("user-{}", n % users);
+            asked.headers_mut().insert(USER, user(&name, &groups).parse().unwrap());
+            asked
+        });
+        let mut asked = 0;
+        for ask in asks {
+            if set.ask(ask).await.0 == 429 {
+                break;
+            }
+            asked += 1;
+        }
+        assert!(want.contains(&(asked / users)), "{users} with {count} groups: {asked}");
+    }
 }
 
 /// It may be a Pod of the user's own that answers.
@@ -617,8 +639,7 @@ fn what_crosses_once_is_not_paid_for_each_time() {
 async fn the_heads_of_answers_are_bounded_and_paid_for() {
     let budget = Toll::full(4 << 20, karmada_env::Env::system());
     let mut set = set_of("full", budget, Duration::ZERO).await;
-    let log = of_john(request("GET", "/api/v1/namespaces/n/pods/p/log?follow=true", ""));
-    let mut lines = set.hub.send_request(log).await.unwrap().into_body();
+    let mut lines = set.ask_for("/api/v1/namespaces/n/pods/p/log?follow=true").await.into_body();
     let ports = "/api/v1/namespaces/n/pods/p/portforward";
     let all = || {
         [
@@ -627,6 +648,11 @@ async fn the_heads_of_answers_are_bounded_and_paid_for() {
             session("POST", "SPDY/3.1", ports),
         ]
     };
+    // What was done is said, with as many warnings as there is room for.
+    set.seen.warns.store(true, Ordering::Relaxed);
+    let answer = set.hub.send_request(request("GET", "/api/v1/pods", "")).await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.headers().get_all("warning").iter().count()), (200, 6));
+    set.seen.warns.store(false, Ordering::Relaxed);
     // What takes three bytes each, and one.
     for (sign, count) in [(b'\\', 60_000), (b'\\', 2800), (b'a', 9000)] {
         *set.seen.says.lock() = Some(HeaderValue::from_bytes(&vec![sign; count]).unwrap());
@@ -662,6 +688,25 @@ async fn the_heads_of_answers_are_bounded_and_paid_for() {
     for _ in 0..3 {
         assert_eq!(lines.frame().await.unwrap().unwrap().into_data().unwrap(), "line\n");
     }
+}
+
+/// Where a link has stood still, what was asked meanwhile and given up comes at once.
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_before_it_is_looked_at_ends_nothing() {
+    let mut set = set_of("full", Toll::default(), Duration::from_millis(100)).await;
+    let mut lines = set.ask_for("/api/v1/namespaces/n/pods/p/log?follow=true").await.into_body();
+    for _ in 0..500 {
+        let asked = tokio::spawn(set.hub.send_request(request("GET", "/api/v1/pods", "")));
+        // It is on its way.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        asked.abort();
+    }
+    for _ in 0..3 {
+        assert_eq!(lines.frame().await.unwrap().unwrap().into_data().unwrap(), "line\n");
+    }
+    assert_eq!(set.ask(request("GET", "/api/v1/pods", "")).await.0, 200);
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,8 @@ pub const SPENT: &str = "karmada-spent";
 const LONGEST: Duration = Duration::from_secs(2 * 3600);
 /// After so long an agent is asked again.
 const AGAIN: Duration = Duration::from_secs(15 * 60);
-/// While one request asks again, the user's others wait so long for what comes of it.
+/// While one request asks again, the user's others wait so long for what comes of it; for the next, of which nothing was heard either,
+/// twice as long.
 const ONE: Duration = Duration::from_secs(60);
 /// Of one cluster so many users are kept, as many as an agent tells apart.
 const EACH: usize = 64;
@@ -131,6 +132,8 @@ struct Kept {
     until: Duration,
     /// It was not believed any more, and one request has asked again.
     asked: Option<Turn>,
+    /// How long the next waits.
+    pause: Duration,
 }
 
 impl Kept {
@@ -182,7 +185,7 @@ impl Memory {
     /// Keeps what a cluster's agent has said to this user. `by` tells that agent apart from others of the cluster.
     pub fn keep(&mut self, (cluster, by): (&str, &str), user: &str, spent: Spent, now: Duration) {
         let wait = spent.short.wait().min(LONGEST);
-        let kept = Kept { at: now, wait, hourly: spent.hourly, until: now + AGAIN, asked: None };
+        let kept = Kept { at: now, wait, hourly: spent.hourly, until: now + AGAIN, asked: None, pause: ONE };
         let is_all = matches!(spent.short, Short::All(_));
         if kept.left(now).is_none() || (!is_all && user.len() > NAME) {
             return;
@@ -215,7 +218,8 @@ impl Memory {
             return Err(Spent { short: Short::Share(left), hourly: kept.hourly });
         }
         self.turns += 1;
-        (kept.until, kept.asked) = (now + ONE, Some(Turn(self.turns)));
+        (kept.until, kept.asked) = (now + kept.pause, Some(Turn(self.turns)));
+        kept.pause = (kept.pause * 2).min(AGAIN);
         Ok(kept.asked)
     }
 
@@ -235,6 +239,7 @@ impl Memory {
         let kept = self.clusters.get_mut(cluster).and_then(|row| row.users.get_mut(user));
         if let Some(kept) = kept.filter(|kept| kept.asked == Some(turn)) {
             (kept.until, kept.asked) = (Duration::ZERO, None);
+            kept.pause = (kept.pause / 2).max(ONE);
         }
     }
 
@@ -423,11 +428,13 @@ mod tests {
             memory.goes("m", "jane", first);
             memory.returns("m", "jane", first);
             assert!(heard(&mut memory, "m", "jane", at + 60).is_some());
+            // The next is waited for twice as long.
+            assert!(heard(&mut memory, "m", "jane", at + 179).is_some());
             // It was not even sent.
             memory.returns("m", "jane", second);
             let third = turn(&mut memory, at + 60);
             memory.goes("m", "jane", second);
-            assert!(heard(&mut memory, "m", "jane", at + 60).is_some());
+            assert!(heard(&mut memory, "m", "jane", at + 179).is_some());
             // It is refused.
             memory.keep(("m", "1"), "jane", share(3000), after(at + 61));
             memory.goes("m", "jane", third);

@@ -14,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 /// How long an agent has to come.
 pub(super) const CALL: Duration = Duration::from_secs(10);
 
+/// An agent that dials once more waits longer than that before. One that has two addresses of the hub dials both at once, and leaves one.
+const ANEW: Duration = Duration::from_millis(500);
+
 /// How a call ends: with a tunnel, or not.
 pub(super) type Outcome<T> = Option<Result<T, Status>>;
 
@@ -43,6 +46,8 @@ struct Row<T> {
     by: Option<String>,
     /// How often it has come.
     turn: u32,
+    /// When it has come last.
+    came: Instant,
     /// That it has come again.
     replaced: CancellationToken,
     stage: Stage<T>,
@@ -125,6 +130,7 @@ impl<T: Clone> Book<T> {
             until,
             by: None,
             turn: 0,
+            came: now,
             replaced: CancellationToken::new(),
             stage: Stage::Called(told),
             many,
@@ -197,8 +203,8 @@ impl<T: Clone> Book<T> {
     }
 
     /// An agent has come by a number, with this credential: for which time, and what says that it has come again. Who comes again
-    /// takes the place of what they came with before, if nothing was heard on that (`is_new`): it has broken, and nobody has told
-    /// the hub.
+    /// takes the place of what they came with before, if nothing was heard on that (`is_new`) for a [moment](ANEW): it has broken,
+    /// and nobody has told the hub.
     pub(super) fn comes(
         &mut self,
         cluster: &str,
@@ -209,7 +215,7 @@ impl<T: Clone> Book<T> {
     ) -> Result<(u32, CancellationToken), Unasked> {
         let row = self.rows.get_mut(cluster).filter(|row| row.number == number).ok_or(Unasked::NotCalled)?;
         let is_itself = row.by.is_some() && row.by.as_deref() == by;
-        let may_again = is_itself && row.until > now;
+        let may_again = is_itself && row.until > now && now.duration_since(row.came) >= ANEW;
         let told = match &row.stage {
             Stage::Called(_) if row.until <= now => return Err(Unasked::NotCalled),
             Stage::Called(told) if row.by.is_none() || is_itself => told.clone(),
@@ -219,6 +225,7 @@ impl<T: Clone> Book<T> {
         };
         row.by = by.map(str::to_owned);
         row.turn += 1;
+        row.came = now;
         row.stage = Stage::Coming(told);
         std::mem::take(&mut row.replaced).cancel();
         Ok((row.turn, row.replaced.clone()))
@@ -381,7 +388,7 @@ mod tests {
         // Also where the hub has not noticed; what there was before is over then.
         for turn in [3, 5] {
             others(&mut book);
-            assert_eq!(comes(&mut book, "m", "a", BY, start), Ok(turn + 1));
+            assert_eq!(comes(&mut book, "m", "a", BY, start + ANEW * turn), Ok(turn + 1));
             assert!(!book.again("m", ("a", turn), start) && !book.opens("m", ("a", turn), 7));
             book.breaks("m", ("a", turn), Status::internal("over"));
             assert_eq!(find(&mut book, "m", start, "b"), "wait");
@@ -389,19 +396,20 @@ mod tests {
                 assert!(book.opens("m", ("a", 4), 9));
                 assert_eq!(find(&mut book, "m", start, "b"), "open 9");
                 assert_eq!(comes(&mut book, "m", "a", BY, start + CALL), Err(Unasked::Taken), "too late");
-                assert_eq!(comes(&mut book, "m", "a", BY, start), Ok(5));
+                // By two addresses of the hub at once.
+                assert_eq!(comes(&mut book, "m", "a", BY, start + ANEW * 7 / 2), Err(Unasked::Taken));
+                assert_eq!(comes(&mut book, "m", "a", BY, start + ANEW * 4), Ok(5));
             }
         }
         assert!(book.opens("m", ("a", 6), 8));
         assert_eq!(find(&mut book, "m", start, "b"), "open 8");
-        assert_eq!(comes(&mut book, "m", "a", BY, start), Err(Unasked::Taken), "it was heard");
+        assert_eq!(comes(&mut book, "m", "a", BY, start + ANEW * 9), Err(Unasked::Taken), "it was heard");
         // It has no more time for that.
         assert!(!book.again("m", ("a", 6), start + CALL));
         // What is replaced is told.
         assert_eq!(find(&mut book, "o", start, "a"), "call a");
-        let again = |book: &mut Book<u8>| book.comes("o", "a", BY, start, |_| true).unwrap().1;
-        let replaced = [again(&mut book), again(&mut book), again(&mut book)].map(|one| one.is_cancelled());
-        assert_eq!(replaced, [true, true, false]);
+        let came = [0, 1, 2].map(|n| book.comes("o", "a", BY, start + ANEW * n, |_| true).unwrap().1);
+        assert_eq!(came.map(|one| one.is_cancelled()), [true, true, false]);
         // Of whom nobody knows with what they have come, nobody can come again.
         book.find(("n", None), start, |_| true, || "a".to_owned()).unwrap();
         comes(&mut book, "n", "a", None, start).unwrap();

@@ -73,16 +73,15 @@ impl Budgets {
         let told = headers.get(SPENT).filter(|_| code == StatusCode::TOO_MANY_REQUESTS);
         let told = told.and_then(|told| Spent::of(told.to_str().ok()?));
         match (told, again) {
-            (Some(spent), _) => self.keep(cluster, user, spent),
+            (Some(spent), _) => self.keep((cluster, &self.registry.agent(cluster)), user, spent),
             (None, Some(again)) => self.memory.lock().goes(cluster, user, again.turn),
             (None, None) => {}
         }
     }
 
     /// Keeps what a cluster's agent says to this user.
-    pub(super) fn keep(&self, cluster: &str, user: &str, spent: Spent) {
-        let agent = self.registry.agent(cluster);
-        self.memory.lock().keep((cluster, &agent), user, spent, self.env.now());
+    pub(super) fn keep(&self, by: (&str, &str), user: &str, spent: Spent) {
+        self.memory.lock().keep(by, user, spent, self.env.now());
     }
 
     /// An agent is there anew, and may have more to use.

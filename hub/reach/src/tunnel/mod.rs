@@ -39,7 +39,7 @@ use karmada_apiserver::{
     authn::{CREDENTIAL_ID, LEAVING, RETURNING, UserInfo, agent_cluster},
     carried::{Call, CarriedPath, Carrier, Held},
 };
-use karmada_client::{latest, link::Bound};
+use karmada_client::{joined, latest, link::Bound};
 use karmada_core::spent::{Spent, declined};
 use karmada_env::Env;
 use karmada_meta::{gvk::GroupResource, status::Status};
@@ -78,15 +78,19 @@ const SESSION: &str = "karmada-session";
 const STREAMS: usize = 128;
 // Nobody has all of a tunnel.
 const _: () = assert!(2 * EACH <= STREAMS);
-/// What may be under way of one body.
+/// What may be under way of one body. Where all stand still, one more [has room](joined::WINDOW).
 const WINDOW: u32 = 128 << 10;
-/// Where all bodies stand still, one more has room.
-const WINDOWS: u32 = (STREAMS as u32 + 1) * WINDOW;
+const _: () = assert!((STREAMS as u32 + 1) * WINDOW <= joined::WINDOW);
+/// What has been given up is known for so long, so often: what its agent has sent of that is no error.
+const GIVEN_UP: usize = 4096;
+const GIVEN_UP_FOR: Duration = Duration::from_secs(30);
+/// So many errors of what an agent sends are answered in the life of a connection.
+const WRONG: usize = 64 << 10;
 /// Of an answer's headers.
 const HEADERS: u32 = 64 << 10;
 /// While something is under way, the agent is asked whether it is there so often, and has so long to say so.
 const PING: Duration = Duration::from_secs(10);
-/// The answer waits behind whatever is under way, up to [`WINDOWS`] at whatever the link carries: that nothing at all comes says
+/// The answer waits behind whatever is under way, up to a [`WINDOW`] of each body at whatever the link carries: that nothing at all comes says
 /// more, and sooner ([`SILENCE`]).
 const PONG: Duration = Duration::from_secs(60);
 
@@ -195,7 +199,10 @@ impl Tunnel {
 
 /// A request for a session, as it is asked of an agent. One that is so already stays so.
 fn into_session(request: &mut Request<Body>) {
-    let method = request.method().as_str().parse::<HeaderValue>();
+    let method = request.method().as_str().parse::<HeaderValue>().map(|mut method| {
+        method.set_sensitive(true);
+        method
+    });
     let headers = request.headers_mut();
     headers.remove(header::CONNECTION);
     if let (Some(upgrade), Ok(method)) = (headers.remove(header::UPGRADE), method) {
@@ -254,12 +261,13 @@ impl Tunnels {
 
     /// An agent that was called does not come, since that is used up for all. Whoever waits hears it. Whether it was called.
     fn declines(&self, cluster: &str, number: &str, spent: Spent) -> bool {
+        let agent = self.registry.agent(cluster);
         let mut book = self.book.lock();
         if !book.is_called(cluster, number) {
             return false;
         }
         self.figures.call("spent");
-        self.budgets.keep(cluster, "", spent);
+        self.budgets.keep((cluster, &agent), "", spent);
         // Without the wait, which would be sent as Retry-After.
         book.ends(cluster, number, Status { details: None, ..spent.status() });
         true
@@ -356,10 +364,12 @@ impl Tunnels {
         let handshake = http2::Builder::new(bound)
             .timer(TokioTimer::new())
             .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOWS)
+            .initial_connection_window_size(joined::WINDOW)
             .max_header_list_size(HEADERS)
             .max_send_buf_size(WINDOW as usize)
-            .max_concurrent_reset_streams(STREAMS)
+            .max_concurrent_reset_streams(GIVEN_UP)
+            .reset_stream_duration(GIVEN_UP_FOR)
+            .max_local_error_reset_streams(WRONG)
             .keep_alive_interval(PING)
             .keep_alive_timeout(PONG)
             .keep_alive_while_idle(false)
