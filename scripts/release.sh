@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that a release consists of: static programs, archives, .deb, .rpm, OCI images, charts, SBOM, checksums.
-# The same programs and sources are packed to the same bytes: no time, path or owner of this machine is in them. That a program that
-# is built twice is the same is neither promised nor tested.
+# The same sources and toolchain give the same bytes: no time, path or owner of this machine is in them. A test packs the same programs
+# twice; hub/docs/packages.md says how to compare programs that were built twice.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/.." && pwd)
