@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper::body::{Body, Frame, SizeHint};
 use karmada_client::joined::{Joined, Pace};
@@ -75,7 +75,7 @@ impl Measured {
         self.record.whole = body.is_end_stream();
         let due = self.due.map(|due| Box::pin(sleep_until(due)));
         let body = Joined::new(body.map_err(Into::into).boxed_unsync(), Pace::ANSWER);
-        Answer { body, due, measured: Some(self) }
+        Answer { body, due, measured: self }
     }
 }
 
@@ -158,16 +158,7 @@ where
 pub(super) struct Answer {
     body: Joined<UnsyncBoxBody<Bytes, Cause>>,
     due: Option<Pin<Box<Sleep>>>,
-    /// None where somebody else measures.
-    measured: Option<Measured>,
-}
-
-impl Answer {
-    /// No body.
-    pub(super) fn nothing() -> Self {
-        let body = http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync();
-        Self { body: Joined::new(body, Pace::ANSWER), due: None, measured: None }
-    }
+    measured: Measured,
 }
 
 impl Body for Answer {
@@ -184,22 +175,21 @@ impl Body for Answer {
         {
             return Poll::Ready(Some(Err("the member has taken too long".into())));
         }
-        let frame = without_trailers(std::task::ready!(Pin::new(&mut self.body).poll_frame(context)));
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         let ended = self.body.is_end_stream();
-        if let Some(Measured { record, share, .. }) = &mut self.measured {
-            match &frame {
-                Some(Ok(frame)) => {
-                    let bytes = frame.data_ref().map_or(0, |data| data.remaining());
-                    if let Err(why) = share.pay(bytes) {
-                        return Poll::Ready(Some(Err(why.into())));
-                    }
-                    record.bytes += bytes as u64;
+        let Measured { record, share, .. } = &mut self.measured;
+        match &frame {
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if let Err(why) = share.pay(bytes) {
+                    return Poll::Ready(Some(Err(why.into())));
                 }
-                Some(Err(_)) => {}
-                None => record.whole = true,
+                record.bytes += bytes as u64;
             }
-            record.whole |= ended;
+            Some(Err(_)) => {}
+            None => record.whole = true,
         }
+        record.whole |= ended;
         Poll::Ready(frame)
     }
 

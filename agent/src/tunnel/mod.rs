@@ -34,14 +34,16 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use h2::{RecvStream, server};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use hyper::{body::Incoming, server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::body::{Body as _, Incoming};
+use hyper_util::rt::TokioIo;
 use karmada_client::{
-    head, joined, latest,
+    head, latest,
     link::{Bound, Io},
     place::goes_down,
+    streams::{self, BUDGET, Received, Sending, Turns},
 };
 use karmada_core::{
     spent::{SPENT, Spent},
@@ -49,7 +51,6 @@ use karmada_core::{
 };
 use karmada_member::tunnel::{Asked, Guests, Refusal, Target, Verb, Who};
 use karmada_meta::status::Status;
-use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -60,7 +61,7 @@ pub use toll::Toll;
 use users::Users;
 
 use answer::{Answer, Measured};
-use session::Agreed;
+use session::{Agreed, Pipe};
 
 /// Who asks, as the hub says it: base64url of JSON, so that a name is what it is, whatever signs it has.
 pub const USER: &str = "karmada-user";
@@ -93,9 +94,9 @@ const PING: Duration = Duration::from_secs(10);
 const PONG: Duration = Duration::from_secs(60);
 /// Requests at a time.
 const STREAMS: u32 = 128;
-/// What may be under way of one body. Where all stand still, one more [has room](joined::WINDOW).
+/// What may be under way of one body. Where all stand still, others still have room.
 const WINDOW: u32 = 32 << 10;
-const _: () = assert!((STREAMS + 1) * WINDOW <= joined::WINDOW);
+const ALL: u32 = 2 * STREAMS * WINDOW;
 /// Requests that the hub has given up before they are looked at: it is believed, and some of them come at once where a link has
 /// stood still.
 const GIVEN_UP: usize = 4096;
@@ -193,84 +194,142 @@ impl Drop for Open {
     }
 }
 
+/// Returns when nothing has been asked for so long.
+async fn unused(mut counted: latest::Receiver<usize>, patience: Duration) {
+    loop {
+        // The sender is there for as long as anything can be asked.
+        let _ = counted.wait_for(|count| *count == 0).await;
+        let asked = counted.wait_for(|count| *count > 0);
+        if tokio::time::timeout(patience, asked).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What is said to a request.
+enum Answered {
+    Whole(Response<Answer>),
+    /// The member agrees to a session.
+    Session(Response<()>, Pipe),
+}
+
 impl Tunnel {
     /// Serves the hub on this connection, until it ends or nothing has been asked for [`IDLE`]. What runs for it ends with this,
     /// dropped or not.
     pub async fn serve(self: Arc<Self>, io: impl Io, goodbye: Goodbye) {
         let (bound, _ends) = Bound::new();
         let count = latest::Sender::new(0_usize);
-        let mut counted = count.subscribe();
-        let of_requests = bound.clone();
-        let users = Mutex::new(Users::default());
-        let service = service_fn(move |request: Request<Incoming>| {
-            let (tunnel, bound, open) = (self.clone(), of_requests.clone(), Open::new(&count));
-            // Here and not later: in the order in which they come.
-            let user = request.headers().get(USER);
-            let brings_user = user.is_some_and(|user| users.lock().is_brought(user));
-            async move {
-                Ok::<_, std::convert::Infallible>(tunnel.answer(request, brings_user, &bound, open).await)
-            }
-        });
-        let mut builder = http2::Builder::new(bound);
-        builder
-            .timer(TokioTimer::new())
+        let mut users = Users::default();
+        let handshake = server::Builder::new()
             .enable_connect_protocol()
-            .keep_alive_interval(PING)
-            .keep_alive_timeout(PONG)
             .max_concurrent_streams(STREAMS)
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(joined::WINDOW)
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(ALL)
             .max_pending_accept_reset_streams(GIVEN_UP)
+            .max_concurrent_reset_streams(STREAMS as usize)
             // What was on its way to a request that is over.
             .max_local_error_reset_streams(None)
-            .max_send_buf_size(WINDOW as usize)
-            .max_header_list_size(64 << 10);
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
-        let idle = async {
-            loop {
-                // The sender is in the service, which lives as long as this.
-                let _ = counted.wait_for(|count| *count == 0).await;
-                let asked = counted.wait_for(|count| *count > 0);
-                if tokio::time::timeout(IDLE, asked).await.is_err() {
+            .max_send_buffer_size(WINDOW as usize)
+            .max_header_list_size(64 << 10)
+            .data_frame_budget(BUDGET)
+            .handshake(Turns::new(io));
+        let mut connection = match tokio::time::timeout(IDLE, handshake).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the tunnel broke off");
+                return;
+            }
+            Err(_) => return,
+        };
+        let Some(ping) = connection.ping_pong() else { return };
+        let mut alive = std::pin::pin!(streams::alive(ping, (PING, PONG), || true));
+        let mut idle = std::pin::pin!(unused(count.subscribe(), IDLE));
+        // The hub hears of a goodbye a moment later. What it has asked meanwhile goes on for as long as it takes.
+        let mut over = std::pin::pin!(async {
+            idle.as_mut().await;
+            goodbye.say();
+        });
+        let mut is_said = false;
+        loop {
+            let asked = tokio::select! {
+                asked = connection.accept() => asked,
+                () = over.as_mut(), if !is_said => {
+                    is_said = true;
+                    connection.graceful_shutdown();
+                    continue;
+                }
+                () = unused(count.subscribe(), GOODBYE), if is_said => return,
+                error = alive.as_mut() => {
+                    tracing::debug!(error, "the tunnel broke off");
                     return;
                 }
+            };
+            match asked {
+                Some(Ok((request, respond))) => {
+                    // Here and not later: in the order in which they come.
+                    let user = request.headers().get(USER);
+                    let brings_user = user.is_some_and(|user| users.is_brought(user));
+                    let (tunnel, open, of_request) = (self.clone(), Open::new(&count), bound.clone());
+                    bound.spawn(tunnel.serves(request, respond, brings_user, (of_request, open)));
+                }
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "the tunnel broke off");
+                    return;
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// Answers a request to its end, or until nobody wants that.
+    async fn serves(
+        self: Arc<Self>,
+        request: Request<RecvStream>,
+        mut respond: server::SendResponse<Bytes>,
+        brings_user: bool,
+        (bound, open): (Bound, Open),
+    ) {
+        let length = streams::length(request.headers());
+        let request = request.map(|body| Received::new(body, length));
+        let answer = {
+            let mut answering = std::pin::pin!(self.answer(request, brings_user, (&bound, open)));
+            tokio::select! {
+                answer = answering.as_mut() => answer,
+                _ = std::future::poll_fn(|context| respond.poll_reset(context)) => return,
             }
         };
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "the tunnel broke off");
+        let (mut head, body) = match answer {
+            Answered::Session(response, pipe) => {
+                match respond.send_response(response, false) {
+                    Ok(stream) => pipe.run(Sending::new(stream, false)).await,
+                    Err(error) => tracing::debug!(%error, "a session was not begun"),
                 }
                 return;
             }
-            () = idle => {}
+            Answered::Whole(response) => response.into_parts(),
+        };
+        if let Some(length) = body.size_hint().exact().filter(|length| *length > 0) {
+            head.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
         }
-        goodbye.say();
-        connection.as_mut().graceful_shutdown();
-        // The hub hears of that a moment later. What it has asked meanwhile goes on for as long as it takes.
-        let unused = async {
-            loop {
-                let _ = counted.wait_for(|count| *count == 0).await;
-                let asked = counted.wait_for(|count| *count > 0);
-                if tokio::time::timeout(GOODBYE, asked).await.is_err() {
-                    return;
+        let is_whole = body.is_end_stream();
+        match respond.send_response(Response::from_parts(head, ()), is_whole) {
+            Ok(stream) if !is_whole => {
+                if let Err(error) = streams::send(body, Sending::new(stream, false)).await {
+                    tracing::debug!(error, "an answer has not gone to its end");
                 }
             }
-        };
-        tokio::select! {
-            _ = connection => {}
-            () = unused => {}
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "an answer was not sent"),
         }
     }
 
     /// `brings_user`: what says who asks has crossed with this request, and not before.
     async fn answer(
         &self,
-        request: Request<Incoming>,
+        request: Request<Received>,
         brings_user: bool,
-        bound: &Bound,
-        open: Open,
-    ) -> Response<Answer> {
+        (bound, open): (&Bound, Open),
+    ) -> Answered {
         let audit_id = request.headers().get("audit-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
         let record = Record {
             verb: request.method().to_string(),
@@ -280,27 +339,27 @@ impl Tunnel {
         };
         let mut measured = Measured::new(record, self.told, open);
         measured.brings_user = brings_user;
-        if request.method() == Method::CONNECT {
-            return match self.session(request, bound, &mut measured).await {
-                Ok(Agreed::Session(response, pipe)) => {
+        let (head, body) = request.into_parts();
+        if head.method == Method::CONNECT {
+            return match self.session(&head, bound, &mut measured).await {
+                Ok(Agreed::Session(response, member)) => {
                     measured.record.code = StatusCode::SWITCHING_PROTOCOLS.as_u16();
-                    bound.spawn(pipe.run(measured));
-                    response.map(|()| Answer::nothing())
+                    Answered::Session(response, Pipe { hub: body, member, measured })
                 }
                 Ok(Agreed::Refused(head, body)) => {
                     measured.record.code = head.status.as_u16();
-                    Response::from_parts(head, measured.over(body))
+                    Answered::Whole(Response::from_parts(head, measured.over(body)))
                 }
-                Err(status) => failed(status, measured),
+                Err(status) => Answered::Whole(failed(status, measured)),
             };
         }
-        match self.ask(request, bound, &mut measured).await {
+        Answered::Whole(match self.ask((&head, body), bound, &mut measured).await {
             Ok((head, body)) => {
                 measured.record.code = head.status.as_u16();
                 Response::from_parts(head, measured.over(body))
             }
             Err(status) => failed(status, measured),
-        }
+        })
     }
 
     /// Who asks, and pays. Their share is asked before they are judged: whoever is refused pays for that, and who has nothing left
@@ -364,13 +423,12 @@ impl Tunnel {
 
     async fn ask(
         &self,
-        request: Request<Incoming>,
+        (head, body): (&http::request::Parts, Received),
         bound: &Bound,
         measured: &mut Measured,
     ) -> Result<(http::response::Parts, Incoming), Status> {
-        let (head, body) = request.into_parts();
-        let judged = self.admitted(&head, measured).and_then(|who| {
-            let asked = self.judged(&head, head.method.as_str(), false, measured)?;
+        let judged = self.admitted(head, measured).and_then(|who| {
+            let asked = self.judged(head, head.method.as_str(), false, measured)?;
             Ok((who, asked))
         });
         let (who, asked) = judged.inspect_err(|_| measured.share.charge_unread(&body))?;

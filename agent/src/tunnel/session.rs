@@ -3,27 +3,20 @@
 use std::{
     io,
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::Empty;
-use hyper::{
-    body::Incoming,
-    upgrade::{OnUpgrade, Upgraded},
-};
+use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use karmada_client::{
-    joined::{self, Pace, Turns},
     link::Bound,
+    streams::{self, Received, Sending, carry},
 };
 use karmada_meta::status::Status;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
-use super::{BACK, Measured, Tunnel, WHOLE, back, on_the_way, only, toll::Share, wrong};
+use super::{BACK, Measured, Tunnel, WHOLE, back, on_the_way, only, wrong};
 
 /// The method of the request that is to change its protocol.
 const METHOD: &str = "karmada-method";
@@ -43,38 +36,32 @@ const BOTH_WAYS: [&str; 7] = [
     "x-stream-protocol-version",
     "x-accepted-stream-protocol-versions",
 ];
-/// Bytes that are under way in one direction.
-const CHUNK: usize = 16 << 10;
-/// How long an end may take nothing.
-const UNREAD: Duration = Duration::from_secs(180);
-/// How long the other direction may go on when one has ended.
-const REST: Duration = Duration::from_secs(10);
 
 /// What the member makes of a session.
 pub(super) enum Agreed {
     /// It agrees.
-    Session(Response<()>, Pipe),
+    Session(Response<()>, Upgraded),
     /// It does not, and says why.
     Refused(http::response::Parts, Incoming),
 }
 
-/// Both ends of a session.
+/// A session that the member has agreed to.
 pub(super) struct Pipe {
-    hub: OnUpgrade,
-    member: Upgraded,
+    /// What the hub says.
+    pub(super) hub: Received,
+    pub(super) member: Upgraded,
+    pub(super) measured: Measured,
 }
 
 impl Tunnel {
     /// Asks the member for a session.
     pub(super) async fn session(
         &self,
-        mut request: Request<Incoming>,
+        head: &Parts,
         bound: &Bound,
         measured: &mut Measured,
     ) -> Result<Agreed, Status> {
-        let hub = hyper::upgrade::on(&mut request);
-        let (head, _) = request.into_parts();
-        let who = self.admitted(&head, measured)?;
+        let who = self.admitted(head, measured)?;
         let unclear = |why: &str| on_the_way(400, "BadRequest", why);
         let method = single(&head.headers, METHOD).filter(|method| ["GET", "POST"].contains(method));
         let method = method.ok_or_else(|| unclear("a session is asked for by GET or POST"))?;
@@ -83,7 +70,7 @@ impl Tunnel {
         let protocol = protocol.filter(known).ok_or_else(|| {
             unclear(&format!("a connection changes to {} alone", PROTOCOLS.join(" or to ")))
         })?;
-        let asked = self.judged(&head, method, true, measured)?;
+        let asked = self.judged(head, method, true, measured)?;
         let method = method.parse().map_err(|_| unclear("the method is none"))?;
         let due = Instant::now() + WHOLE;
         let asking = async {
@@ -125,7 +112,7 @@ impl Tunnel {
                 response.headers_mut().insert(UPGRADE, agreed);
             }
             let member = hyper::upgrade::on(answer).await.map_err(|error| wrong(error.to_string()))?;
-            return Ok(Agreed::Session(response, Pipe { hub, member }));
+            return Ok(Agreed::Session(response, member));
         }
         // Never a connection on which a client speaks as the agent.
         if code.is_informational() || code.is_success() || code.is_redirection() {
@@ -146,30 +133,16 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 impl Pipe {
-    /// Carries bytes until both directions have ended, or one has broken. Both are closed then.
-    pub(super) async fn run(self, measured: Measured) {
-        let mut count = Count { measured, bytes: AtomicU64::new(0) };
-        let hub = match self.hub.await {
-            Ok(hub) => TokioIo::new(hub),
-            Err(error) => {
-                tracing::debug!(%error, "a session was not begun");
-                return;
-            }
+    /// [Carries](carry) bytes, with this way back to the hub.
+    pub(super) async fn run(self, to_hub: Sending) {
+        let mut count = Count { measured: self.measured, bytes: AtomicU64::new(0) };
+        let hub = streams::Session::new(self.hub, to_hub);
+        let passes = |bytes: usize| {
+            count.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            count.measured.share.pay(bytes).map_err(io::Error::other)
         };
-        let (mut from_hub, mut to_hub) = tokio::io::split(hub);
-        let (mut from_member, mut to_member) = tokio::io::split(TokioIo::new(self.member));
-        let share = count.measured.share.clone();
-        let whole = {
-            let counts = (&count.bytes, &share);
-            let mut there = Box::pin(half(&mut from_hub, &mut to_member, counts));
-            let mut back = Box::pin(half(&mut from_member, &mut to_hub, counts));
-            // A direction that breaks ends both.
-            tokio::select! {
-                ended = &mut there => ended.is_ok() && is_done(&timeout(REST, back).await),
-                ended = &mut back => ended.is_ok() && is_done(&timeout(REST, there).await),
-            }
-        };
-        count.measured.record.whole = whole;
+        let is_whole = carry(hub, TokioIo::new(self.member), passes).await;
+        count.measured.record.whole = is_whole;
     }
 }
 
@@ -182,30 +155,5 @@ struct Count {
 impl Drop for Count {
     fn drop(&mut self) {
         self.measured.record.bytes = *self.bytes.get_mut();
-    }
-}
-
-fn is_done<E>(ended: &Result<io::Result<()>, E>) -> bool {
-    matches!(ended, Ok(Ok(())))
-}
-
-async fn half(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    (count, share): (&AtomicU64, &Share),
-) -> io::Result<()> {
-    let (mut chunk, mut turns) = (vec![0; CHUNK], Turns::new(Pace::SESSION));
-    loop {
-        let read = joined::read(from, &mut chunk, &mut turns).await?;
-        if read == 0 {
-            return to.shutdown().await;
-        }
-        count.fetch_add(read as u64, Ordering::Relaxed);
-        share.pay(read).map_err(io::Error::other)?;
-        let taken = async {
-            to.write_all(&chunk[..read]).await?;
-            to.flush().await
-        };
-        timeout(UNREAD, taken).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     }
 }

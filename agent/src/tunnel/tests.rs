@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use futures::{FutureExt as _, StreamExt as _};
 use http::HeaderName;
 use http_body_util::StreamBody;
-use hyper::body::Frame;
+use hyper::{body::Frame, service::service_fn};
 use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
 use tokio::{

@@ -1,14 +1,11 @@
 //! Small parts of what crosses a tunnel, put together.
 //!
-//! HTTP/2 counts what it costs to hold frames with little in them: 256 bytes less what each carries, until somebody has read it, and
-//! for ever if nobody reads it any more. Where that is too much it ends the connection. Whoever has a body or a session chooses how large its
-//! parts are, and would end what everybody has under way. And each part costs what is around it on the wire. So both ends send small
-//! parts at a [pace](Pace): what there is meanwhile goes with the next.
+//! Each part has around it what HTTP/2, TLS and TCP add: some 90 bytes, for a line of a log or a crumb of a chunk. So small parts of an
+//! answer are sent at a [pace](Pace): what there is meanwhile goes with the next.
 
 use std::{
     fmt,
     future::Future as _,
-    io,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -16,17 +13,10 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _},
-    time::{Instant, Sleep, sleep_until, timeout_at},
-};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// What is as large as that goes at once.
-pub const SMALL: usize = 256;
-
-/// What there is room for in a connection's window of all streams beside what each of them may have under way: HTTP/2 lets frames with
-/// little in them [cost](self) half of it. 128 sessions that nobody reads for three minutes cost 120 MB.
-pub const WINDOW: u32 = 256 << 20;
+const SMALL: usize = 256;
 
 /// How often something small is sent.
 #[derive(Clone, Copy, Debug)]
@@ -40,23 +30,18 @@ pub struct Pace {
 impl Pace {
     /// Of what a member answers: lines of a log are there a quarter of a second later, where there are many.
     pub const ANSWER: Self = Self { at_once: 16, each: Duration::from_millis(250) };
-    /// Of what a client sends with a request: mostly there is all of it.
-    pub const REQUEST: Self = Self { at_once: 0, each: Duration::from_secs(10) };
-    /// Of a session, in either direction: keys that somebody types, and their echo.
-    pub const SESSION: Self = Self { at_once: 64, each: Duration::from_millis(50) };
 }
 
 /// When something small may be sent.
 #[derive(Debug)]
-pub struct Turns {
+struct Turns {
     pace: Pace,
     left: u32,
     since: Instant,
 }
 
 impl Turns {
-    /// From now on, at this pace.
-    pub fn new(pace: Pace) -> Self {
+    fn new(pace: Pace) -> Self {
         Self { pace, left: pace.at_once, since: Instant::now() }
     }
 
@@ -77,31 +62,6 @@ impl Turns {
         self.due(Instant::now());
         self.left = self.left.saturating_sub(1);
     }
-}
-
-/// Reads what there is, up to the size of `chunk`; of what is small so much as comes until it may be sent. None is the end.
-///
-/// # Errors
-/// As reading.
-pub async fn read(
-    from: &mut (impl AsyncRead + Unpin),
-    chunk: &mut [u8],
-    turns: &mut Turns,
-) -> io::Result<usize> {
-    let mut count = from.read(chunk).await?;
-    while (1..SMALL.min(chunk.len())).contains(&count) {
-        let due = turns.due(Instant::now());
-        match timeout_at(due, from.read(&mut chunk[count..])).await {
-            Ok(Ok(more @ 1..)) => count += more,
-            // What has ended or broken says so again.
-            Ok(_) => break,
-            Err(_) => {
-                turns.goes();
-                break;
-            }
-        }
-    }
-    Ok(count)
 }
 
 /// A body in such parts.
@@ -168,6 +128,8 @@ impl<B: Body<Data = Bytes> + Unpin> Joined<B> {
                         return Poll::Ready(Some(self.whole()));
                     }
                 }
+                // Headers at its end, which nobody reads, are the end.
+                Err(Some(Ok(_))) => self.after = Some(None),
                 Err(after) => self.after = Some(after),
             }
         }
@@ -190,13 +152,16 @@ where
         if let Some(frame) = ready!(this.poll_more(context)) {
             return Poll::Ready(Some(Ok(frame)));
         }
-        let after = this.after.take().flatten();
-        this.has_ended = !matches!(after, Some(Ok(_)));
-        Poll::Ready(after)
+        this.has_ended = true;
+        Poll::Ready(this.after.take().flatten())
     }
 
     fn is_end_stream(&self) -> bool {
-        self.has_ended || (self.held.is_empty() && self.after.is_none() && self.body.is_end_stream())
+        let is_over = match &self.after {
+            Some(after) => after.is_none(),
+            None => self.body.is_end_stream(),
+        };
+        self.has_ended || (self.held.is_empty() && is_over)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -215,10 +180,10 @@ where
 mod tests {
     use futures::{StreamExt as _, channel::mpsc, stream};
     use http_body_util::{BodyExt as _, StreamBody};
-    use tokio::io::{AsyncWriteExt as _, duplex};
 
     use super::*;
 
+    const LATER: Pace = Pace { at_once: 0, each: Duration::from_secs(10) };
     const PACE: Pace = Pace { at_once: 2, each: Duration::from_secs(1) };
 
     /// Sizes of parts as they come, and after how many milliseconds.
@@ -272,16 +237,16 @@ mod tests {
             |count: usize| stream::iter((0..count).map(|_| Ok(Frame::data(Bytes::from_static(b"12345")))));
         let begun = Instant::now();
         for count in [1, 3, 50] {
-            assert_eq!(sizes(StreamBody::new(parts(count)), Pace::REQUEST).await, [(5 * count, 0)]);
+            assert_eq!(sizes(StreamBody::new(parts(count)), LATER).await, [(5 * count, 0)]);
         }
         let full = http_body_util::Full::new(Bytes::from_static(b"{}")).map_err(|never| match never {});
-        let mut joined = Joined::new(full, Pace::REQUEST);
+        let mut joined = Joined::new(full, LATER);
         assert_eq!(joined.size_hint().exact(), Some(2));
         let frame: Result<_, &str> = joined.frame().await.unwrap();
         assert!(frame.unwrap().into_data().unwrap() == "{}" && joined.is_end_stream());
         // What has broken off says so, after all that has come.
         let broken = StreamBody::new(parts(2).chain(stream::iter([Err("cut")])));
-        let mut joined = Joined::new(broken, Pace::REQUEST);
+        let mut joined = Joined::new(broken, LATER);
         assert_eq!(joined.frame().await.unwrap().unwrap().into_data().unwrap(), "1234512345");
         assert_eq!(joined.frame().await.unwrap().unwrap_err(), "cut");
         assert!(joined.frame().await.is_none() && joined.is_end_stream());
@@ -309,28 +274,5 @@ mod tests {
         drop(sender);
         heard.extend_from_slice(&joined.collect().await.unwrap().to_bytes());
         assert_eq!(heard, sent);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_session_is_read_at_its_pace() {
-        let (mut near, mut far) = duplex(1 << 10);
-        let begun = Instant::now();
-        let typing = tokio::spawn(async move {
-            for _ in 0..20 {
-                tokio::time::sleep(Duration::from_millis(90)).await;
-                near.write_all(b"x").await.unwrap();
-            }
-            near.write_all(&[b'y'; 600]).await.unwrap();
-        });
-        let (mut chunk, mut turns, mut got) = ([0; 512], Turns::new(PACE), Vec::new());
-        loop {
-            let count = read(&mut far, &mut chunk, &mut turns).await.unwrap();
-            if count == 0 {
-                break;
-            }
-            got.push((count, begun.elapsed().as_millis()));
-        }
-        typing.await.unwrap();
-        assert_eq!(got, [(1, 90), (1, 180), (9, 1000), (512, 1800), (97, 1800)]);
     }
 }

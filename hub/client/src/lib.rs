@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Beside all that, [`webhook`] posts to services of users, which are no Kubernetes API; [`names`] looks hosts up for both; and
-//! [`head`] says what headers cost in a tunnel, and [`joined`] puts small parts of bodies together there.
+//! [`head`] says what headers cost in a tunnel, [`joined`] puts small parts of bodies together there, and [`streams`] is how both
+//! its ends use HTTP/2.
 //!
 //! [`Link`] is the transport: it dials, holds one connection and tells when it came back. Everything above it takes a
 //! `kube::Client` and does not care whether requests cross a satellite or stay in the process.
@@ -37,6 +38,7 @@ pub mod probe;
 pub mod queue;
 pub mod rest;
 pub mod room;
+pub mod streams;
 #[cfg(test)]
 mod testing;
 pub mod tls;

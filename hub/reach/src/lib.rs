@@ -47,7 +47,6 @@ use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body::{Body as _, Frame, SizeHint};
-use hyper::body::Incoming;
 use hyper_util::{
     client::legacy,
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -56,19 +55,13 @@ use karmada_apiserver::{
     authn::UserInfo,
     carried::{Call, Carried, CarriedGroup, CarriedPath, Carrier},
 };
-use karmada_client::{
-    head,
-    joined::{Joined, Pace},
-};
+use karmada_client::{head, link::Io};
 use karmada_core::spent::Spent;
 use karmada_env::Env;
 use karmada_meta::status::Status;
 use karmada_telemetry::metrics::Counter;
 use parking_lot::Mutex;
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 pub use self::{
@@ -136,8 +129,11 @@ enum Way {
     Tunnel(Tunnel),
 }
 
-/// An answer, and what its way counts until it has ended.
-type Answered = (Response<Incoming>, Option<OwnedSemaphorePermit>);
+/// An answer, and the session to which the member has agreed by it.
+type Answered = (Response<Body>, Option<Theirs>);
+
+/// A member's end of a session, as soon as it is there.
+type Theirs = BoxFuture<'static, Result<Box<dyn Io>, String>>;
 
 /// Why there is none.
 enum Unanswered {
@@ -176,7 +172,7 @@ impl Way {
             {
                 Body::empty()
             }
-            Self::Tunnel(_) => Body::new(Joined::new(of, Pace::REQUEST)),
+            Self::Tunnel(_) => Body::new(of),
         }
     }
 
@@ -188,23 +184,36 @@ impl Way {
         }
     }
 
-    async fn ask(&self, request: Request<Body>, session: bool) -> Result<Answered, Unanswered> {
+    async fn ask(
+        &self,
+        request: Request<Body>,
+        upgrades: bool,
+        session: &Session,
+    ) -> Result<Answered, Unanswered> {
         let answer = match self {
             // On a connection of its own: what a member makes of a refused one is not the next request's business.
-            Self::Direct(direct, _) if session => {
+            Self::Direct(direct, _) if upgrades => {
                 builder().pool_max_idle_per_host(0).build(direct.dialer.clone()).request(request).await
             }
             Self::Direct(direct, _) => direct.client.request(request).await,
             Self::Tunnel(tunnel) => {
-                return match tunnel.ask(request, session).await {
-                    Ok((answer, place)) => Ok((answer, Some(place))),
-                    Err(Failed::Full) => Err(Unanswered::Full),
-                    Err(Failed::Broken(why)) => Err(Unanswered::Broken(why)),
-                    Err(Failed::Unsent(request)) => Err(Unanswered::Unsent(request)),
-                };
+                return tunnel.ask(request, upgrades, session).await.map_err(|failed| match failed {
+                    Failed::Full => Unanswered::Full,
+                    Failed::Broken(why) => Unanswered::Broken(why),
+                    Failed::Unsent(request) => Unanswered::Unsent(request),
+                });
             }
         };
-        answer.map(|answer| (answer, None)).map_err(|error| Unanswered::Broken(wire::why(&error)))
+        let mut answer = answer.map_err(|error| Unanswered::Broken(wire::why(&error)))?;
+        let changes = upgrades && answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let theirs = changes.then(|| -> Theirs {
+            let upgrade = hyper::upgrade::on(&mut answer);
+            Box::pin(async move {
+                let upgraded = upgrade.await.map_err(|error| error.to_string())?;
+                Ok(Box::new(TokioIo::new(upgraded)) as Box<dyn Io>)
+            })
+        });
+        Ok((answer.map(Body::new), theirs))
     }
 }
 
@@ -392,22 +401,32 @@ impl Carriage<'_> {
     }
 
     /// Asks, and once more by another tunnel where one was ending just then: it ends when nobody uses it, and somebody may begin to.
-    async fn ask(&self, request: Request<Body>, session: bool) -> Result<Answered, Unanswered> {
-        match self.way.ask(request, session).await {
+    async fn ask(
+        &self,
+        request: Request<Body>,
+        upgrades: bool,
+        session: &Session,
+    ) -> Result<Answered, Unanswered> {
+        match self.way.ask(request, upgrades, session).await {
             // In a box: it is rare.
-            Err(Unanswered::Unsent(request)) => Box::pin(self.ask_anew(*request, session)).await,
+            Err(Unanswered::Unsent(request)) => Box::pin(self.ask_anew(*request, upgrades, session)).await,
             answer => answer,
         }
     }
 
-    async fn ask_anew(&self, request: Request<Body>, session: bool) -> Result<Answered, Unanswered> {
+    async fn ask_anew(
+        &self,
+        request: Request<Body>,
+        upgrades: bool,
+        session: &Session,
+    ) -> Result<Answered, Unanswered> {
         let way = self.shared.way(&self.name, self.many).await;
         match way.map_err(|status| Unanswered::Nowhere(Box::new(status)))? {
             // What the request says of its user is for an agent alone.
             Way::Direct(..) => {
                 Err(Unanswered::Broken("it is reached in another way now; try again".to_owned()))
             }
-            tunnel @ Way::Tunnel(_) => tunnel.ask(request, session).await,
+            tunnel @ Way::Tunnel(_) => tunnel.ask(request, upgrades, session).await,
         }
     }
 
@@ -471,7 +490,7 @@ impl Carriage<'_> {
         if let Some(again) = &mut again {
             again.is_sent = true;
         }
-        let asking = self.ask(request, upgrades);
+        let asking = self.ask(request, upgrades, &session);
         let (until, patience) = if lasts { (None, SILENT) } else { (Some(begun + WHOLE), WHOLE) };
         let mut ends = ends;
         let answer = tokio::select! {
@@ -485,28 +504,27 @@ impl Carriage<'_> {
             }
             () = &mut ends => return Err(Status::service_unavailable(ENDING)),
         };
-        let (mut answer, place) = answer;
+        let (answer, theirs) = answer;
         let code = answer.status();
         if matches!(self.way, Way::Tunnel(_)) {
             let budgets = &self.shared.tunnels.budgets;
             budgets.hears((&self.name, &user.name), again.as_ref(), (code, answer.headers()));
         }
-        if let Some(client) = client
-            && code == StatusCode::SWITCHING_PROTOCOLS
-        {
+        if let (Some(client), Some(theirs)) = (client, theirs) {
             if !headers::agreed(&asked, answer.headers()) {
                 return Err(self.wrong("it has agreed to another protocol than was asked for"));
             }
-            let theirs = hyper::upgrade::on(&mut answer);
             let mut headers = HeaderMap::clone(answer.headers());
             headers::back(&mut headers, true);
-            let (name, bytes, by_tunnel) = (self.name, self.bytes, matches!(self.way, Way::Tunnel(_)));
+            let (name, bytes) = (self.name, self.bytes);
             tokio::spawn(async move {
-                let _open = (session, held, place);
+                let _held = held;
+                let client = async { client.await.map_err(|error| error.to_string()) };
                 match tokio::try_join!(client, theirs) {
                     Ok((client, theirs)) => {
-                        pipe::pipe(TokioIo::new(client), TokioIo::new(theirs), ends, (&bytes, by_tunnel))
-                            .await
+                        if pipe::pipe(TokioIo::new(client), theirs, ends, &bytes).await {
+                            session.is_over();
+                        }
                     }
                     Err(error) => {
                         tracing::debug!(cluster = name, %error, "a connection has not changed its protocol");
@@ -551,11 +569,15 @@ impl Carriage<'_> {
             let refused = "it redirects to somewhere else, which is not passed on";
             head.headers.insert(header::LOCATION, to.ok_or_else(|| self.wrong(refused))?);
         }
-        let body = watched(Body::new(body), until, ends);
+        if body.is_end_stream() {
+            session.is_over();
+        }
+        let over = session.clone();
+        let body = watched(body, until, ends);
         // The session ends with the answer, or when nobody takes that.
-        let open = (session, held, place, answered.drop_guard());
+        let open = (session, held, answered.drop_guard());
         let bytes = self.bytes;
-        let body = unread::bounded(body, open).inspect(move |part| {
+        let body = unread::bounded(body, open, move || over.is_over()).inspect(move |part| {
             if let Ok(part) = part {
                 bytes.inc_by(part.len() as u64);
             }

@@ -1,9 +1,18 @@
 //! How much goes through at a time.
 
-use std::{collections::HashMap, hash::Hash, sync::Arc};
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use karmada_meta::status::Status;
 use parking_lot::Mutex;
+use tokio::{runtime::Handle, sync::OwnedSemaphorePermit};
 
 /// Requests of one user to one member: `kubectl get` asks for some twenty documents at a time.
 pub(crate) const EACH: usize = 64;
@@ -25,11 +34,31 @@ struct Counts {
 /// User and cluster.
 type Place = (Arc<str>, Arc<str>);
 
-/// One request, until it is dropped.
+/// What was given up counts for so long: its agent hears of it later, and what it has sent meanwhile is told from what nobody has asked for
+/// only while the hub [remembers](crate::tunnel) the request.
+pub(crate) const LATE: Duration = Duration::from_secs(2);
+
+/// One request, until it is dropped; a little longer if it was given up on its way.
 #[derive(Debug)]
 pub(crate) struct Session {
     sessions: Arc<Sessions>,
     place: Place,
+    /// Of its tunnel.
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    is_under_way: AtomicBool,
+}
+
+impl Session {
+    /// It is asked by a tunnel, which keeps this for it.
+    pub(crate) fn goes(&self, permit: OwnedSemaphorePermit) {
+        *self.permit.lock() = Some(permit);
+        self.is_under_way.store(true, Ordering::Relaxed);
+    }
+
+    /// Both ends know that it is over, or nothing was sent.
+    pub(crate) fn is_over(&self) {
+        self.is_under_way.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Sessions {
@@ -58,18 +87,40 @@ impl Sessions {
             *counts.users.entry(place.0.clone()).or_default() += 1;
             *counts.each.entry(place.clone()).or_default() += 1;
             drop(counts);
-            return Ok(Session { sessions: self.clone(), place });
+            return Ok(Session {
+                sessions: self.clone(),
+                place,
+                permit: Mutex::default(),
+                is_under_way: AtomicBool::new(false),
+            });
         };
         Err(Status::too_many_requests(message, 1))
     }
 }
 
+impl Sessions {
+    fn end(&self, place: &Place) {
+        let mut counts = self.counts.lock();
+        counts.all -= 1;
+        less(&mut counts.users, &place.0);
+        less(&mut counts.each, place);
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
-        let mut counts = self.sessions.counts.lock();
-        counts.all -= 1;
-        less(&mut counts.users, &self.place.0);
-        less(&mut counts.each, &self.place);
+        match Handle::try_current() {
+            Ok(runtime) if *self.is_under_way.get_mut() => {
+                let (sessions, place) = (self.sessions.clone(), self.place.clone());
+                let permit = self.permit.get_mut().take();
+                runtime.spawn(async move {
+                    tokio::time::sleep(LATE).await;
+                    sessions.end(&place);
+                    drop(permit);
+                });
+            }
+            _ => self.sessions.end(&self.place),
+        }
     }
 }
 
@@ -84,6 +135,8 @@ fn less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::Semaphore;
+
     use super::*;
 
     #[test]
@@ -98,6 +151,26 @@ mod tests {
         let counts = sessions.counts.lock();
         let left = (counts.all, counts.users.len(), counts.each.len());
         assert_eq!(left, (0, 0, 0), "nothing is kept of whoever has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_given_up_counts_a_little_longer() {
+        let (sessions, permits) = (Arc::new(Sessions::new(1000)), Arc::new(Semaphore::new(EACH)));
+        let all = || (0..EACH).map(|_| sessions.begin("jane", "m")).collect::<Result<Vec<_>, _>>();
+        let go = |are_over: bool| {
+            for one in all().unwrap() {
+                one.goes(permits.clone().try_acquire_owned().unwrap());
+                if are_over {
+                    one.is_over();
+                }
+            }
+        };
+        go(true);
+        go(false);
+        tokio::time::sleep(LATE / 2).await;
+        assert_eq!((all().unwrap_err().code(), permits.available_permits()), (429, 0));
+        tokio::time::sleep(LATE).await;
+        assert!(all().is_ok() && permits.available_permits() == EACH);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, convert::Infallible, net::SocketAddr};
 use axum::body::to_bytes;
 use futures::future::ready;
 use http::{HeaderName, Method, header};
-use hyper::service::service_fn;
+use hyper::{body::Incoming, service::service_fn};
 use karmada_api::cluster::{Cluster, LocalSecretReference};
 use karmada_apiserver::authn::UserInfo;
 use serde_json::{Value, json};

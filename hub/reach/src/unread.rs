@@ -4,21 +4,21 @@
 //! ask, nor look at a clock: what is held for the answer (a place in a tunnel, a connection to a member) would be held for
 //! ever. So a task of the answer's own hands its parts on, and gives up when one is not taken.
 
-use std::{pin::pin, time::Duration};
+use std::pin::pin;
 
 use axum::Error;
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use tokio::{sync::mpsc, time::timeout};
 
-/// How long a client may take nothing, as with whatever the listener itself sends.
-pub(crate) const UNREAD: Duration = Duration::from_secs(180);
+pub(crate) use karmada_client::streams::UNREAD;
 
 /// Part by part as they are taken. `held` is dropped when all have been, when the reader has gone, or when it has taken
-/// nothing for [`UNREAD`]; then the stream ends with an error.
+/// nothing for [`UNREAD`]; then the stream ends with an error. `over` is told where they have come to their end.
 pub(crate) fn bounded(
     parts: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
     held: impl Send + 'static,
+    over: impl FnOnce() + Send + 'static,
 ) -> impl Stream<Item = Result<Bytes, Error>> + Send {
     let (to, from) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -31,6 +31,12 @@ pub(crate) fn bounded(
                 part = parts.next() => part,
             };
             let goes_on = matches!(part, Some(Ok(_)));
+            if part.is_none() {
+                over();
+                // There is room for it as soon as the last part has been taken, or nobody is there.
+                let _ = timeout(UNREAD, to.send(part)).await;
+                return;
+            }
             let taken = timeout(UNREAD, to.send(part)).await;
             if !goes_on || !matches!(taken, Ok(Ok(()))) {
                 return;
@@ -53,7 +59,7 @@ mod tests {
     use std::sync::Arc;
 
     use futures::stream;
-    use tokio::time::Instant;
+    use tokio::time::{Duration, Instant};
 
     use super::*;
 
@@ -61,7 +67,7 @@ mod tests {
     async fn what_nobody_reads_holds_nothing_for_ever() {
         let held = Arc::new(());
         let lines = stream::repeat_with(|| Ok(Bytes::from_static(b"line\n")));
-        let mut body = Box::pin(bounded(lines, held.clone()));
+        let mut body = Box::pin(bounded(lines, held.clone(), || {}));
         assert!(body.next().await.is_some_and(|part| part.is_ok()));
         let begun = Instant::now();
         while Arc::strong_count(&held) > 1 {
@@ -82,7 +88,7 @@ mod tests {
         let (say, hear) = mpsc::channel::<Result<Bytes, Error>>(1);
         let held = Arc::new(());
         let parts = stream::unfold(hear, |mut hear| async { Some((hear.recv().await?, hear)) });
-        let mut body = Box::pin(bounded(parts, held.clone()));
+        let mut body = Box::pin(bounded(parts, held.clone(), || {}));
         let later = tokio::spawn(async move {
             tokio::time::sleep(2 * UNREAD).await;
             let _ = say.send(Ok(Bytes::from_static(b"late"))).await;
@@ -98,10 +104,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_is_an_end_and_an_error_is_one() {
         let part = || Ok(Bytes::from_static(b"a"));
-        let all: Vec<_> = bounded(stream::iter([part(), part()]), ()).collect().await;
+        let all: Vec<_> = bounded(stream::iter([part(), part()]), (), || {}).collect().await;
         assert!(all.len() == 2 && all.iter().all(Result::is_ok), "{all:?}");
         let broken = stream::iter([part(), Err(Error::new("cut")), part()]);
-        let all: Vec<_> = bounded(broken, ()).collect().await;
+        let all: Vec<_> = bounded(broken, (), || {}).collect().await;
         assert!(all.len() == 2 && all[1].is_err(), "{all:?}");
     }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) const CALL: Duration = Duration::from_secs(10);
 
 /// An agent that dials once more waits longer than that before. One that has two addresses of the hub dials both at once, and leaves one.
-const ANEW: Duration = Duration::from_millis(500);
+const ANEW: Duration = Duration::from_millis(900);
 
 /// How a call ends: with a tunnel, or not.
 pub(super) type Outcome<T> = Option<Result<T, Status>>;

@@ -22,7 +22,8 @@ mod book;
 mod budgets;
 
 use std::{
-    pin::Pin,
+    future::poll_fn,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -30,16 +31,22 @@ use std::{
 
 use axum::body::Body;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use bytes::Bytes;
 use futures::future::BoxFuture;
+use h2::{client, ext::Protocol};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use hyper::{body::Incoming, client::conn::http2, ext::Protocol};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http_body::Body as _;
+use hyper_util::rt::TokioIo;
 use karmada_api::consts::extension;
 use karmada_apiserver::{
     authn::{CREDENTIAL_ID, LEAVING, RETURNING, UserInfo, agent_cluster},
     carried::{Call, CarriedPath, Carrier, Held},
 };
-use karmada_client::{joined, latest, link::Bound};
+use karmada_client::{
+    latest,
+    link::Io,
+    streams::{self, BUDGET, Received, Sending, Turns},
+};
 use karmada_core::spent::{Spent, declined};
 use karmada_env::Env;
 use karmada_meta::{gvk::GroupResource, status::Status};
@@ -48,14 +55,18 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
     time::{Instant, sleep_until, timeout, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::book::{Book, Found, Outcome, Unasked};
 pub(crate) use self::budgets::{Again, Budgets};
-use crate::{Registry, figures::Figures, sessions::EACH};
+use crate::{
+    Answered, Registry,
+    figures::Figures,
+    sessions::{EACH, LATE, Session},
+};
 
 /// What a tunnel's connection changes to.
 pub const PROTOCOL: &str = "karmada-tunnel";
@@ -78,14 +89,16 @@ const SESSION: &str = "karmada-session";
 const STREAMS: usize = 128;
 // Nobody has all of a tunnel.
 const _: () = assert!(2 * EACH <= STREAMS);
-/// What may be under way of one body. Where all stand still, one more [has room](joined::WINDOW).
+/// What may be under way of one body. Where all stand still, others still have room.
 const WINDOW: u32 = 128 << 10;
-const _: () = assert!((STREAMS as u32 + 1) * WINDOW <= joined::WINDOW);
+const ALL: u32 = 2 * STREAMS as u32 * WINDOW;
 /// What has been given up is known for so long, so often: what its agent has sent of that is no error.
 const GIVEN_UP: usize = 4096;
-const GIVEN_UP_FOR: Duration = Duration::from_secs(30);
+const GIVEN_UP_FOR: Duration = Duration::from_secs(60);
+// Whatever is given up for so long is known: each [counts](LATE) a little longer.
+const _: () = assert!(GIVEN_UP_FOR.as_secs() / LATE.as_secs() * STREAMS as u64 <= GIVEN_UP as u64);
 /// So many errors of what an agent sends are answered in the life of a connection.
-const WRONG: usize = 64 << 10;
+const WRONG: usize = 1024;
 /// Of an answer's headers.
 const HEADERS: u32 = 64 << 10;
 /// While something is under way, the agent is asked whether it is there so often, and has so long to say so.
@@ -144,10 +157,12 @@ impl Heard {
 /// An open tunnel.
 #[derive(Clone)]
 pub(crate) struct Tunnel {
-    sender: http2::SendRequest<Body>,
+    sender: client::SendRequest<Bytes>,
     places: Arc<Semaphore>,
     server: Uri,
     heard: Heard,
+    /// Its agent takes nothing more by it.
+    goodbye: CancellationToken,
 }
 
 /// Why a request got no answer.
@@ -168,32 +183,76 @@ impl Tunnel {
 
     /// Whether it can be asked by.
     pub(crate) fn works(&self) -> bool {
-        !self.sender.is_closed() && !self.heard.is_silent()
+        !self.goodbye.is_cancelled() && !self.heard.is_silent()
     }
 
-    /// Asks something. What comes with the answer is held until that has ended.
+    /// Asks something, which counts as this session until both ends know that it is over. With the agent's end of what has changed its protocol.
     pub(crate) async fn ask(
         &self,
         mut request: Request<Body>,
-        session: bool,
-    ) -> Result<(Response<Incoming>, OwnedSemaphorePermit), Failed> {
+        upgrades: bool,
+        session: &Session,
+    ) -> Result<Answered, Failed> {
         // It takes nothing more, and whoever waits for its places to be given back must not stand in the way.
-        if self.sender.is_closed() {
+        if self.goodbye.is_cancelled() {
             return Err(Failed::Unsent(Box::new(request)));
         }
         let place = self.places.clone().try_acquire_owned().map_err(|_| Failed::Full)?;
-        if session {
+        if upgrades {
             into_session(&mut request);
         }
-        let answer = self.sender.clone().try_send_request(request).await;
-        let mut answer = answer.map_err(|mut error| match error.take_message() {
-            Some(request) => Failed::Unsent(Box::new(request)),
-            None => Failed::Broken(format!("the tunnel broke off: {}", error.into_error())),
-        })?;
-        if session {
-            agreed(&mut answer);
+        let Ok(mut sender) = self.sender.clone().ready().await else {
+            return Err(Failed::Unsent(Box::new(request)));
+        };
+        let broken = |error: h2::Error| {
+            session.is_over();
+            Failed::Broken(format!("the tunnel broke off: {error}"))
+        };
+        let (mut head, body) = request.into_parts();
+        is_long(&mut head, &body);
+        let is_whole = !upgrades && body.is_end_stream();
+        session.goes(place);
+        let sent = sender.send_request(Request::from_parts(head, ()), is_whole);
+        let (answer, stream) = sent.map_err(broken)?;
+        let sending = Sending::new(stream, is_whole);
+        // What is sent ends with whoever waits for the answer, or with that.
+        let (mut sending, upload) = match upgrades || is_whole {
+            true => (Some(sending), None),
+            false => (None, Some(AbortOnDropHandle::new(tokio::spawn(upload(body, sending))))),
+        };
+        let (mut head, body) = answer.await.map_err(broken)?.into_parts();
+        let mut received = Received::new(body, streams::length(&head.headers));
+        if let Some(upload) = upload {
+            received = received.with(upload);
         }
-        Ok((answer, place))
+        if upgrades && let Some(mut sending) = sending.take() {
+            if agreed(&mut head) {
+                let theirs = Box::new(streams::Session::new(received, sending)) as Box<dyn Io>;
+                let answer = Response::from_parts(head, Body::empty());
+                return Ok((answer, Some(Box::pin(std::future::ready(Ok(theirs))))));
+            }
+            // Nothing is sent but what a session is asked for by.
+            if let Err(error) = sending.send(Bytes::new(), true) {
+                tracing::debug!(%error, "a session was refused");
+            }
+        }
+        Ok((Response::from_parts(head, Body::new(received)), None))
+    }
+}
+
+async fn upload(body: Body, to: Sending) {
+    if let Err(error) = streams::send(body, to).await {
+        tracing::debug!(error, "what a request brings was not taken to its end");
+    }
+}
+
+/// Says how long the body is, where that is known and nobody has.
+fn is_long(head: &mut http::request::Parts, body: &Body) {
+    let brings = [Method::POST, Method::PUT, Method::PATCH].contains(&head.method);
+    if let Some(length) = body.size_hint().exact()
+        && (length > 0 || brings)
+    {
+        head.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
     }
 }
 
@@ -214,17 +273,19 @@ fn into_session(request: &mut Request<Body>) {
 }
 
 /// What an agent says to a session, in the words of HTTP/1.1. Without the member's consent there is none.
-fn agreed(answer: &mut Response<Incoming>) {
-    let upgrade = answer.headers_mut().remove(UPGRADE);
-    let status = answer.headers_mut().remove(STATUS);
-    if answer.status() == StatusCode::OK
+fn agreed(answer: &mut http::response::Parts) -> bool {
+    let upgrade = answer.headers.remove(UPGRADE);
+    let status = answer.headers.remove(STATUS);
+    if answer.status == StatusCode::OK
         && status.is_some_and(|status| status == "101")
         && let Some(upgrade) = upgrade
     {
-        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-        answer.headers_mut().insert(header::UPGRADE, upgrade);
+        answer.status = StatusCode::SWITCHING_PROTOCOLS;
+        answer.headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        answer.headers.insert(header::UPGRADE, upgrade);
+        return true;
     }
+    false
 }
 
 /// Who asks, as an agent is told.
@@ -360,27 +421,32 @@ impl Tunnels {
             Ok(Err(error)) => return error.to_string(),
             Err(_) => return "its connection did not change its protocol".to_owned(),
         };
-        let (bound, _guard) = Bound::new();
-        let handshake = http2::Builder::new(bound)
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(joined::WINDOW)
+        let handshake = client::Builder::new()
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(ALL)
             .max_header_list_size(HEADERS)
-            .max_send_buf_size(WINDOW as usize)
+            .max_send_buffer_size(WINDOW as usize)
             .max_concurrent_reset_streams(GIVEN_UP)
             .reset_stream_duration(GIVEN_UP_FOR)
-            .max_local_error_reset_streams(WRONG)
-            .keep_alive_interval(PING)
-            .keep_alive_timeout(PONG)
-            .keep_alive_while_idle(false)
-            .handshake(TokioIo::new(io));
-        let (sender, connection) = match handshake.await {
+            .max_local_error_reset_streams(Some(WRONG))
+            .data_frame_budget(BUDGET)
+            .enable_push(false)
+            .handshake(Turns::new(io));
+        let (mut sender, mut connection) = match handshake.await {
             Ok(both) => both,
             Err(error) => return error.to_string(),
         };
-        let server = Uri::from_static("https://member");
-        let places = Arc::new(Semaphore::new(STREAMS));
-        let tunnel = Tunnel { sender, places: places.clone(), server, heard: heard.clone() };
+        let Some(ping) = connection.ping_pong() else {
+            return "its connection cannot be asked whether it is there".to_owned();
+        };
+        let tunnel = Tunnel {
+            sender: sender.clone(),
+            places: Arc::new(Semaphore::new(STREAMS)),
+            server: Uri::from_static("https://member"),
+            heard: heard.clone(),
+            goodbye: CancellationToken::new(),
+        };
+        let (places, goodbye) = (tunnel.places.clone(), tunnel.goodbye.clone());
         if !self.book.lock().opens(cluster, number, tunnel) {
             return "it came too late".to_owned();
         }
@@ -388,20 +454,35 @@ impl Tunnels {
         self.budgets.doubt(cluster);
         self.figures.call("opened");
         let _open = self.figures.open();
+        let is_used = || places.available_permits() < STREAMS;
+        let mut alive = pin!(streams::alive(ping, (PING, PONG), is_used));
+        let mut connection = pin!(connection);
+        // Until it has ended, or its agent takes nothing more.
+        let ends = poll_fn(|context| match connection.as_mut().poll(context) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if matches!(sender.poll_ready(context), Poll::Ready(Err(_))) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
         let silent = "nothing was heard of its agent for too long";
-        let why = tokio::select! {
-            ended = connection => match ended {
-                Ok(()) if heard.is_any() => "its agent has closed it".to_owned(),
-                Ok(()) => return "it was closed before a word was heard".to_owned(),
-                Err(error) => return error.to_string(),
+        let why = "its agent has closed it";
+        tokio::select! {
+            ended = ends => match ended {
+                None => {}
+                Some(Ok(())) if heard.is_any() => return why.to_owned(),
+                Some(Ok(())) => return "it was closed before a word was heard".to_owned(),
+                Some(Err(error)) => return error.to_string(),
             },
             () = heard.ends() => return silent.to_owned(),
-        };
-        // hyper says so as soon as the agent takes nothing more. What it has accepted goes on, beside the next tunnel.
-        self.over(cluster, number, &why);
+            why = &mut alive => return why,
+        }
+        // What it has accepted goes on, beside the next tunnel.
+        goodbye.cancel();
+        self.over(cluster, number, why);
         tokio::select! {
-            _ = places.acquire_many(STREAMS as u32) => why,
+            _ = connection => why.to_owned(),
+            _ = places.acquire_many(STREAMS as u32) => why.to_owned(),
             () = heard.ends() => silent.to_owned(),
+            why = &mut alive => why,
         }
     }
 

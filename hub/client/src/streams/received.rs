@@ -1,0 +1,159 @@
+//! What arrives on a stream.
+
+use std::{
+    io, mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::{Bytes, BytesMut};
+use h2::{FlowControl, RecvStream};
+use http::{HeaderMap, header};
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::broken;
+
+/// What has come and nobody has read, and how it has ended.
+#[derive(Default)]
+struct Inbox {
+    bytes: BytesMut,
+    end: Option<io::Result<()>>,
+    reader: Option<Waker>,
+}
+
+/// The body of a stream. As a [`Body`], or [by bytes](Self::poll_bytes).
+pub struct Received {
+    inbox: Arc<Mutex<Inbox>>,
+    flow: FlowControl,
+    /// What is still to come, if the headers have said it.
+    left: Option<u64>,
+    has_ended: bool,
+    _taker: Option<AbortOnDropHandle<()>>,
+    /// What ends with it.
+    held: Option<AbortOnDropHandle<()>>,
+}
+
+impl std::fmt::Debug for Received {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Received").field("waits", &self.inbox.lock().bytes.len()).finish_non_exhaustive()
+    }
+}
+
+/// How long a body is by its headers.
+pub fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+impl Received {
+    /// Of this stream, with so much to come.
+    pub fn new(mut body: RecvStream, length: Option<u64>) -> Self {
+        let (flow, inbox) = (body.flow_control().clone(), Arc::new(Mutex::new(Inbox::default())));
+        let taker = if body.is_end_stream() {
+            inbox.lock().end = Some(Ok(()));
+            None
+        } else {
+            Some(AbortOnDropHandle::new(tokio::spawn(take(body, inbox.clone()))))
+        };
+        let left = if taker.is_some() { length } else { Some(0) };
+        Self { inbox, flow, left, has_ended: false, _taker: taker, held: None }
+    }
+
+    /// With a task that ends when this is dropped.
+    #[must_use]
+    pub fn with(mut self, task: AbortOnDropHandle<()>) -> Self {
+        self.held = Some(task);
+        self
+    }
+
+    /// What there is, up to so many bytes; nothing at its end.
+    ///
+    /// # Errors
+    /// The stream was reset, or its connection has ended: after all that had come.
+    pub fn poll_bytes(&mut self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<Option<Bytes>>> {
+        if self.has_ended {
+            return Poll::Ready(Ok(None));
+        }
+        let mut inbox = self.inbox.lock();
+        let waiting = inbox.bytes.len();
+        if waiting == 0 {
+            let Some(end) = inbox.end.take() else {
+                inbox.reader = Some(context.waker().clone());
+                return Poll::Pending;
+            };
+            drop(inbox);
+            self.has_ended = true;
+            return Poll::Ready(end.map(|()| None));
+        }
+        let bytes = match waiting > most {
+            true => inbox.bytes.split_to(most).freeze(),
+            // Nothing is kept for what may never come.
+            false => mem::take(&mut inbox.bytes).freeze(),
+        };
+        drop(inbox);
+        // Nobody is told of a stream that has ended.
+        let _ = self.flow.release_capacity(bytes.len());
+        self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
+        Poll::Ready(Ok(Some(bytes)))
+    }
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let bytes = ready!(self.poll_bytes(context, usize::MAX)).transpose();
+        Poll::Ready(bytes.map(|bytes| bytes.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let inbox = self.inbox.lock();
+        self.has_ended || (inbox.bytes.is_empty() && matches!(inbox.end, Some(Ok(()))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// Takes what comes out of its frames until the end. Headers there are the end.
+async fn take(mut body: RecvStream, inbox: Arc<Mutex<Inbox>>) {
+    loop {
+        let next = body.data().await;
+        let mut inbox = inbox.lock();
+        let goes_on = match next {
+            // Copied: a frame keeps all that came with it.
+            Some(Ok(bytes)) => {
+                inbox.bytes.extend_from_slice(&bytes);
+                true
+            }
+            Some(Err(error)) => {
+                inbox.end = Some(Err(broken(error)));
+                false
+            }
+            None => {
+                inbox.end = Some(Ok(()));
+                false
+            }
+        };
+        // With the last part, so that whoever sends it on knows that it is.
+        if goes_on && body.is_end_stream() {
+            inbox.end = Some(Ok(()));
+        }
+        let reader = inbox.reader.take();
+        let is_over = inbox.end.is_some();
+        drop(inbox);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        if is_over {
+            return;
+        }
+    }
+}
