@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::large_futures, reason = "a failing step fails the test")]
 
 mod kubectl;
+mod stalled;
 mod twice;
 
 use std::{

@@ -16,34 +16,38 @@ const REST: Duration = Duration::from_secs(10);
 
 /// Why a direction has not gone to its end.
 enum Broken {
-    /// Whoever it goes to takes nothing more. They may have said all that they had to say, which is still on its way.
+    /// Whoever it goes to takes nothing more.
     Closed,
     Otherwise,
 }
 
-/// Carries bytes until both directions have ended, or one has broken. `passes` is told of whatever comes, and may refuse it. Whether both
-/// have ended in order.
+/// Carries bytes between a client and a member until both directions have ended, or one has broken. A member that takes nothing more may
+/// have said all that it had to say, which is still on its way. `passes` is told of whatever comes, and may refuse it. Whether both have ended in
+/// order.
 pub async fn carry(
-    a: impl AsyncRead + AsyncWrite + Unpin,
-    b: impl AsyncRead + AsyncWrite + Unpin,
+    client: impl AsyncRead + AsyncWrite + Unpin,
+    member: impl AsyncRead + AsyncWrite + Unpin,
     passes: impl Fn(usize) -> io::Result<()>,
 ) -> bool {
-    let (mut from_a, mut to_a) = tokio::io::split(a);
-    let (mut from_b, mut to_b) = tokio::io::split(b);
-    let mut there = Box::pin(half(&mut from_a, &mut to_b, &passes));
-    let mut back = Box::pin(half(&mut from_b, &mut to_a, &passes));
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_member, mut to_member) = tokio::io::split(member);
+    let mut there = Box::pin(half(&mut from_client, &mut to_member, &passes));
+    let mut back = Box::pin(half(&mut from_member, &mut to_client, &passes));
     tokio::select! {
-        first = &mut there => are_whole(first, back).await,
-        first = &mut back => are_whole(first, there).await,
+        first = &mut there => match first {
+            Ok(()) => is_whole(&timeout(REST, back).await),
+            Err(Broken::Closed) => {
+                let _ = timeout(REST, back).await;
+                false
+            }
+            Err(Broken::Otherwise) => false,
+        },
+        first = &mut back => first.is_ok() && is_whole(&timeout(REST, there).await),
     }
 }
 
-/// Whether both directions go to their end, of which one has ended.
-async fn are_whole(first: Result<(), Broken>, rest: impl Future<Output = Result<(), Broken>>) -> bool {
-    if matches!(first, Err(Broken::Otherwise)) {
-        return false;
-    }
-    matches!(timeout(REST, rest).await, Ok(Ok(()))) && first.is_ok()
+fn is_whole<E>(rest: &Result<Result<(), Broken>, E>) -> bool {
+    matches!(rest, Ok(Ok(())))
 }
 
 async fn half(
