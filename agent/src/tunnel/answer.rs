@@ -17,15 +17,11 @@ use hyper::body::{Body, Frame, SizeHint};
 use karmada_client::joined::{Joined, Pace};
 use karmada_core::spent::Spent;
 use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{Open, Record, toll::Share};
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
-
-/// What comes of a body. Headers at its end are the end: nobody reads them, and they would cross for nothing.
-fn without_trailers<E>(frame: Option<Result<Frame<Bytes>, E>>) -> Option<Result<Frame<Bytes>, E>> {
-    frame.filter(|frame| !frame.as_ref().is_ok_and(Frame::is_trailers))
-}
 
 /// What is known of a request. It is told when this is dropped, whatever has ended it.
 pub(super) struct Measured {
@@ -39,6 +35,8 @@ pub(super) struct Measured {
     told: fn(&Record),
     due: Option<Instant>,
     upload: Arc<Upload>,
+    /// To the member.
+    connection: Option<AbortOnDropHandle<()>>,
     _open: Open,
 }
 
@@ -52,13 +50,20 @@ impl Measured {
             told,
             due: None,
             upload: Arc::default(),
+            connection: None,
             _open: open,
         }
     }
 
-    /// The request's body, of which is counted and paid for what is sent.
-    pub(super) fn sending<B: Body>(&self, body: B) -> Sent<B> {
-        Sent { body, upload: self.upload.clone(), share: self.share.clone(), has_ended: false }
+    /// The request's body, of which is counted what is sent.
+    /// `waiting`: what of it has come, and nobody has read.
+    pub(super) fn sending<B: Body>(&self, body: B, waiting: fn(&B) -> usize) -> Sent<B> {
+        Sent { body, waiting, upload: self.upload.clone(), share: self.share.clone(), has_ended: false }
+    }
+
+    /// Runs a connection that ends with the request: one whose member takes nothing would not notice.
+    pub(super) fn needs(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+        self.connection = Some(AbortOnDropHandle::new(tokio::spawn(connection)));
     }
 
     /// When the answer is to have ended.
@@ -96,11 +101,11 @@ struct Upload {
     is_told: AtomicBool,
 }
 
-/// The body of a request, on its way to the member. A member may answer before it has all of it: when the answer is over, no
-/// more is sent, since no record would say so. Where it is not read to its end, its user pays for what is under way of it, too: it
-/// may be that nothing of it was read, since the member could not be asked.
+/// The body of a request, on its way to the member. It is paid for as it arrives. A member may answer before it has all of it: when the answer
+/// is over, no more is sent, since no record would say so. Where it is not read to its end, its user pays for what is under way of it, too.
 pub(super) struct Sent<B: Body> {
     body: B,
+    waiting: fn(&B) -> usize,
     upload: Arc<Upload>,
     share: Share,
     has_ended: bool,
@@ -109,7 +114,7 @@ pub(super) struct Sent<B: Body> {
 impl<B: Body> Drop for Sent<B> {
     fn drop(&mut self) {
         if !self.has_ended && !self.body.is_end_stream() {
-            self.share.charge_unread(&self.body);
+            self.share.charge_unread(&self.body, (self.waiting)(&self.body));
         }
     }
 }
@@ -126,21 +131,16 @@ where
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
-        let frame = without_trailers(std::task::ready!(Pin::new(&mut self.body).poll_frame(context)));
-        let bytes = if let Some(Ok(frame)) = &frame {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
             self.upload.bytes.fetch_add(bytes as u64, Ordering::SeqCst);
             if self.upload.is_told.load(Ordering::SeqCst) {
                 self.has_ended = true;
                 return Poll::Ready(Some(Err("the request has been answered".into())));
             }
-            bytes
         } else {
             self.has_ended = true;
-            0
-        };
-        if let Err(why) = self.share.pay(bytes) {
-            return Poll::Ready(Some(Err(why.into())));
         }
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
@@ -159,6 +159,13 @@ pub(super) struct Answer {
     body: Joined<UnsyncBoxBody<Bytes, Cause>>,
     due: Option<Pin<Box<Sleep>>>,
     measured: Measured,
+}
+
+impl Answer {
+    /// Its head is all that goes.
+    pub(super) fn is_head(&mut self) {
+        self.measured.record.whole = true;
+    }
 }
 
 impl Body for Answer {
@@ -222,7 +229,7 @@ mod tests {
         let measured = Measured::new(Record::default(), told, Open::new(&open));
         let part = || Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"12345")));
         let parts = futures::stream::iter([part(), part(), part()]);
-        let mut sent = measured.sending(StreamBody::new(parts));
+        let mut sent = measured.sending(StreamBody::new(parts), |_| 0);
         for _ in 0..2 {
             let frame = sent.frame().await.unwrap().unwrap();
             assert_eq!(frame.data_ref().map(Bytes::len), Some(5));
@@ -236,7 +243,7 @@ mod tests {
     #[tokio::test]
     async fn headers_at_the_end_of_a_body_are_its_end() {
         let open = latest::Sender::new(0_usize);
-        let told = |record: &Record| assert!(record.whole && record.bytes == 10, "{record:?}");
+        let told = |record: &Record| assert!(record.whole && record.bytes == 5, "{record:?}");
         let measured = Measured::new(Record::default(), told, Open::new(&open));
         let body = || {
             let trailers = [(http::HeaderName::from_static("x-a"), http::HeaderValue::from_static("b"))];
@@ -244,8 +251,6 @@ mod tests {
             let frames = [data, Frame::trailers(trailers.into_iter().collect())];
             StreamBody::new(futures::stream::iter(frames.map(Ok::<_, Infallible>)))
         };
-        let sent = measured.sending(body()).collect().await.unwrap();
-        assert!(sent.trailers().is_none() && sent.to_bytes() == "12345");
         let answered = measured.over(body()).collect().await.unwrap();
         assert!(answered.trailers().is_none() && answered.to_bytes() == "12345");
     }
@@ -256,7 +261,7 @@ mod tests {
         let is_thrown_away = |bytes: usize| {
             let mut measured = Measured::new(Record::default(), |_| {}, Open::new(&open));
             measured.share = budget.share("jane", 0);
-            drop(measured.sending(Full::new(Bytes::from(vec![b' '; bytes]))));
+            drop(measured.sending(Full::new(Bytes::from(vec![b' '; bytes])), |_| 0));
             budget.share("jane", 0).ask()
         };
         assert!(is_thrown_away(0).is_ok());

@@ -269,8 +269,8 @@ impl Tunnel {
                     // Here and not later: in the order in which they come.
                     let user = request.headers().get(USER);
                     let brings_user = user.is_some_and(|user| users.is_brought(user));
-                    let (tunnel, open, of_request) = (self.clone(), Open::new(&count), bound.clone());
-                    bound.spawn(tunnel.serves(request, respond, brings_user, (of_request, open)));
+                    let (tunnel, open) = (self.clone(), Open::new(&count));
+                    bound.spawn(tunnel.serves(request, respond, brings_user, open));
                 }
                 Some(Err(error)) => {
                     tracing::debug!(%error, "the tunnel broke off");
@@ -287,18 +287,17 @@ impl Tunnel {
         request: Request<RecvStream>,
         mut respond: server::SendResponse<Bytes>,
         brings_user: bool,
-        (bound, open): (Bound, Open),
+        open: Open,
     ) {
-        let length = streams::length(request.headers());
-        let request = request.map(|body| Received::new(body, length));
+        let is_head = request.method() == Method::HEAD;
         let answer = {
-            let mut answering = std::pin::pin!(self.answer(request, brings_user, (&bound, open)));
+            let mut answering = std::pin::pin!(self.answer(request, brings_user, open));
             tokio::select! {
                 answer = answering.as_mut() => answer,
                 _ = std::future::poll_fn(|context| respond.poll_reset(context)) => return,
             }
         };
-        let (mut head, body) = match answer {
+        let (mut head, mut body) = match answer {
             Answered::Session(response, pipe) => {
                 match respond.send_response(response, false) {
                     Ok(stream) => pipe.run(Sending::new(stream, false)).await,
@@ -308,10 +307,18 @@ impl Tunnel {
             }
             Answered::Whole(response) => response.into_parts(),
         };
-        if let Some(length) = body.size_hint().exact().filter(|length| *length > 0) {
-            head.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+        // The hub gives up an answer whose length is another than it says, or that has a body though there is none.
+        let has_none = is_head || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status);
+        let length = match has_none {
+            true => streams::length(&head.headers),
+            false => body.size_hint().exact(),
+        };
+        head.headers.remove(header::CONTENT_LENGTH);
+        head.headers.extend(length.map(|length| (header::CONTENT_LENGTH, length.into())));
+        if has_none {
+            body.is_head();
         }
-        let is_whole = body.is_end_stream();
+        let is_whole = has_none || body.is_end_stream();
         match respond.send_response(Response::from_parts(head, ()), is_whole) {
             Ok(stream) if !is_whole => {
                 if let Err(error) = streams::send(body, Sending::new(stream, false)).await {
@@ -324,12 +331,7 @@ impl Tunnel {
     }
 
     /// `brings_user`: what says who asks has crossed with this request, and not before.
-    async fn answer(
-        &self,
-        request: Request<Received>,
-        brings_user: bool,
-        (bound, open): (&Bound, Open),
-    ) -> Answered {
+    async fn answer(&self, request: Request<RecvStream>, brings_user: bool, open: Open) -> Answered {
         let audit_id = request.headers().get("audit-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
         let record = Record {
             verb: request.method().to_string(),
@@ -340,8 +342,22 @@ impl Tunnel {
         let mut measured = Measured::new(record, self.told, open);
         measured.brings_user = brings_user;
         let (head, body) = request.into_parts();
+        let who = self.admitted(&head, &mut measured);
+        let share = measured.share.clone();
+        let pays = move |bytes: usize| share.pay(bytes).map_err(std::io::Error::other);
+        let body = Received::new(body, streams::length(&head.headers), pays);
+        let who = match who {
+            Ok(who) => who,
+            Err(status) => {
+                // Nothing is sent in a session that nobody has agreed to.
+                if head.method != Method::CONNECT {
+                    measured.share.charge_unread(&body, body.waiting());
+                }
+                return Answered::Whole(failed(status, measured));
+            }
+        };
         if head.method == Method::CONNECT {
-            return match self.session(&head, bound, &mut measured).await {
+            return match self.session(&head, who, &mut measured).await {
                 Ok(Agreed::Session(response, member)) => {
                     measured.record.code = StatusCode::SWITCHING_PROTOCOLS.as_u16();
                     Answered::Session(response, Pipe { hub: body, member, measured })
@@ -353,7 +369,7 @@ impl Tunnel {
                 Err(status) => Answered::Whole(failed(status, measured)),
             };
         }
-        Answered::Whole(match self.ask((&head, body), bound, &mut measured).await {
+        Answered::Whole(match self.ask((&head, body), who, &mut measured).await {
             Ok((head, body)) => {
                 measured.record.code = head.status.as_u16();
                 Response::from_parts(head, measured.over(body))
@@ -424,15 +440,12 @@ impl Tunnel {
     async fn ask(
         &self,
         (head, body): (&http::request::Parts, Received),
-        bound: &Bound,
+        who: Who,
         measured: &mut Measured,
     ) -> Result<(http::response::Parts, Incoming), Status> {
-        let judged = self.admitted(head, measured).and_then(|who| {
-            let asked = self.judged(head, head.method.as_str(), false, measured)?;
-            Ok((who, asked))
-        });
-        let (who, asked) = judged.inspect_err(|_| measured.share.charge_unread(&body))?;
-        let body = measured.sending(body);
+        let asked = self.judged(head, head.method.as_str(), false, measured);
+        let asked = asked.inspect_err(|_| measured.share.charge_unread(&body, body.waiting()))?;
+        let body = measured.sending(body, Received::waiting);
         let due = (!lasts(&asked)).then(|| Instant::now() + WHOLE);
         let asking = async {
             let sent = self.request(&head.headers, &head.method, &who, &asked).await?.map(|()| body);
@@ -442,7 +455,7 @@ impl Tunnel {
                 .handshake(TokioIo::new(io))
                 .await
                 .map_err(|error| wrong(error.to_string()))?;
-            bound.spawn(async move {
+            measured.needs(async move {
                 if let Err(error) = connection.await {
                     tracing::debug!(%error, "a connection to the member broke off");
                 }

@@ -9,10 +9,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts}
 use http_body_util::Empty;
 use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
-use karmada_client::{
-    link::Bound,
-    streams::{self, Received, Sending, carry},
-};
+use karmada_client::streams::{self, Received, Sending, carry};
+use karmada_member::tunnel::Who;
 use karmada_meta::status::Status;
 use tokio::time::{Instant, timeout_at};
 
@@ -58,10 +56,9 @@ impl Tunnel {
     pub(super) async fn session(
         &self,
         head: &Parts,
-        bound: &Bound,
+        who: Who,
         measured: &mut Measured,
     ) -> Result<Agreed, Status> {
-        let who = self.admitted(head, measured)?;
         let unclear = |why: &str| on_the_way(400, "BadRequest", why);
         let method = single(&head.headers, METHOD).filter(|method| ["GET", "POST"].contains(method));
         let method = method.ok_or_else(|| unclear("a session is asked for by GET or POST"))?;
@@ -86,7 +83,7 @@ impl Tunnel {
                 .handshake(TokioIo::new(io))
                 .await
                 .map_err(|error| wrong(error.to_string()))?;
-            bound.spawn(async move {
+            measured.needs(async move {
                 if let Err(error) = connection.with_upgrades().await {
                     tracing::debug!(%error, "a connection to the member broke off");
                 }
@@ -136,13 +133,22 @@ impl Pipe {
     /// [Carries](carry) bytes, with this way back to the hub.
     pub(super) async fn run(self, to_hub: Sending) {
         let mut count = Count { measured: self.measured, bytes: AtomicU64::new(0) };
+        let breaks = self.hub.breaks();
         let hub = streams::Session::new(self.hub, to_hub);
-        let passes = |bytes: usize| {
+        // What comes of the hub is paid for as it arrives.
+        let there = |bytes: usize| {
             count.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            Ok(())
+        };
+        let back = |bytes: usize| {
+            there(bytes)?;
             count.measured.share.pay(bytes).map_err(io::Error::other)
         };
-        let is_whole = carry(hub, TokioIo::new(self.member), passes).await;
-        count.measured.record.whole = is_whole;
+        // At once: nobody looks at the hub's end while the member takes nothing.
+        count.measured.record.whole = tokio::select! {
+            is_whole = carry(hub, TokioIo::new(self.member), (there, back)) => is_whole,
+            () = breaks.cancelled() => false,
+        };
     }
 }
 

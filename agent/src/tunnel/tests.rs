@@ -1,6 +1,11 @@
 //! The hub at one end, a member at the other, all in memory.
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
 
 use futures::{FutureExt as _, StreamExt as _};
 use http::HeaderName;
@@ -9,17 +14,21 @@ use hyper::{body::Frame, service::service_fn};
 use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex},
     task::JoinHandle,
 };
 
 use super::*;
+
+mod ends;
 
 /// What the member has seen, and how many of its connections are open.
 #[derive(Default)]
 struct Seen {
     heads: Mutex<Vec<(String, HeaderMap)>>,
     open: latest::Sender<usize>,
+    /// How many the agent has.
+    dialled: latest::Sender<usize>,
     /// What it says in one of [`SAID`].
     says: Mutex<Option<HeaderValue>>,
     /// It warns more than a tunnel carries.
@@ -28,6 +37,9 @@ struct Seen {
 
 /// What is passed on of an answer, and of one by which a session begins.
 const SAID: [&str; 2] = ["etag", "sec-websocket-protocol"];
+
+/// What asks for something that takes nothing.
+const STUCK: &str = "stuck";
 
 /// A member that answers with its own path; to logs with lines without end, and to `/version` never.
 struct Stand(Arc<Seen>);
@@ -59,7 +71,8 @@ impl Door for Stand {
                 .await;
             drop(open);
         });
-        futures::future::ready(Ok(Box::new(near) as Box<dyn Io>)).boxed()
+        let dialled = Dialled(near, Open::new(&self.0.dialled));
+        futures::future::ready(Ok(Box::new(dialled) as Box<dyn Io>)).boxed()
     }
 
     fn token(&self) -> BoxFuture<'_, Result<String, String>> {
@@ -72,6 +85,37 @@ impl Door for Stand {
 
     fn host(&self) -> &str {
         "member:6443"
+    }
+}
+
+/// The agent's end of a connection to the member, until it is dropped.
+struct Dialled(DuplexStream, #[allow(dead_code, reason = "it counts")] Open);
+
+impl AsyncRead for Dialled {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Dialled {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
     }
 }
 
@@ -91,7 +135,11 @@ async fn member(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
         }
         let open = Open::new(&seen.open);
         tokio::spawn(async move {
+            let is_stuck = request.uri().query().is_some_and(|query| query.contains(STUCK));
             let io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+            if is_stuck {
+                std::future::pending::<()>().await;
+            }
             let (mut from, mut to) = tokio::io::split(io);
             let _ = tokio::io::copy(&mut from, &mut to).await;
             let _ = to.shutdown().await;
@@ -109,7 +157,7 @@ async fn member(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
         }
         return Ok(refused);
     }
-    if path == "/k8s/version" {
+    if path == "/k8s/version" || path.ends_with(STUCK) {
         std::future::pending::<()>().await;
     }
     let body = if path.ends_with("/log") {
@@ -170,6 +218,22 @@ async fn set(mode: &str) -> Set {
 
 /// Over a link on which everything takes so long.
 async fn set_of(mode: &str, budget: Toll, delay: Duration) -> Set {
+    let (near, Far { seen, serving, goodbye, link }) = far(mode, budget, delay);
+    let (hub, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(near)).await.unwrap();
+    tokio::spawn(connection);
+    Set { hub, seen, serving, goodbye, link }
+}
+
+/// What is at the other end of a link.
+struct Far {
+    seen: Arc<Seen>,
+    serving: JoinHandle<()>,
+    goodbye: Goodbye,
+    link: JoinHandle<()>,
+}
+
+fn far(mode: &str, budget: Toll, delay: Duration) -> (DuplexStream, Far) {
     let seen = Arc::new(Seen::default());
     let limits = Limits { mode: mode.parse().unwrap(), ..Limits::default() };
     let own = vec!["system:serviceaccount:karmada-system:karmada-agent".to_owned()];
@@ -186,18 +250,11 @@ async fn set_of(mode: &str, budget: Toll, delay: Duration) -> Set {
     });
     let goodbye = Goodbye::default();
     let serving = tokio::spawn(tunnel.serve(far, goodbye.clone()));
-    let (hub, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(near)).await.unwrap();
-    tokio::spawn(connection);
-    Set { hub, seen, serving, goodbye, link }
+    (near, Far { seen, serving, goodbye, link })
 }
 
 /// Carries bytes, each so much later than it came.
-async fn late(
-    mut from: impl tokio::io::AsyncRead + Unpin,
-    mut to: impl tokio::io::AsyncWrite + Unpin,
-    delay: Duration,
-) {
+async fn late(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, delay: Duration) {
     let (sender, mut parts) = tokio::sync::mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let read = async {
         let mut part = vec![0; 16 << 10];

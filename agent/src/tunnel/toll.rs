@@ -116,11 +116,11 @@ impl Share {
         self.charge(on_the_wire(head).saturating_sub(AROUND));
     }
 
-    /// The same of what is under way of the body of a request that was refused: so much is sent before anybody can say that it is
-    /// not wanted.
-    pub(super) fn charge_unread(&self, body: &impl Body) {
-        let length = body.size_hint().upper().unwrap_or(u64::MAX).min(WINDOW.into());
-        self.charge(usize::try_from(length).unwrap_or(WINDOW as usize));
+    /// The same of what is under way of a body that nobody reads on, beside what has come and is [paid](Self::pay) for: so much is sent before
+    /// anybody can say that it is not wanted.
+    pub(super) fn charge_unread(&self, body: &impl Body, waiting: usize) {
+        let left = body.size_hint().upper().unwrap_or(u64::MAX).min(WINDOW.into());
+        self.charge(usize::try_from(left).unwrap_or(WINDOW as usize).saturating_sub(waiting));
     }
 
     /// The same of what has come or goes now.

@@ -188,7 +188,7 @@ impl Way {
         &self,
         request: Request<Body>,
         upgrades: bool,
-        session: &Session,
+        session: &Arc<Session>,
     ) -> Result<Answered, Unanswered> {
         let answer = match self {
             // On a connection of its own: what a member makes of a refused one is not the next request's business.
@@ -405,7 +405,7 @@ impl Carriage<'_> {
         &self,
         request: Request<Body>,
         upgrades: bool,
-        session: &Session,
+        session: &Arc<Session>,
     ) -> Result<Answered, Unanswered> {
         match self.way.ask(request, upgrades, session).await {
             // In a box: it is rare.
@@ -418,7 +418,7 @@ impl Carriage<'_> {
         &self,
         request: Request<Body>,
         upgrades: bool,
-        session: &Session,
+        session: &Arc<Session>,
     ) -> Result<Answered, Unanswered> {
         let way = self.shared.way(&self.name, self.many).await;
         match way.map_err(|status| Unanswered::Nowhere(Box::new(status)))? {
@@ -570,14 +570,14 @@ impl Carriage<'_> {
             head.headers.insert(header::LOCATION, to.ok_or_else(|| self.wrong(refused))?);
         }
         if body.is_end_stream() {
-            session.is_over();
+            session.is_answered();
         }
         let over = session.clone();
         let body = watched(body, until, ends);
         // The session ends with the answer, or when nobody takes that.
         let open = (session, held, answered.drop_guard());
         let bytes = self.bytes;
-        let body = unread::bounded(body, open, move || over.is_over()).inspect(move |part| {
+        let body = unread::bounded(body, open, move || over.is_answered()).inspect(move |part| {
             if let Ok(part) = part {
                 bytes.inc_by(part.len() as u64);
             }

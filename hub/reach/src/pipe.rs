@@ -16,17 +16,18 @@ const IDLE: Duration = Duration::from_secs(4 * 3600);
 /// [Carries](carry) bytes until both directions have ended, `ends` resolves, or nothing has come for too long. Both are closed then.
 /// Whether both have ended in order.
 pub(crate) async fn pipe(
-    a: impl AsyncRead + AsyncWrite + Unpin,
-    b: impl AsyncRead + AsyncWrite + Unpin,
+    client: impl AsyncRead + AsyncWrite + Unpin,
+    member: impl AsyncRead + AsyncWrite + Unpin,
     ends: impl Future<Output = ()>,
     bytes: &Counter,
 ) -> bool {
     let last = Mutex::new(Instant::now());
-    let both = carry(a, b, |count| {
+    let passes = |count| {
         *last.lock() = Instant::now();
         bytes.inc_by(count as u64);
         Ok(())
-    });
+    };
+    let both = carry(client, member, (passes, passes));
     let silence = async {
         loop {
             let due = *last.lock() + IDLE;

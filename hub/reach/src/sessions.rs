@@ -5,14 +5,17 @@ use std::{
     hash::Hash,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::Duration,
 };
 
 use karmada_meta::status::Status;
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, sync::OwnedSemaphorePermit};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 
 /// Requests of one user to one member: `kubectl get` asks for some twenty documents at a time.
 pub(crate) const EACH: usize = 64;
@@ -34,8 +37,8 @@ struct Counts {
 /// User and cluster.
 type Place = (Arc<str>, Arc<str>);
 
-/// What was given up counts for so long: its agent hears of it later, and what it has sent meanwhile is told from what nobody has asked for
-/// only while the hub [remembers](crate::tunnel) the request.
+/// What was given up is late for so long: its agent hears of it later, and what it has sent meanwhile is told from what nobody has asked
+/// for only while the hub [remembers](crate::tunnel) the request. Where too many are late, the next [counts](Session) until it is not.
 pub(crate) const LATE: Duration = Duration::from_secs(2);
 
 /// One request, until it is dropped; a little longer if it was given up on its way.
@@ -43,21 +46,43 @@ pub(crate) const LATE: Duration = Duration::from_secs(2);
 pub(crate) struct Session {
     sessions: Arc<Sessions>,
     place: Place,
-    /// Of its tunnel.
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
-    is_under_way: AtomicBool,
+    tunnel: Mutex<Option<ByTunnel>>,
+    /// What of it has not come to its end: [`SENT`], [`ANSWERED`].
+    under_way: AtomicU8,
+}
+
+/// What is sent.
+const SENT: u8 = 1;
+/// What is answered.
+const ANSWERED: u8 = 2;
+
+/// A request's place in a tunnel, and room there for those that are late.
+#[derive(Debug)]
+pub(crate) struct ByTunnel {
+    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) late: Arc<Semaphore>,
 }
 
 impl Session {
-    /// It is asked by a tunnel, which keeps this for it.
-    pub(crate) fn goes(&self, permit: OwnedSemaphorePermit) {
-        *self.permit.lock() = Some(permit);
-        self.is_under_way.store(true, Ordering::Relaxed);
+    /// It is asked by a tunnel.
+    pub(crate) fn goes(&self, by: ByTunnel) {
+        *self.tunnel.lock() = Some(by);
+        self.under_way.store(SENT | ANSWERED, Ordering::Relaxed);
+    }
+
+    /// All is sent.
+    pub(crate) fn is_sent(&self) {
+        self.under_way.fetch_and(!SENT, Ordering::Relaxed);
+    }
+
+    /// The answer has come to its end.
+    pub(crate) fn is_answered(&self) {
+        self.under_way.fetch_and(!ANSWERED, Ordering::Relaxed);
     }
 
     /// Both ends know that it is over, or nothing was sent.
     pub(crate) fn is_over(&self) {
-        self.is_under_way.store(false, Ordering::Relaxed);
+        self.under_way.store(0, Ordering::Relaxed);
     }
 }
 
@@ -90,8 +115,8 @@ impl Sessions {
             return Ok(Session {
                 sessions: self.clone(),
                 place,
-                permit: Mutex::default(),
-                is_under_way: AtomicBool::new(false),
+                tunnel: Mutex::default(),
+                under_way: AtomicU8::new(0),
             });
         };
         Err(Status::too_many_requests(message, 1))
@@ -109,18 +134,24 @@ impl Sessions {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        match Handle::try_current() {
-            Ok(runtime) if *self.is_under_way.get_mut() => {
-                let (sessions, place) = (self.sessions.clone(), self.place.clone());
-                let permit = self.permit.get_mut().take();
-                runtime.spawn(async move {
-                    tokio::time::sleep(LATE).await;
-                    sessions.end(&place);
-                    drop(permit);
-                });
-            }
-            _ => self.sessions.end(&self.place),
+        let tunnel = self.tunnel.get_mut().take().filter(|_| *self.under_way.get_mut() != 0);
+        let (Some(ByTunnel { place, late }), Ok(runtime)) = (tunnel, Handle::try_current()) else {
+            return self.sessions.end(&self.place);
+        };
+        if let Ok(late) = late.try_acquire_owned() {
+            self.sessions.end(&self.place);
+            runtime.spawn(async move {
+                tokio::time::sleep(LATE).await;
+                drop(late);
+            });
+            return;
         }
+        let (sessions, counted) = (self.sessions.clone(), self.place.clone());
+        runtime.spawn(async move {
+            tokio::time::sleep(LATE).await;
+            sessions.end(&counted);
+            drop(place);
+        });
     }
 }
 
@@ -135,8 +166,6 @@ fn less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::Semaphore;
-
     use super::*;
 
     #[test]
@@ -154,23 +183,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_given_up_counts_a_little_longer() {
-        let (sessions, permits) = (Arc::new(Sessions::new(1000)), Arc::new(Semaphore::new(EACH)));
+    async fn where_too_many_were_given_up_the_next_count_a_little_longer() {
+        let sessions = Arc::new(Sessions::new(1000));
+        let (places, late) = (Arc::new(Semaphore::new(EACH)), Arc::new(Semaphore::new(EACH)));
         let all = || (0..EACH).map(|_| sessions.begin("jane", "m")).collect::<Result<Vec<_>, _>>();
-        let go = |are_over: bool| {
+        let go = |end: fn(&Session)| {
             for one in all().unwrap() {
-                one.goes(permits.clone().try_acquire_owned().unwrap());
-                if are_over {
-                    one.is_over();
-                }
+                let place = places.clone().try_acquire_owned().unwrap();
+                one.goes(ByTunnel { place, late: late.clone() });
+                end(&one);
             }
         };
-        go(true);
-        go(false);
+        go(Session::is_over);
+        go(|one| {
+            one.is_answered();
+            one.is_sent();
+        });
+        assert_eq!((late.available_permits(), places.available_permits()), (EACH, EACH));
+        go(Session::is_sent);
+        assert_eq!((late.available_permits(), places.available_permits()), (0, EACH));
+        go(Session::is_answered);
+        assert_eq!((all().unwrap_err().code(), places.available_permits()), (429, 0));
         tokio::time::sleep(LATE / 2).await;
-        assert_eq!((all().unwrap_err().code(), permits.available_permits()), (429, 0));
+        assert_eq!((all().unwrap_err().code(), places.available_permits()), (429, 0));
         tokio::time::sleep(LATE).await;
-        assert!(all().is_ok() && permits.available_permits() == EACH);
+        assert!(all().is_ok());
+        assert_eq!((late.available_permits(), places.available_permits()), (EACH, EACH));
     }
 
     #[test]

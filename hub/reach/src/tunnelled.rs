@@ -417,6 +417,49 @@ async fn what_is_sent_in_crumbs_ends_nothing_of_others() {
     assert_eq!(agents.calls.load(Relaxed), 1);
 }
 
+/// Of what is remembered of a connection, since something may still come, there is only so much.
+#[tokio::test]
+async fn what_ends_in_order_is_not_late_and_all_else_is() {
+    let (reach, agents) = world().await;
+    let Way::Tunnel(tunnel) = Box::pin(reach.0.way("m", None)).await.unwrap() else {
+        panic!("its agent serves one")
+    };
+    let late = async |least: usize| {
+        let waits = async {
+            while tunnel.late() < least {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), waits).await.expect("it is not late");
+        tunnel.late()
+    };
+    let endless = || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+    let post =
+        |path: &str, body: Body| call(path, Request::builder().method("POST").uri("/").body(body).unwrap());
+    for _ in 0..3 {
+        assert_eq!(body(reach.carry(get("/version")).await).await, "0123456789");
+        assert_eq!(body(reach.carry(post("/version", Body::from("{}"))).await).await, "0123456789");
+    }
+    assert_eq!(late(0).await, 0);
+    // Answered before it was sent.
+    assert_eq!(body(reach.carry(post(REFUSED, endless())).await).await, "0123456789");
+    assert_eq!(late(1).await, 1);
+    // Given up in the middle, and before there was an answer.
+    let (_line, lines) = mpsc::unbounded_channel();
+    *agents.lines.lock() = Some(lines);
+    drop(reach.carry(get(LOG)).await.unwrap());
+    assert_eq!(late(2).await, 2);
+    let asking = timeout(Duration::from_millis(200), reach.carry(post("/version", endless())));
+    assert!(asking.await.is_err());
+    assert_eq!(late(3).await, 3);
+    let forgotten = async {
+        while tunnel.late() > 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(2 * sessions::LATE, forgotten).await.expect("it is late for ever");
+}
+
 #[tokio::test]
 async fn a_connection_that_breaks_before_a_word_was_heard_does_not_spend_the_number() {
     let (reach, agents) = world().await;

@@ -22,17 +22,17 @@ enum Broken {
 }
 
 /// Carries bytes between a client and a member until both directions have ended, or one has broken. A member that takes nothing more may
-/// have said all that it had to say, which is still on its way. `passes` is told of whatever comes, and may refuse it. Whether both have ended in
-/// order.
+/// have said all that it had to say, which is still on its way. `passes` are told of whatever comes of either, and may refuse it. Whether both have
+/// ended in order.
 pub async fn carry(
     client: impl AsyncRead + AsyncWrite + Unpin,
     member: impl AsyncRead + AsyncWrite + Unpin,
-    passes: impl Fn(usize) -> io::Result<()>,
+    passes: (impl Fn(usize) -> io::Result<()>, impl Fn(usize) -> io::Result<()>),
 ) -> bool {
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_member, mut to_member) = tokio::io::split(member);
-    let mut there = Box::pin(half(&mut from_client, &mut to_member, &passes));
-    let mut back = Box::pin(half(&mut from_member, &mut to_client, &passes));
+    let mut there = Box::pin(half(&mut from_client, &mut to_member, &passes.0));
+    let mut back = Box::pin(half(&mut from_member, &mut to_client, &passes.1));
     tokio::select! {
         first = &mut there => match first {
             Ok(()) => is_whole(&timeout(REST, back).await),
@@ -89,7 +89,7 @@ mod tests {
     /// Two ends, and what carries between them.
     fn begin() -> (DuplexStream, DuplexStream, tokio::task::JoinHandle<bool>) {
         let ((client, near), (far, member)) = (duplex(64), duplex(64));
-        (client, member, tokio::spawn(carry(near, far, freely)))
+        (client, member, tokio::spawn(carry(near, far, (freely, freely))))
     }
 
     #[tokio::test(start_paused = true)]
@@ -137,7 +137,7 @@ mod tests {
         // What may not pass.
         let ((mut client, near), (far, _member)) = (duplex(64), duplex(64));
         client.write_all(&[0; 10]).await.unwrap();
-        assert!(!carry(near, far, |_| Err(io::ErrorKind::QuotaExceeded.into())).await);
+        assert!(!carry(near, far, (|_| Err(io::ErrorKind::QuotaExceeded.into()), freely)).await);
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "it is closed");
     }
 
@@ -181,7 +181,7 @@ mod tests {
         member.write_all(&[7; 10_000]).await.unwrap();
         drop(member);
         client.write_all(b"ping").await.unwrap();
-        let carrying = tokio::spawn(carry(near, Ended(far), freely));
+        let carrying = tokio::spawn(carry(near, Ended(far), (freely, freely)));
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut heard = Vec::new();
         client.read_to_end(&mut heard).await.unwrap();

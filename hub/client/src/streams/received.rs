@@ -12,9 +12,9 @@ use h2::{FlowControl, RecvStream};
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::broken;
+use super::{CHUNK, broken};
 
 /// What has come and nobody has read, and how it has ended.
 #[derive(Default)]
@@ -31,6 +31,7 @@ pub struct Received {
     /// What is still to come, if the headers have said it.
     left: Option<u64>,
     has_ended: bool,
+    breaks: CancellationToken,
     _taker: Option<AbortOnDropHandle<()>>,
     /// What ends with it.
     held: Option<AbortOnDropHandle<()>>,
@@ -48,17 +49,22 @@ pub fn length(headers: &HeaderMap) -> Option<u64> {
 }
 
 impl Received {
-    /// Of this stream, with so much to come.
-    pub fn new(mut body: RecvStream, length: Option<u64>) -> Self {
+    /// Of this stream, with so much to come. Of each frame that comes `passes` is told, and may refuse it.
+    pub fn new(
+        mut body: RecvStream,
+        length: Option<u64>,
+        passes: impl FnMut(usize) -> io::Result<()> + Send + 'static,
+    ) -> Self {
         let (flow, inbox) = (body.flow_control().clone(), Arc::new(Mutex::new(Inbox::default())));
+        let breaks = CancellationToken::new();
         let taker = if body.is_end_stream() {
             inbox.lock().end = Some(Ok(()));
             None
         } else {
-            Some(AbortOnDropHandle::new(tokio::spawn(take(body, inbox.clone()))))
+            Some(AbortOnDropHandle::new(tokio::spawn(take(body, inbox.clone(), breaks.clone(), passes))))
         };
         let left = if taker.is_some() { length } else { Some(0) };
-        Self { inbox, flow, left, has_ended: false, _taker: taker, held: None }
+        Self { inbox, flow, left, has_ended: false, breaks, _taker: taker, held: None }
     }
 
     /// With a task that ends when this is dropped.
@@ -66,6 +72,16 @@ impl Received {
     pub fn with(mut self, task: AbortOnDropHandle<()>) -> Self {
         self.held = Some(task);
         self
+    }
+
+    /// Is cancelled as soon as the stream is reset or its connection ends, though what has come before is not read.
+    pub fn breaks(&self) -> CancellationToken {
+        self.breaks.clone()
+    }
+
+    /// What has come, and nobody has read.
+    pub fn waiting(&self) -> usize {
+        self.inbox.lock().bytes.len()
     }
 
     /// What there is, up to so many bytes; nothing at its end.
@@ -108,7 +124,7 @@ impl Body for Received {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let bytes = ready!(self.poll_bytes(context, usize::MAX)).transpose();
+        let bytes = ready!(self.poll_bytes(context, CHUNK)).transpose();
         Poll::Ready(bytes.map(|bytes| bytes.map(Frame::data)))
     }
 
@@ -123,31 +139,35 @@ impl Body for Received {
 }
 
 /// Takes what comes out of its frames until the end. Headers there are the end.
-async fn take(mut body: RecvStream, inbox: Arc<Mutex<Inbox>>) {
+async fn take(
+    mut body: RecvStream,
+    inbox: Arc<Mutex<Inbox>>,
+    breaks: CancellationToken,
+    mut passes: impl FnMut(usize) -> io::Result<()>,
+) {
     loop {
-        let next = body.data().await;
+        let next = body.data().await.transpose().map_err(broken);
+        let next = next.and_then(|part| {
+            part.as_ref().map_or(Ok(()), |part| passes(part.len()))?;
+            Ok(part)
+        });
         let mut inbox = inbox.lock();
-        let goes_on = match next {
-            // Copied: a frame keeps all that came with it.
-            Some(Ok(bytes)) => {
-                inbox.bytes.extend_from_slice(&bytes);
-                true
+        match next {
+            Ok(Some(part)) => {
+                // Copied: a frame keeps all that came with it.
+                inbox.bytes.extend_from_slice(&part);
+                // With the last part, so that whoever sends it on knows that it is.
+                if body.is_end_stream() {
+                    inbox.end = Some(Ok(()));
+                }
             }
-            Some(Err(error)) => {
-                inbox.end = Some(Err(broken(error)));
-                false
+            Ok(None) => inbox.end = Some(Ok(())),
+            Err(error) => {
+                inbox.end = Some(Err(error));
+                breaks.cancel();
             }
-            None => {
-                inbox.end = Some(Ok(()));
-                false
-            }
-        };
-        // With the last part, so that whoever sends it on knows that it is.
-        if goes_on && body.is_end_stream() {
-            inbox.end = Some(Ok(()));
         }
-        let reader = inbox.reader.take();
-        let is_over = inbox.end.is_some();
+        let (reader, is_over) = (inbox.reader.take(), inbox.end.is_some());
         drop(inbox);
         if let Some(reader) = reader {
             reader.wake();

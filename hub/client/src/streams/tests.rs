@@ -34,7 +34,7 @@ async fn ends()
         let mut connection = builder.handshake(Turns::new(far)).await.unwrap();
         while let Some(Ok((request, respond))) = connection.accept().await {
             let length = length(request.headers());
-            let _ = sender.send((request.map(|body| Received::new(body, length)), respond));
+            let _ = sender.send((request.map(|body| Received::new(body, length, |_| Ok(()))), respond));
         }
     });
     let mut builder = client::Builder::new();
@@ -59,7 +59,7 @@ async fn session(
     let (request, mut respond) = asked.recv().await.unwrap();
     let stream_back = respond.send_response(Response::new(()), false).unwrap();
     let theirs = Session::new(request.into_body(), Sending::new(stream_back, false));
-    let ours = Received::new(answer.await.unwrap().into_body(), None);
+    let ours = Received::new(answer.await.unwrap().into_body(), None, |_| Ok(()));
     (Session::new(ours, Sending::new(stream, false)), theirs)
 }
 
@@ -181,7 +181,7 @@ async fn answered(
     assert!(request.body().is_end_stream() && request.body().size_hint().exact() == Some(0));
     let stream = respond.send_response(Response::new(()), false).unwrap();
     let sent = tokio::spawn(send(body, Sending::new(stream, false)));
-    let received = Received::new(answer.await.unwrap().into_body(), None);
+    let received = Received::new(answer.await.unwrap().into_body(), None, |_| Ok(()));
     let got = received.collect().await.map(|all| all.to_bytes().to_vec());
     (got, sent.await.unwrap().is_ok())
 }

@@ -65,7 +65,7 @@ pub(crate) use self::budgets::{Again, Budgets};
 use crate::{
     Answered, Registry,
     figures::Figures,
-    sessions::{EACH, LATE, Session},
+    sessions::{ByTunnel, EACH, LATE, Session},
 };
 
 /// What a tunnel's connection changes to.
@@ -93,12 +93,14 @@ const _: () = assert!(2 * EACH <= STREAMS);
 const WINDOW: u32 = 128 << 10;
 const ALL: u32 = 2 * STREAMS as u32 * WINDOW;
 /// What has been given up is known for so long, so often: what its agent has sent of that is no error.
-const GIVEN_UP: usize = 4096;
+const GIVEN_UP: usize = 8192;
 const GIVEN_UP_FOR: Duration = Duration::from_secs(60);
-// Whatever is given up for so long is known: each [counts](LATE) a little longer.
-const _: () = assert!(GIVEN_UP_FOR.as_secs() / LATE.as_secs() * STREAMS as u64 <= GIVEN_UP as u64);
+/// So many may be [late](LATE) beside those that count.
+const LATER: usize = 128;
+// Whatever is given up for so long is known.
+const _: () = assert!(GIVEN_UP_FOR.as_secs() / LATE.as_secs() * (STREAMS + LATER) as u64 <= GIVEN_UP as u64);
 /// So many errors of what an agent sends are answered in the life of a connection.
-const WRONG: usize = 1024;
+const WRONG: usize = 64 << 10;
 /// Of an answer's headers.
 const HEADERS: u32 = 64 << 10;
 /// While something is under way, the agent is asked whether it is there so often, and has so long to say so.
@@ -159,6 +161,7 @@ impl Heard {
 pub(crate) struct Tunnel {
     sender: client::SendRequest<Bytes>,
     places: Arc<Semaphore>,
+    late: Arc<Semaphore>,
     server: Uri,
     heard: Heard,
     /// Its agent takes nothing more by it.
@@ -186,12 +189,18 @@ impl Tunnel {
         !self.goodbye.is_cancelled() && !self.heard.is_silent()
     }
 
+    /// How many requests are [late](LATE), beside those that count.
+    #[cfg(test)]
+    pub(crate) fn late(&self) -> usize {
+        LATER - self.late.available_permits()
+    }
+
     /// Asks something, which counts as this session until both ends know that it is over. With the agent's end of what has changed its protocol.
     pub(crate) async fn ask(
         &self,
         mut request: Request<Body>,
         upgrades: bool,
-        session: &Session,
+        session: &Arc<Session>,
     ) -> Result<Answered, Failed> {
         // It takes nothing more, and whoever waits for its places to be given back must not stand in the way.
         if self.goodbye.is_cancelled() {
@@ -204,6 +213,10 @@ impl Tunnel {
         let Ok(mut sender) = self.sender.clone().ready().await else {
             return Err(Failed::Unsent(Box::new(request)));
         };
+        // One that waits in h2 for its turn would stay there when it is given up.
+        if sender.current_max_send_streams() < STREAMS {
+            return Err(Failed::Broken(format!("its agent takes fewer than {STREAMS} requests at a time")));
+        }
         let broken = |error: h2::Error| {
             session.is_over();
             Failed::Broken(format!("the tunnel broke off: {error}"))
@@ -211,17 +224,23 @@ impl Tunnel {
         let (mut head, body) = request.into_parts();
         is_long(&mut head, &body);
         let is_whole = !upgrades && body.is_end_stream();
-        session.goes(place);
+        session.goes(ByTunnel { place, late: self.late.clone() });
         let sent = sender.send_request(Request::from_parts(head, ()), is_whole);
         let (answer, stream) = sent.map_err(broken)?;
         let sending = Sending::new(stream, is_whole);
+        if is_whole {
+            session.is_sent();
+        }
         // What is sent ends with whoever waits for the answer, or with that.
         let (mut sending, upload) = match upgrades || is_whole {
             true => (Some(sending), None),
-            false => (None, Some(AbortOnDropHandle::new(tokio::spawn(upload(body, sending))))),
+            false => {
+                let sent = tokio::spawn(upload(body, sending, session.clone()));
+                (None, Some(AbortOnDropHandle::new(sent)))
+            }
         };
         let (mut head, body) = answer.await.map_err(broken)?.into_parts();
-        let mut received = Received::new(body, streams::length(&head.headers));
+        let mut received = Received::new(body, streams::length(&head.headers), |_| Ok(()));
         if let Some(upload) = upload {
             received = received.with(upload);
         }
@@ -232,17 +251,19 @@ impl Tunnel {
                 return Ok((answer, Some(Box::pin(std::future::ready(Ok(theirs))))));
             }
             // Nothing is sent but what a session is asked for by.
-            if let Err(error) = sending.send(Bytes::new(), true) {
-                tracing::debug!(%error, "a session was refused");
+            match sending.send(Bytes::new(), true) {
+                Ok(()) => session.is_sent(),
+                Err(error) => tracing::debug!(%error, "a session was refused"),
             }
         }
         Ok((Response::from_parts(head, Body::new(received)), None))
     }
 }
 
-async fn upload(body: Body, to: Sending) {
-    if let Err(error) = streams::send(body, to).await {
-        tracing::debug!(error, "what a request brings was not taken to its end");
+async fn upload(body: Body, to: Sending, session: Arc<Session>) {
+    match streams::send(body, to).await {
+        Ok(()) => session.is_sent(),
+        Err(error) => tracing::debug!(error, "what a request brings was not taken to its end"),
     }
 }
 
@@ -425,6 +446,7 @@ impl Tunnels {
             .initial_window_size(WINDOW)
             .initial_connection_window_size(ALL)
             .max_header_list_size(HEADERS)
+            .initial_max_send_streams(STREAMS)
             .max_send_buffer_size(WINDOW as usize)
             .max_concurrent_reset_streams(GIVEN_UP)
             .reset_stream_duration(GIVEN_UP_FOR)
@@ -442,6 +464,7 @@ impl Tunnels {
         let tunnel = Tunnel {
             sender: sender.clone(),
             places: Arc::new(Semaphore::new(STREAMS)),
+            late: Arc::new(Semaphore::new(LATER)),
             server: Uri::from_static("https://member"),
             heard: heard.clone(),
             goodbye: CancellationToken::new(),
