@@ -52,7 +52,7 @@ use karmada_core::{
 use karmada_member::tunnel::{Asked, Guests, Refusal, Target, Verb, Who};
 use karmada_meta::status::Status;
 use serde::Deserialize;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 pub use dial::{Dials, Server, Settings};
 pub use karmada_member::tunnel::{Limits, Mode};
@@ -94,6 +94,8 @@ const PING: Duration = Duration::from_secs(10);
 const PONG: Duration = Duration::from_secs(60);
 /// Requests at a time.
 const STREAMS: u32 = 128;
+/// With those that the hub has given up, and whose end is on its way to the member.
+const RUNNING: usize = 2 * STREAMS as usize;
 /// What may be under way of one body. Where all stand still, others still have room.
 const WINDOW: u32 = 32 << 10;
 const ALL: u32 = 2 * STREAMS * WINDOW;
@@ -242,14 +244,14 @@ impl Tunnel {
             Err(_) => return,
         };
         let Some(ping) = connection.ping_pong() else { return };
-        let mut alive = std::pin::pin!(streams::alive(ping, (PING, PONG), || true));
+        let mut alive = std::pin::pin!(streams::alive(ping, (PING, PONG)));
         let mut idle = std::pin::pin!(unused(count.subscribe(), IDLE));
         // The hub hears of a goodbye a moment later. What it has asked meanwhile goes on for as long as it takes.
         let mut over = std::pin::pin!(async {
             idle.as_mut().await;
             goodbye.say();
         });
-        let mut is_said = false;
+        let (mut is_said, running) = (false, Arc::new(Semaphore::new(RUNNING)));
         loop {
             let asked = tokio::select! {
                 asked = connection.accept() => asked,
@@ -265,12 +267,20 @@ impl Tunnel {
                 }
             };
             match asked {
-                Some(Ok((request, respond))) => {
+                Some(Ok((request, mut respond))) => {
+                    let Ok(runs) = running.clone().try_acquire_owned() else {
+                        tracing::debug!("too many requests by the tunnel are under way");
+                        respond.send_reset(h2::Reason::REFUSED_STREAM);
+                        continue;
+                    };
                     // Here and not later: in the order in which they come.
                     let user = request.headers().get(USER);
                     let brings_user = user.is_some_and(|user| users.is_brought(user));
                     let (tunnel, open) = (self.clone(), Open::new(&count));
-                    bound.spawn(tunnel.serves(request, respond, brings_user, open));
+                    bound.spawn(async move {
+                        let _runs = runs;
+                        tunnel.serves(request, respond, brings_user, open).await;
+                    });
                 }
                 Some(Err(error)) => {
                     tracing::debug!(%error, "the tunnel broke off");
@@ -574,13 +584,14 @@ fn back(of: &HeaderMap, names: &[&[&str]], share: &Share) -> Result<HeaderMap, S
     }
     // As many as there is room for: what was done must not look as if it had failed.
     for line in of.get_all(header::WARNING).iter().filter(|_| has_warnings) {
-        weight += head::weight([(&header::WARNING, line)], None);
-        if weight > head::MOST {
+        let line_weight = head::weight([(&header::WARNING, line)], None);
+        if weight + line_weight > head::MOST {
             break;
         }
+        weight += line_weight;
         kept.append(header::WARNING, line.clone());
     }
-    share.charge_answered(weight.min(head::MOST));
+    share.charge_answered(weight);
     Ok(kept)
 }
 

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts}
 use http_body_util::Empty;
 use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
-use karmada_client::streams::{self, Received, Sending, carry};
+use karmada_client::streams::{self, REST, Received, Sending, carry};
 use karmada_member::tunnel::Who;
 use karmada_meta::status::Status;
 use tokio::time::{Instant, timeout_at};
@@ -133,8 +133,8 @@ impl Pipe {
     /// [Carries](carry) bytes, with this way back to the hub.
     pub(super) async fn run(self, to_hub: Sending) {
         let mut count = Count { measured: self.measured, bytes: AtomicU64::new(0) };
-        let breaks = self.hub.breaks();
-        let hub = streams::Session::new(self.hub, to_hub);
+        let mut hub = streams::Session::new(self.hub, to_hub);
+        let resets = hub.resets();
         // What comes of the hub is paid for as it arrives.
         let there = |bytes: usize| {
             count.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -145,10 +145,17 @@ impl Pipe {
             count.measured.share.pay(bytes).map_err(io::Error::other)
         };
         // At once: nobody looks at the hub's end while the member takes nothing.
-        count.measured.record.whole = tokio::select! {
-            is_whole = carry(hub, TokioIo::new(self.member), (there, back)) => is_whole,
-            () = breaks.cancelled() => false,
+        let carried = tokio::select! {
+            is_whole = carry(&mut hub, TokioIo::new(self.member), (there, back)) => Some(is_whole),
+            _ = resets => None,
         };
+        count.measured.record.whole = carried.unwrap_or_default();
+        // What is still under way is paid for, too.
+        if carried.is_some()
+            && let Some(unread) = hub.rests(REST).await
+        {
+            count.measured.share.charge_unread(&unread, unread.waiting());
+        }
     }
 }
 

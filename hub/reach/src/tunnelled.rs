@@ -452,6 +452,10 @@ async fn what_ends_in_order_is_not_late_and_all_else_is() {
     let asking = timeout(Duration::from_millis(200), reach.carry(post("/version", endless())));
     assert!(asking.await.is_err());
     assert_eq!(late(3).await, 3);
+    // Broken off by its client.
+    let parts = stream::iter([Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("a bad chunk"))]);
+    assert_eq!(reach.carry(post("/version", Body::from_stream(parts))).await.unwrap_err().code(), 502);
+    assert_eq!(late(4).await, 4);
     let forgotten = async {
         while tunnel.late() > 0 {
             sleep(Duration::from_millis(10)).await;

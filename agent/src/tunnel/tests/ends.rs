@@ -49,7 +49,7 @@ async fn is_version_answered(hub: &client::SendRequest<Bytes>) {
 async fn what_the_hub_gives_up_ends_on_the_member_at_once() {
     let (hub, far) = hub(Toll::default()).await;
     let mut dialled = far.seen.dialled.subscribe();
-    for is_session in [true, false] {
+    for (is_session, has_ended) in [(true, false), (true, true), (false, false)] {
         for _ in 0..200 {
             let asked = match is_session {
                 true => asks_for_session(),
@@ -59,6 +59,10 @@ async fn what_the_hub_gives_up_ends_on_the_member_at_once() {
             let answer = if is_session { Some(answer.await.unwrap()) } else { None };
             sends(&mut stream, 30 << 10, 1 << 10).await;
             assert_eq!(*dialled.borrow_and_update(), 1);
+            if has_ended {
+                stream.send_data(Bytes::new(), true).unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
             stream.send_reset(h2::Reason::CANCEL);
             drop((answer, stream));
             let left = tokio::time::timeout(Duration::from_secs(1), dialled.wait_for(|open| *open == 0));

@@ -12,7 +12,7 @@ use super::CHUNK;
 /// How long an end may take nothing.
 pub const UNREAD: Duration = Duration::from_secs(180);
 /// How long the other direction may go on when one has ended.
-const REST: Duration = Duration::from_secs(10);
+pub const REST: Duration = Duration::from_secs(10);
 
 /// Why a direction has not gone to its end.
 enum Broken {
@@ -59,7 +59,9 @@ async fn half(
     loop {
         let read = from.read(&mut chunk).await.map_err(|_| Broken::Otherwise)?;
         if read == 0 {
-            return to.shutdown().await.map_err(|_| Broken::Closed);
+            // Whoever takes nothing does not take that, either.
+            let ended = timeout(REST, to.shutdown()).await;
+            return if matches!(ended, Ok(Ok(()))) { Ok(()) } else { Err(Broken::Closed) };
         }
         passes(read).map_err(|_| Broken::Otherwise)?;
         let taken = async {

@@ -19,21 +19,24 @@ mod sending;
 mod turns;
 
 use std::{
+    future::poll_fn,
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
 use h2::{Ping, PingPong};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{sleep, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 pub use self::{
-    carry::{UNREAD, carry},
+    carry::{REST, UNREAD, carry},
     received::{Received, length},
     sending::{Sending, send},
     turns::Turns,
@@ -50,13 +53,30 @@ const CHUNK: usize = 16 << 10;
 #[derive(Debug)]
 pub struct Session {
     received: Received,
-    sending: Sending,
+    sending: Arc<Mutex<Sending>>,
 }
 
 impl Session {
     /// Of both halves.
     pub fn new(received: Received, sending: Sending) -> Self {
-        Self { received, sending }
+        Self { received, sending: Arc::new(Mutex::new(sending)) }
+    }
+
+    /// Returns when the other end has given it up, or its connection has ended, though nobody reads or writes just then. In the task that does.
+    pub fn resets(&self) -> impl Future<Output = io::Error> + use<> {
+        let sending = self.sending.clone();
+        poll_fn(move |context| sending.lock().poll_reset(context))
+    }
+
+    /// Lets come what is still on its way when whoever it was for has gone: until nothing more comes, for so long at most. If this end has not said
+    /// its last word, the stream is given up instead; then with what is left of it.
+    pub async fn rests(self, patience: Duration) -> Option<Received> {
+        let Self { received, sending } = self;
+        if !sending.lock().has_ended() {
+            return Some(received);
+        }
+        let _ = timeout(patience, received.over().cancelled_owned()).await;
+        None
     }
 }
 
@@ -73,17 +93,14 @@ impl AsyncRead for Session {
 }
 
 impl AsyncWrite for Session {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
         let most = bytes.len().min(CHUNK);
-        let room = ready!(self.sending.poll_room(context, most))?;
-        self.sending.send(Bytes::copy_from_slice(&bytes[..room]), false)?;
+        let mut sending = self.sending.lock();
+        let room = ready!(sending.poll_room(context, most))?;
+        sending.send(Bytes::copy_from_slice(&bytes[..room]), false)?;
         Poll::Ready(Ok(room))
     }
 
@@ -91,22 +108,17 @@ impl AsyncWrite for Session {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.sending.send(Bytes::new(), true))
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.sending.lock().send(Bytes::new(), true))
     }
 }
 
-/// Asks the other end so often whether it is there, while `is_used` says so. Returns why it is not.
-pub async fn alive(
-    mut ping: PingPong,
-    (each, patience): (Duration, Duration),
-    is_used: impl Fn() -> bool,
-) -> String {
+/// Asks the other end so often whether it is there. Returns why it is not.
+pub async fn alive(mut ping: PingPong, (each, patience): (Duration, Duration)) -> String {
+    let mut due = Instant::now();
     loop {
-        sleep(each).await;
-        if !is_used() {
-            continue;
-        }
+        due = (due + each).max(Instant::now());
+        sleep_until(due).await;
         match timeout(patience, ping.ping(Ping::opaque())).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return error.to_string(),

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use h2::{FlowControl, RecvStream};
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
@@ -31,7 +31,7 @@ pub struct Received {
     /// What is still to come, if the headers have said it.
     left: Option<u64>,
     has_ended: bool,
-    breaks: CancellationToken,
+    over: CancellationToken,
     _taker: Option<AbortOnDropHandle<()>>,
     /// What ends with it.
     held: Option<AbortOnDropHandle<()>>,
@@ -56,15 +56,16 @@ impl Received {
         passes: impl FnMut(usize) -> io::Result<()> + Send + 'static,
     ) -> Self {
         let (flow, inbox) = (body.flow_control().clone(), Arc::new(Mutex::new(Inbox::default())));
-        let breaks = CancellationToken::new();
+        let over = CancellationToken::new();
         let taker = if body.is_end_stream() {
             inbox.lock().end = Some(Ok(()));
+            over.cancel();
             None
         } else {
-            Some(AbortOnDropHandle::new(tokio::spawn(take(body, inbox.clone(), breaks.clone(), passes))))
+            Some(AbortOnDropHandle::new(tokio::spawn(take(body, inbox.clone(), over.clone(), passes))))
         };
         let left = if taker.is_some() { length } else { Some(0) };
-        Self { inbox, flow, left, has_ended: false, breaks, _taker: taker, held: None }
+        Self { inbox, flow, left, has_ended: false, over, _taker: taker, held: None }
     }
 
     /// With a task that ends when this is dropped.
@@ -74,9 +75,9 @@ impl Received {
         self
     }
 
-    /// Is cancelled as soon as the stream is reset or its connection ends, though what has come before is not read.
-    pub fn breaks(&self) -> CancellationToken {
-        self.breaks.clone()
+    /// Is cancelled when nothing more comes, whoever has read what has.
+    pub fn over(&self) -> CancellationToken {
+        self.over.clone()
     }
 
     /// What has come, and nobody has read.
@@ -103,11 +104,18 @@ impl Received {
             self.has_ended = true;
             return Poll::Ready(end.map(|()| None));
         }
-        let bytes = match waiting > most {
-            true => inbox.bytes.split_to(most).freeze(),
-            // Nothing is kept for what may never come.
-            false => mem::take(&mut inbox.bytes).freeze(),
+        // A part of it would keep all of it.
+        let bytes = if waiting > most || inbox.bytes.capacity() > 2 * CHUNK {
+            let part = Bytes::copy_from_slice(&inbox.bytes[..waiting.min(most)]);
+            inbox.bytes.advance(part.len());
+            part
+        } else {
+            mem::take(&mut inbox.bytes).freeze()
         };
+        // Nothing is kept for what may never come.
+        if inbox.bytes.is_empty() {
+            inbox.bytes = BytesMut::new();
+        }
         drop(inbox);
         // Nobody is told of a stream that has ended.
         let _ = self.flow.release_capacity(bytes.len());
@@ -142,7 +150,7 @@ impl Body for Received {
 async fn take(
     mut body: RecvStream,
     inbox: Arc<Mutex<Inbox>>,
-    breaks: CancellationToken,
+    over: CancellationToken,
     mut passes: impl FnMut(usize) -> io::Result<()>,
 ) {
     loop {
@@ -162,10 +170,7 @@ async fn take(
                 }
             }
             Ok(None) => inbox.end = Some(Ok(())),
-            Err(error) => {
-                inbox.end = Some(Err(error));
-                breaks.cancel();
-            }
+            Err(error) => inbox.end = Some(Err(error)),
         }
         let (reader, is_over) = (inbox.reader.take(), inbox.end.is_some());
         drop(inbox);
@@ -173,6 +178,7 @@ async fn take(
             reader.wake();
         }
         if is_over {
+            over.cancel();
             return;
         }
     }

@@ -34,6 +34,11 @@ impl Sending {
         Self { stream, has_ended }
     }
 
+    /// Whether the end was sent.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// How much of so many bytes can be sent now: some.
     ///
     /// # Errors

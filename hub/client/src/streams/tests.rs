@@ -158,7 +158,7 @@ async fn an_end_is_an_end_and_whatever_breaks_is_none() {
     assert_eq!(theirs.read(&mut [0]).await.unwrap(), 0);
     // The other half goes on, and what was said before it broke is heard.
     theirs.write_all(b"half").await.unwrap();
-    sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     drop(theirs);
     let (mut said, mut part) = (Vec::new(), [0; 3]);
     let error = loop {
@@ -218,7 +218,7 @@ async fn whoever_sends_hears_that_nobody_wants_it() {
     let sending = tokio::spawn(send(parts_for_ever(), Sending::new(stream, false)));
     let (request, mut respond) = asked.recv().await.unwrap();
     // It says nothing meanwhile.
-    sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(!sending.is_finished());
     respond.send_reset(Reason::CANCEL);
     drop(request);
@@ -256,9 +256,9 @@ async fn a_known_length_is_told_until_all_has_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_not_there_any_more_is_noticed_while_something_is_under_way() {
+async fn one_that_is_not_there_any_more_is_noticed() {
     let (near, far) = duplex(64 << 10);
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     // It takes what comes, and says nothing.
     tokio::spawn(async move {
         let (mut far, mut part) = (far, [0; 1024]);
@@ -267,9 +267,8 @@ async fn one_that_is_not_there_any_more_is_noticed_while_something_is_under_way(
     let (_hub, mut connection) = client::Builder::new().handshake::<_, Bytes>(near).await.unwrap();
     let ping = connection.ping_pong().unwrap();
     tokio::spawn(connection);
-    let is_used = || begun.elapsed() > Duration::from_secs(35);
-    let why = alive(ping, (Duration::from_secs(10), Duration::from_secs(60)), is_used).await;
-    assert_eq!(begun.elapsed(), Duration::from_secs(100), "{why}");
+    let why = alive(ping, (Duration::from_secs(10), Duration::from_secs(60))).await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(70), "{why}");
 }
 
 #[tokio::test]

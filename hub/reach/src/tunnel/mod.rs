@@ -103,7 +103,7 @@ const _: () = assert!(GIVEN_UP_FOR.as_secs() / LATE.as_secs() * (STREAMS + LATER
 const WRONG: usize = 64 << 10;
 /// Of an answer's headers.
 const HEADERS: u32 = 64 << 10;
-/// While something is under way, the agent is asked whether it is there so often, and has so long to say so.
+/// The agent is asked whether it is there so often, and has so long to say so.
 const PING: Duration = Duration::from_secs(10);
 /// The answer waits behind whatever is under way, up to a [`WINDOW`] of each body at whatever the link carries: that nothing at all comes says
 /// more, and sooner ([`SILENCE`]).
@@ -218,7 +218,10 @@ impl Tunnel {
             return Err(Failed::Broken(format!("its agent takes fewer than {STREAMS} requests at a time")));
         }
         let broken = |error: h2::Error| {
-            session.is_over();
+            // By the agent. What the hub itself has reset, since a client has broken off, may still be answered.
+            if error.is_remote() {
+                session.is_over();
+            }
             Failed::Broken(format!("the tunnel broke off: {error}"))
         };
         let (mut head, body) = request.into_parts();
@@ -226,7 +229,7 @@ impl Tunnel {
         let is_whole = !upgrades && body.is_end_stream();
         session.goes(ByTunnel { place, late: self.late.clone() });
         let sent = sender.send_request(Request::from_parts(head, ()), is_whole);
-        let (answer, stream) = sent.map_err(broken)?;
+        let (answer, stream) = sent.inspect_err(|_| session.is_over()).map_err(broken)?;
         let sending = Sending::new(stream, is_whole);
         if is_whole {
             session.is_sent();
@@ -477,8 +480,7 @@ impl Tunnels {
         self.budgets.doubt(cluster);
         self.figures.call("opened");
         let _open = self.figures.open();
-        let is_used = || places.available_permits() < STREAMS;
-        let mut alive = pin!(streams::alive(ping, (PING, PONG), is_used));
+        let mut alive = pin!(streams::alive(ping, (PING, PONG)));
         let mut connection = pin!(connection);
         // Until it has ended, or its agent takes nothing more.
         let ends = poll_fn(|context| match connection.as_mut().poll(context) {
