@@ -246,17 +246,14 @@ impl Tunnel {
         let Some(ping) = connection.ping_pong() else { return };
         let mut alive = std::pin::pin!(streams::alive(ping, (PING, PONG)));
         let mut idle = std::pin::pin!(unused(count.subscribe(), IDLE));
-        // The hub hears of a goodbye a moment later. What it has asked meanwhile goes on for as long as it takes.
-        let mut over = std::pin::pin!(async {
-            idle.as_mut().await;
-            goodbye.say();
-        });
         let (mut is_said, running) = (false, Arc::new(Semaphore::new(RUNNING)));
         loop {
             let asked = tokio::select! {
                 asked = connection.accept() => asked,
-                () = over.as_mut(), if !is_said => {
+                // The hub hears of it a moment later. What it has asked meanwhile goes on for as long as it takes.
+                () = idle.as_mut(), if !is_said => {
                     is_said = true;
+                    goodbye.say();
                     connection.graceful_shutdown();
                     continue;
                 }
@@ -310,7 +307,7 @@ impl Tunnel {
         let (mut head, mut body) = match answer {
             Answered::Session(response, pipe) => {
                 match respond.send_response(response, false) {
-                    Ok(stream) => pipe.run(Sending::new(stream, false)).await,
+                    Ok(stream) => pipe.run(Sending::new(stream)).await,
                     Err(error) => tracing::debug!(%error, "a session was not begun"),
                 }
                 return;
@@ -331,7 +328,7 @@ impl Tunnel {
         let is_whole = has_none || body.is_end_stream();
         match respond.send_response(Response::from_parts(head, ()), is_whole) {
             Ok(stream) if !is_whole => {
-                if let Err(error) = streams::send(body, Sending::new(stream, false)).await {
+                if let Err(error) = streams::send(body, Sending::new(stream)).await {
                     tracing::debug!(error, "an answer has not gone to its end");
                 }
             }

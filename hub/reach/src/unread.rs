@@ -9,16 +9,15 @@ use std::pin::pin;
 use axum::Error;
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
+use karmada_client::streams::UNREAD;
 use tokio::{sync::mpsc, time::timeout};
-
-pub(crate) use karmada_client::streams::UNREAD;
 
 /// Part by part as they are taken. `held` is dropped when all have been, when the reader has gone, or when it has taken
 /// nothing for [`UNREAD`]; then the stream ends with an error. `over` is told where they have come to their end.
 pub(crate) fn bounded(
     parts: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
     held: impl Send + 'static,
-    over: impl FnOnce() + Send + 'static,
+    over: impl Fn() + Send + 'static,
 ) -> impl Stream<Item = Result<Bytes, Error>> + Send {
     let (to, from) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -33,9 +32,6 @@ pub(crate) fn bounded(
             let goes_on = matches!(part, Some(Ok(_)));
             if part.is_none() {
                 over();
-                // There is room for it as soon as the last part has been taken, or nobody is there.
-                let _ = timeout(UNREAD, to.send(part)).await;
-                return;
             }
             let taken = timeout(UNREAD, to.send(part)).await;
             if !goes_on || !matches!(taken, Ok(Ok(()))) {

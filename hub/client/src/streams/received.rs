@@ -76,7 +76,7 @@ impl Received {
     }
 
     /// Is cancelled when nothing more comes, whoever has read what has.
-    pub fn over(&self) -> CancellationToken {
+    pub(super) fn over(&self) -> CancellationToken {
         self.over.clone()
     }
 

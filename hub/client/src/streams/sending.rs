@@ -29,9 +29,9 @@ impl Drop for Sending {
 }
 
 impl Sending {
-    /// Of this stream; `has_ended`: its end went with the headers.
-    pub fn new(stream: SendStream<Bytes>, has_ended: bool) -> Self {
-        Self { stream, has_ended }
+    /// Of this stream, of which the headers were sent.
+    pub fn new(stream: SendStream<Bytes>) -> Self {
+        Self { stream, has_ended: false }
     }
 
     /// Whether the end was sent.

@@ -58,9 +58,9 @@ async fn session(
     let (answer, stream) = hub.send_request(request(), false).unwrap();
     let (request, mut respond) = asked.recv().await.unwrap();
     let stream_back = respond.send_response(Response::new(()), false).unwrap();
-    let theirs = Session::new(request.into_body(), Sending::new(stream_back, false));
+    let theirs = Session::new(request.into_body(), Sending::new(stream_back));
     let ours = Received::new(answer.await.unwrap().into_body(), None, |_| Ok(()));
-    (Session::new(ours, Sending::new(stream, false)), theirs)
+    (Session::new(ours, Sending::new(stream)), theirs)
 }
 
 /// As much as goes, in parts of this size; how much that was.
@@ -180,7 +180,7 @@ async fn answered(
     let (request, mut respond) = asked.recv().await.unwrap();
     assert!(request.body().is_end_stream() && request.body().size_hint().exact() == Some(0));
     let stream = respond.send_response(Response::new(()), false).unwrap();
-    let sent = tokio::spawn(send(body, Sending::new(stream, false)));
+    let sent = tokio::spawn(send(body, Sending::new(stream)));
     let received = Received::new(answer.await.unwrap().into_body(), None, |_| Ok(()));
     let got = received.collect().await.map(|all| all.to_bytes().to_vec());
     (got, sent.await.unwrap().is_ok())
@@ -215,7 +215,7 @@ async fn bodies_go_to_their_end_or_break_off() {
 async fn whoever_sends_hears_that_nobody_wants_it() {
     let (hub, mut asked, _connection) = ends().await;
     let (answer, stream) = hub.ready().await.unwrap().send_request(request(), false).unwrap();
-    let sending = tokio::spawn(send(parts_for_ever(), Sending::new(stream, false)));
+    let sending = tokio::spawn(send(parts_for_ever(), Sending::new(stream)));
     let (request, mut respond) = asked.recv().await.unwrap();
     // It says nothing meanwhile.
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -253,6 +253,18 @@ async fn a_known_length_is_told_until_all_has_come() {
     body.frame().await.unwrap().unwrap();
     assert!(body.size_hint().exact() == Some(0) && body.is_end_stream());
     assert!(body.frame().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn headers_at_the_end_of_what_comes_are_its_end() {
+    let (hub, mut asked, _connection) = ends().await;
+    let (_answer, mut stream) = hub.ready().await.unwrap().send_request(request(), false).unwrap();
+    let (request, _respond) = asked.recv().await.unwrap();
+    stream.send_data(Bytes::from_static(b"12345"), false).unwrap();
+    let trailers = [(http::HeaderName::from_static("x-a"), http::HeaderValue::from_static("b"))];
+    stream.send_trailers(trailers.into_iter().collect()).unwrap();
+    let sent = request.into_body().collect().await.unwrap();
+    assert!(sent.trailers().is_none() && sent.to_bytes() == "12345");
 }
 
 #[tokio::test(start_paused = true)]

@@ -230,31 +230,29 @@ impl Tunnel {
         session.goes(ByTunnel { place, late: self.late.clone() });
         let sent = sender.send_request(Request::from_parts(head, ()), is_whole);
         let (answer, stream) = sent.inspect_err(|_| session.is_over()).map_err(broken)?;
-        let sending = Sending::new(stream, is_whole);
+        let (mut ours, mut sent) = (None, None);
         if is_whole {
             session.is_sent();
+        } else if upgrades {
+            ours = Some(Sending::new(stream));
+        } else {
+            // Ends with whoever waits for the answer, or with that.
+            let upload = upload(body, Sending::new(stream), session.clone());
+            sent = Some(AbortOnDropHandle::new(tokio::spawn(upload)));
         }
-        // What is sent ends with whoever waits for the answer, or with that.
-        let (mut sending, upload) = match upgrades || is_whole {
-            true => (Some(sending), None),
-            false => {
-                let sent = tokio::spawn(upload(body, sending, session.clone()));
-                (None, Some(AbortOnDropHandle::new(sent)))
-            }
-        };
         let (mut head, body) = answer.await.map_err(broken)?.into_parts();
         let mut received = Received::new(body, streams::length(&head.headers), |_| Ok(()));
-        if let Some(upload) = upload {
-            received = received.with(upload);
+        if let Some(sent) = sent {
+            received = received.with(sent);
         }
-        if upgrades && let Some(mut sending) = sending.take() {
+        if let Some(mut ours) = ours {
             if agreed(&mut head) {
-                let theirs = Box::new(streams::Session::new(received, sending)) as Box<dyn Io>;
+                let theirs = Box::new(streams::Session::new(received, ours)) as Box<dyn Io>;
                 let answer = Response::from_parts(head, Body::empty());
                 return Ok((answer, Some(Box::pin(std::future::ready(Ok(theirs))))));
             }
             // Nothing is sent but what a session is asked for by.
-            match sending.send(Bytes::new(), true) {
+            match ours.send(Bytes::new(), true) {
                 Ok(()) => session.is_sent(),
                 Err(error) => tracing::debug!(%error, "a session was refused"),
             }
