@@ -265,14 +265,14 @@ impl Tunnel {
             };
             match asked {
                 Some(Ok((request, mut respond))) => {
+                    // Here and not later: in the order in which they come, also of those that are refused.
+                    let user = request.headers().get(USER);
+                    let brings_user = user.is_some_and(|user| users.is_brought(user));
                     let Ok(runs) = running.clone().try_acquire_owned() else {
                         tracing::debug!("too many requests by the tunnel are under way");
                         respond.send_reset(h2::Reason::REFUSED_STREAM);
                         continue;
                     };
-                    // Here and not later: in the order in which they come.
-                    let user = request.headers().get(USER);
-                    let brings_user = user.is_some_and(|user| users.is_brought(user));
                     let (tunnel, open) = (self.clone(), Open::new(&count));
                     bound.spawn(async move {
                         let _runs = runs;
